@@ -174,8 +174,10 @@ def is_number(value: object) -> TypeGuard[complex]:
     return bool(np.isscalar(value)) and not isinstance(value, str | bytes | memoryview)
 
 
-def real_number(name: str, value: object, allowed: str = "a real number") -> float:
-    """`value` as a float, if it is a number and not NaN."""
+def real_number(
+    name: str, value: object, allowed: str = "a real number", fits: Callable[[float], bool] = lambda _: True
+) -> float:
+    """`value` as a float, if it is a number, not NaN, and one that fits; `allowed` says which do."""
     is_real = not isinstance(value, bool | np.bool_ | np.complexfloating)
     if not is_real or not isinstance(value, float | int | np.number):
         raise TypeError(f"{name}={value!r} is not allowed; give {allowed}")
@@ -183,7 +185,7 @@ def real_number(name: str, value: object, allowed: str = "a real number") -> flo
         number = float(value)
     except OverflowError:
         number = math.nan
-    if math.isnan(number):
+    if math.isnan(number) or not fits(number):
         raise ValueError(f"{name}={value!r} is not allowed; give {allowed}")
     return number
 

@@ -20,10 +20,7 @@ def generator(seed: object) -> np.random.Generator:
 
 
 def checked_contrast(value: object) -> float:
-    contrast = real_number("contrast", value)
-    if not 1 <= contrast < np.inf:
-        raise ValueError(f"contrast={value!r} is not allowed; give a finite number of at least 1")
-    return contrast
+    return real_number("contrast", value, "a finite number of at least 1", lambda n: 1 <= n < np.inf)
 
 
 def value_type(dtype: npt.DTypeLike) -> DType:

@@ -209,10 +209,8 @@ def _surrounded(elements: HostArray) -> HostArray:
 
 def _element_stiffness(dim: int, poisson_ratio: float) -> HostArray:
     """Stiffness (corner, component, corner, component) of a unit cube with Young's modulus 1."""
-    if not -1 < real_number("poisson_ratio", poisson_ratio) < 0.5:
-        raise ValueError(
-            f"poisson_ratio={poisson_ratio!r} is not allowed; give a number between -1 and 0.5, both excluded"
-        )
+    allowed = "a number between -1 and 0.5, both excluded"
+    real_number("poisson_ratio", poisson_ratio, allowed, lambda number: -1 < number < 0.5)
     lame = poisson_ratio / ((1 + poisson_ratio) * (1 - 2 * poisson_ratio))
     shear = 1 / (2 * (1 + poisson_ratio))
     corners = np.array(list(itertools.product((0, 1), repeat=dim)))

@@ -146,12 +146,9 @@ def powerlaw(
     True
     """
     n, max_length = count("n", n), whole_number("max_length", max_length, 1)
-    if not 0 <= real_number("mean", mean) < np.inf:
-        raise ValueError(f"mean={mean!r} is not allowed; give a finite number of at least 0")
-    if not 1 < real_number("exponent", exponent) < np.inf:
-        raise ValueError(f"exponent={exponent!r} is not allowed; give a finite number above 1")
-    if not 0 <= real_number("locality", locality) <= 1:
-        raise ValueError(f"locality={locality!r} is not allowed; give a number from 0 to 1")
+    real_number("mean", mean, "a finite number of at least 0", lambda number: 0 <= number < np.inf)
+    real_number("exponent", exponent, "a finite number above 1", lambda number: 1 < number < np.inf)
+    real_number("locality", locality, "a number from 0 to 1", lambda number: 0 <= number <= 1)
     rng = generator(seed)
     raw = np.minimum((1 - rng.random(n)) ** (-1 / (exponent - 1)), max_length)
     wanted = raw * (mean / raw.mean()) + rng.random(n)  # rounded up or down at random, which keeps the mean

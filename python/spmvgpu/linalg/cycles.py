@@ -159,8 +159,7 @@ def chebyshev(op: SparseOperator, degree: int = 4, ratio: float = 30.0) -> Cycle
     """
     check_operator(op)
     whole_number("degree", degree, 1, 1000)
-    if not real_number("ratio", ratio) > 1:
-        raise ValueError(f"ratio={ratio!r} is not allowed; give a number above 1")
+    real_number("ratio", ratio, "a number above 1", lambda number: number > 1)
     op = op._snapshot()
     inverse = positive_inverse("chebyshev", op.diagonal(), op.dtype)
     return Cycle(op, [_smoothed(op, degree, ratio, inverse)])

@@ -42,7 +42,8 @@ def check_limits(
     limit = default * unknowns if maxiter is None else whole_number("maxiter", maxiter, 0)
     limits.maxiter = min(limit, _MOST_ITERATIONS)
     limits.rtol, limits.atol = tolerance("rtol", rtol), tolerance("atol", atol)
-    check_callback(callback)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
     limits.look_each = callback is not None
     return limits
 
@@ -58,22 +59,13 @@ def values_of(limits: SolverLimits) -> dict[str, float]:
     return {name: getattr(limits, name) for name in names}
 
 
-def check_callback(callback: object) -> None:
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
-
-
 def check_residuals(residuals: object) -> None:
     if residuals is not None and not isinstance(residuals, list):
         raise TypeError(f"residuals={residuals!r} is not allowed; give a list, which is filled, or None")
 
 
 def tolerance(name: str, value: object) -> float:
-    allowed = "a non-negative real number"
-    number = real_number(name, value, allowed)
-    if number < 0:
-        raise ValueError(f"{name}={value!r} is not allowed; give {allowed}")
-    return number
+    return real_number(name, value, "a non-negative real number", lambda number: number >= 0)
 
 
 def info_of(how: SolveInfo, dtype: DType, offending: float, maxiter: int) -> int:

@@ -177,7 +177,9 @@ def aslinearoperator(
         return A
     handle = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
     _check(format, format_options, tune, reorder)
-    options, budget = plain_options(format_options), _checked_budget(budget)
+    options = plain_options(format_options)
+    products = "a number of products from 0 on, or math.inf"
+    budget = real_number("budget", budget, products, lambda number: number >= 0)
     checked_symmetry(symmetric)
     asks_for_several = powers is not None or memory_limit is not None or not _is_same(partition, "nnz")
     if asks_for_several and isinstance(device, str):
@@ -225,14 +227,6 @@ def _read(
             return found
     with step("checks"):
         return canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
-
-
-def _checked_budget(budget: object) -> float:
-    allowed = "a number of products from 0 on, or math.inf"
-    products = real_number("budget", budget, allowed)
-    if products < 0:
-        raise ValueError(f"budget={budget!r} is not allowed; give {allowed}")
-    return products
 
 
 def _checked_threads(max_threads: object, ordinals: Sequence[int]) -> int | None:

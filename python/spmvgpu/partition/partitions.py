@@ -100,10 +100,8 @@ class Parts(Brief, ABC):
         >>> partition.by_rows([2, 5, 3, 7], powers=[1, 1]).transfer_time(bus_rate=1e9)
         3.04e-07
         """
-        if not real_number("bus_rate", bus_rate, "bytes per second") > 0:
-            raise ValueError(
-                f"bus_rate={bus_rate!r} is not allowed; give a positive number of bytes per second"
-            )
+        allowed = "a positive number of bytes per second"
+        real_number("bus_rate", bus_rate, allowed, lambda rate: rate > 0)
         return float(self.storage(value_size, index_size).sum() / bus_rate)
 
 
