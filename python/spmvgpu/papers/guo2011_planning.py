@@ -20,6 +20,7 @@ from .._util.value_types import value_type
 from ..devices import CPU, resolve_device
 from ..formats import Choice, Indices, Part, estimate_csr
 from ..inputs.canonical import canonical_csr
+from ..inputs.csr import CanonicalCsr
 from ..planning.calibrate import Job, Record
 from ..planning.measure import Variant
 from ..planning.predict import Model, Prediction
@@ -107,7 +108,7 @@ def model_of(profile: Profile, dtype: Any) -> Guo2011:
     return Guo2011(CsrVector(**found["csr"]), Ell(**found["ell"]), Coo(**found["coo"]))
 
 
-def predictions(csr: Any, ordinal: int, profile: Profile, names: Iterable[str]) -> list[Prediction]:
+def predictions(csr: CanonicalCsr, ordinal: int, profile: Profile, names: Iterable[str]) -> list[Prediction]:
     """What the model says of each format."""
     times = model_of(profile, csr.dtype).predict(np.diff(csr.indptr))
     entries = []
@@ -124,7 +125,7 @@ def predictions(csr: Any, ordinal: int, profile: Profile, names: Iterable[str]) 
     return entries
 
 
-def _cost(csr: object, format: str, ordinal: int) -> dict[str, float] | str:
+def _cost(csr: CanonicalCsr, format: str, ordinal: int) -> dict[str, float] | str:
     """What a format costs, or why it refuses the matrix."""
     try:
         return estimate_csr(csr, format, ordinal)
