@@ -112,7 +112,7 @@ class Models:
         entries = predict_csr(CanonicalCsr.of(problem.matrix), self.ordinal, OWN, self.profile)
         own = {entry.name: entry.time_us for entry in entries if entry.time_us is not None}
         others = [
-            Variant(entry.name, entry.format, entry.options)
+            Variant(entry.name, entry.format, dict(entry.options))
             for entry in entries
             if entry.name in own and entry.name not in BY_OWN
         ]

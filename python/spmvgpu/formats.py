@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,6 +13,7 @@ from . import _core
 from ._util.arguments import did_you_mean, plain_options, with_hints
 from ._util.lazy import lazy
 from ._util.schema import Range
+from ._util.types import Options
 from .devices import CPU, resolve_device
 from .inputs import limits
 
@@ -36,7 +37,7 @@ class Choice:
     """
 
     format: str
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     reason: str = "it was asked for"
     parts: tuple[Part, ...] = field(default=(), compare=False)
 
@@ -83,7 +84,7 @@ def indices_of(order: Order) -> Indices:
     return np.ascontiguousarray(given, dtype=np.int32)
 
 
-def variant_name(format: str, options: Mapping[str, Any]) -> str:
+def variant_name(format: str, options: Options) -> str:
     """A format with the options that make a kernel of its own of it."""
     return " ".join([format, *(f"{name}={value}" for name, value in sorted(options.items()))])
 
@@ -206,7 +207,7 @@ def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[
 
 
 def estimate_csr(
-    csr: CanonicalCsr, format: str, ordinal: int, options: dict[str, Any] | None = None
+    csr: CanonicalCsr, format: str, ordinal: int, options: Options | None = None
 ) -> dict[str, float]:
     """`estimate` of a canonical matrix.
 
@@ -237,12 +238,12 @@ def pieces_for(csr: CanonicalCsr, format: str) -> Iterator[CanonicalCsr]:
     return csr.pieces()
 
 
-def kernels(format: str) -> list[dict[str, Any]]:
+def kernels(format: str) -> list[Options]:
     """The options that make a kernel of its own of a format on a GPU, each of which is predicted alone."""
     return [dict(options) for options in _FORMATS[format]["kernels"]]
 
 
-def candidates(format: str) -> list[dict[str, Any]]:
+def candidates(format: str) -> list[Options]:
     """What tuning a format tries, likeliest first."""
     return [dict(options) for options in _FORMATS[format]["candidates"]]
 

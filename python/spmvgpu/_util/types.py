@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -17,6 +18,8 @@ Devices: TypeAlias = list[str] | tuple[str, ...]
 
 DType: TypeAlias = np.dtype[Any]
 HostArray: TypeAlias = npt.NDArray[Any]
+#: Of a format: their values by name.
+Options: TypeAlias = Mapping[str, int | float | str]
 
 
 class Array(Protocol):

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
+from .._util.types import DType, HostArray
 from ..arrays import as_array
 from .compressed import compressed, storage_dtype, wanted_dtype
-from .csr import Array, CanonicalCsr
+from .csr import CanonicalCsr
 from .limits import ENTRY_LIMIT, INDEX_LIMIT
 from .sparse import csr_of_sparse, scipy_sparse
 
@@ -72,7 +73,7 @@ def checked_symmetry(symmetric: Any) -> _Declared | None:
     raise ValueError(f"symmetric={symmetric!r} is not allowed; {allowed}")
 
 
-def _as_csr(A: Any, shape: Any, wanted: np.dtype[Any] | None) -> CanonicalCsr:
+def _as_csr(A: Any, shape: Any, wanted: DType | None) -> CanonicalCsr:
     if isinstance(A, tuple):
         return _from_arrays(A, shape, wanted)
     if shape is not None:
@@ -105,7 +106,7 @@ def matrix_of(A: Any) -> Any:
 _ALLOWED = "give a sparse matrix, a (data, indices, indptr) tuple with shape=, or a 2-D array"
 
 
-def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: np.dtype[Any] | None) -> CanonicalCsr:
+def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: DType | None) -> CanonicalCsr:
     if len(arrays) != 3:
         raise ValueError(f"a tuple must be (data, indices, indptr); this one has {len(arrays)} entries")
     if shape is None:
@@ -114,7 +115,7 @@ def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: np.dtype[Any] | No
     return compressed(data, indices, indptr, _checked_shape(shape), storage_dtype(data.dtype, wanted))
 
 
-def _from_dense(dense: Array, given: type, wanted: np.dtype[Any] | None) -> CanonicalCsr:
+def _from_dense(dense: HostArray, given: type, wanted: DType | None) -> CanonicalCsr:
     if dense.ndim != 2:
         raise ValueError(f"A is of type {given.__name__} and has {dense.ndim} dimensions; {_ALLOWED}")
     target = storage_dtype(dense.dtype, wanted)

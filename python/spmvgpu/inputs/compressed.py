@@ -10,20 +10,21 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._util.types import DType, HostArray
 from .._util.value_types import NAMES, is_value_type
 from . import limits
-from .csr import Array, CanonicalCsr
+from .csr import CanonicalCsr
 from .limits import INDEX_LIMIT
 
 _ALLOWED_TYPES = f"allowed are {NAMES}, and integers or bool (as float64)"
 
 
 def compressed(
-    data: Array,
-    indices: Array,
-    indptr: Array,
+    data: HostArray,
+    indices: HostArray,
+    indptr: HostArray,
     shape: tuple[int, int],
-    dtype: np.dtype[Any],
+    dtype: DType,
     *,
     axis: str = "column",
 ) -> CanonicalCsr:
@@ -59,8 +60,8 @@ def compressed(
 
 
 def pattern(
-    indices: Array, indptr: Array, shape: tuple[int, int], *, axis: str = "column"
-) -> tuple[Array, Array, bool]:
+    indices: HostArray, indptr: HostArray, shape: tuple[int, int], *, axis: str = "column"
+) -> tuple[HostArray, HostArray, bool]:
     """Checked copies of (indptr, indices), and whether each row's indices increase."""
     for name, array in (("indices", indices), ("indptr", indptr)):
         if array.ndim != 1:
@@ -79,7 +80,7 @@ def pattern(
     return _core.copy_pattern(indptr, indices, cols, axis)
 
 
-def check_integers(name: str, array: Array) -> None:
+def check_integers(name: str, array: HostArray) -> None:
     """Refuse indices that are not whole numbers; an empty list, which NumPy takes for floats, may pass."""
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{name} must hold integers, not {array.dtype}")
@@ -92,12 +93,12 @@ def check_lengths(shape: tuple[int, int]) -> None:
         )
 
 
-def wanted_dtype(dtype: Any) -> np.dtype[Any] | None:
+def wanted_dtype(dtype: Any) -> DType | None:
     """The dtype that a caller asks for, checked; None if it asks for none."""
     if dtype is None:
         return None
     try:
-        wanted: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
+        wanted: DType = np.dtype(dtype).newbyteorder("=")
     except Exception as error:  # NumPy raises what it pleases: TypeError, ValueError, SyntaxError, ...
         raise TypeError(f"dtype={dtype!r} is not a dtype; allowed are {NAMES}") from error
     if not is_value_type(wanted):
@@ -105,7 +106,7 @@ def wanted_dtype(dtype: Any) -> np.dtype[Any] | None:
     return wanted
 
 
-def storage_dtype(given: np.dtype[Any], wanted: np.dtype[Any] | None) -> np.dtype[Any]:
+def storage_dtype(given: DType, wanted: DType | None) -> DType:
     """The type that values of a given type are stored in."""
     if given.kind not in "biufc":
         raise TypeError(f"dtype {given} is not supported; {_ALLOWED_TYPES}")

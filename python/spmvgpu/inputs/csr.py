@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +12,12 @@ import scipy.sparse as sp
 from .. import _core
 from .._util.lazy import lazy
 from .._util.steps import step, took
+from .._util.types import DType, HostArray, Options
 from .._util.value_types import CsrSource, Matrix, value_type
 from ..devices import CPU
 from . import limits
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-Array: TypeAlias = npt.NDArray[Any]
-Arrays: TypeAlias = tuple[Array, Array, Array]  # data, indices, indptr
+Arrays: TypeAlias = tuple[HostArray, HostArray, HostArray]  # data, indices, indptr
 Rows: TypeAlias = range | npt.NDArray[np.int32]
 
 
@@ -45,7 +42,9 @@ class CanonicalCsr:
         The device that the arrays lie on.
     """
 
-    def __init__(self, data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> None:
+    def __init__(
+        self, data: HostArray, indices: HostArray, indptr: HostArray, shape: tuple[int, int]
+    ) -> None:
         if len(data) <= limits.ENTRY_LIMIT:
             indices, indptr = (array.astype(np.int32, copy=False) for array in (indices, indptr))
         self._arrays: Arrays | None = (data, indices, indptr)
@@ -59,7 +58,7 @@ class CanonicalCsr:
 
     @classmethod
     def on(
-        cls, source: CsrSource, shape: tuple[int, int], dtype: np.dtype[Any], nnz: int, ordinal: int
+        cls, source: CsrSource, shape: tuple[int, int], dtype: DType, nnz: int, ordinal: int
     ) -> CanonicalCsr:
         """What the core has on a device."""
         made = cls.__new__(cls)
@@ -80,15 +79,15 @@ class CanonicalCsr:
         return self._arrays
 
     @property
-    def data(self) -> Array:
+    def data(self) -> HostArray:
         return self.arrays[0]
 
     @property
-    def indices(self) -> Array:
+    def indices(self) -> HostArray:
         return self.arrays[1]
 
     @property
-    def indptr(self) -> Array:
+    def indptr(self) -> HostArray:
         return self.arrays[2]
 
     @lazy
@@ -158,7 +157,7 @@ class CanonicalCsr:
             return CanonicalCsr.of(sp.csr_array(here.host.T))
         return here._like(here.source.transposed(), shape)
 
-    def with_data(self, data: Array) -> CanonicalCsr:
+    def with_data(self, data: HostArray) -> CanonicalCsr:
         """In host memory, with other values in the same places."""
         return CanonicalCsr(data, self.indices, self.indptr, self.shape)
 
@@ -209,7 +208,7 @@ class CanonicalCsr:
 
     # What the core says of it.
 
-    def sample(self, row_step: int, entry_step: int) -> tuple[Array, Array]:
+    def sample(self, row_step: int, entry_step: int) -> tuple[HostArray, HostArray]:
         """``indptr[::row_step], indices[::entry_step]``, without the others."""
         if self._arrays is not None:
             return self.indptr[::row_step], self.indices[::entry_step]
@@ -224,7 +223,7 @@ class CanonicalCsr:
         self,
         format: str,
         ordinal: int,
-        options: Mapping[str, Any] | None = None,
+        options: Options | None = None,
         processors: int | None = None,
     ) -> _core.Plan:
         """What a format would do with the matrix on a device: its options, all chosen, and its cost.
@@ -234,7 +233,7 @@ class CanonicalCsr:
         with step("plan", format):
             return self.source.plan(format, options or {}, ordinal, processors)
 
-    def build(self, format: str, options: Mapping[str, Any], ordinal: int) -> Matrix:
+    def build(self, format: str, options: Options, ordinal: int) -> Matrix:
         """The matrix in a format on a device. It may keep the index arrays."""
         where = self if self.ordinal in (CPU, ordinal) else self.in_host_memory()
         return where.source.build(format, options, ordinal)

@@ -16,14 +16,14 @@ from io import BufferedIOBase
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from .. import _core
 from .._util.messages import quoted
+from .._util.types import HostArray
 from .limits import INDEX_LIMIT
 
-Array = npt.NDArray[Any]
+HostArray = HostArray
 
 # What files call the types of their values, and how many numbers a value is.
 _FIELDS = {
@@ -118,9 +118,9 @@ class Header(NamedTuple):
 class Entries(NamedTuple):
     """Entries as a file states them, and whether there are some in both triangles."""
 
-    row: Array
-    col: Array
-    data: Array
+    row: HostArray
+    col: HostArray
+    data: HostArray
     in_both: bool
 
 
@@ -276,14 +276,14 @@ def expanded(header: Header, entries: Entries) -> Entries:
     )
 
 
-def _mirrored(header: Header, data: Array) -> Array:
+def _mirrored(header: Header, data: HostArray) -> HostArray:
     """The values on the other side of the diagonal."""
     if header.symmetry == "skew-symmetric":
         return -data
     return data.conj() if header.symmetry == "hermitian" else data
 
 
-def _clear_diagonal(header: Header, row: Array, data: Array, on_diagonal: Any) -> None:
+def _clear_diagonal(header: Header, row: HostArray, data: HostArray, on_diagonal: Any) -> None:
     """Zero what a diagonal may not have, if it is of the size of rounding errors; otherwise ValueError."""
     if header.symmetry == "symmetric" or (header.symmetry == "hermitian" and data.dtype.kind != "c"):
         return
@@ -300,7 +300,7 @@ def _clear_diagonal(header: Header, row: Array, data: Array, on_diagonal: Any) -
     data[on_diagonal] = 0 if is_skew else data[on_diagonal].real
 
 
-def _rounding(data: Array) -> float:
+def _rounding(data: HostArray) -> float:
     """The size of errors in entries that would be symmetric but for rounding."""
     return 64 * float(np.finfo(data.dtype).eps) * float(np.abs(data[np.isfinite(data)]).max(initial=0.0))
 
@@ -331,7 +331,7 @@ def _folded(header: Header, entries: Entries) -> Entries:
     return Entries(row, col, np.concatenate([low_data, high_data[high_only]]), False)
 
 
-def _summed(key: Array, data: Array) -> tuple[Array, Array]:
+def _summed(key: HostArray, data: HostArray) -> tuple[HostArray, HostArray]:
     """Keys, each once, and the sums of their values."""
     keys, place = np.unique(key, return_inverse=True)
     sums = np.zeros(len(keys), data.dtype)
@@ -339,7 +339,7 @@ def _summed(key: Array, data: Array) -> tuple[Array, Array]:
     return keys, sums
 
 
-def _dense(header: Header, data: Array) -> Array:
+def _dense(header: Header, data: HostArray) -> HostArray:
     """An array of the values of its columns, or of those below the diagonal and perhaps on it."""
     shape = header.rows, header.cols
     if header.symmetry == "general":

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from .. import _core
 from .._util.steps import took
+from .._util.types import DType
 from .._util.value_types import is_value_type, value_type
 from ..arrays import Located, library_of
 from . import limits
@@ -17,7 +18,7 @@ from .csr import CanonicalCsr
 from .limits import INDEX_LIMIT
 
 
-def device_csr(A: Any, ordinal: int, shape: Any, wanted: np.dtype[Any] | None) -> CanonicalCsr | None:
+def device_csr(A: Any, ordinal: int, shape: Any, wanted: DType | None) -> CanonicalCsr | None:
     """A matrix that nobody has checked, on a GPU, where it is checked.
 
     None for what is no CSR matrix with int32 indices, has no value type, or is not canonical: that takes the

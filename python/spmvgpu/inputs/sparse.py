@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._util.types import DType, HostArray
 from ..arrays import as_array, is_sparse
 from .compressed import check_integers, check_lengths, compressed, pattern, storage_dtype
-from .csr import Array, CanonicalCsr
+from .csr import CanonicalCsr
 
-_Wanted = np.dtype[Any] | None
+_Wanted = DType | None
 
 
 def scipy_sparse(A: Any) -> Any | None:
@@ -111,7 +112,7 @@ def _from_coo(A: Any, wanted: _Wanted) -> CanonicalCsr:
 
 
 def _from_triplets(
-    data: Array, row: Array, col: Array, shape: tuple[int, int], wanted: _Wanted
+    data: HostArray, row: HostArray, col: HostArray, shape: tuple[int, int], wanted: _Wanted
 ) -> CanonicalCsr:
     dtype = storage_dtype(data.dtype, wanted)
     row, col = _checked_indices("row", row, data, shape[0]), _checked_indices("col", col, data, shape[1])
@@ -120,7 +121,7 @@ def _from_triplets(
     return _from_csr(coo.tocsr(), wanted)
 
 
-def _checked_indices(name: str, indices: Array, data: Array, length: int) -> Array:
+def _checked_indices(name: str, indices: HostArray, data: HostArray, length: int) -> HostArray:
     """Copies of row or column numbers, as int32."""
     if indices.ndim != 1 or indices.shape != data.shape:
         raise ValueError(f"mismatched lengths: data has shape {data.shape}, {name} {indices.shape}")
@@ -174,12 +175,12 @@ def _from_dok(A: Any, wanted: _Wanted) -> CanonicalCsr:
     return _from_triplets(data, row, col, A.shape, storage_dtype(A.dtype, wanted))
 
 
-def _flat(name: str, lists: list[list[Any]]) -> Array:
+def _flat(name: str, lists: list[list[Any]]) -> HostArray:
     """All entries in one array, of the type that NumPy finds."""
     return as_array(name, list(chain.from_iterable(lists)))
 
 
-def _arrays(A: Any, *names: str) -> list[Array]:
+def _arrays(A: Any, *names: str) -> list[HostArray]:
     return [as_array(name, getattr(A, name)) for name in names]
 
 

@@ -10,12 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
+from .._util.types import Options
 from .._util.value_types import Matrix
 from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
 from .profile import DTYPES
 
-Variant = tuple[str, dict[str, Any]]  # a format and its options
+Variant = tuple[str, Options]  # a format and its options
 
 
 def time_variants(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from .._util.arguments import one_of, with_hints
 from .._util.plugins import Plugins
 from .._util.show import Brief, html_table, wrapped
 from .._util.steps import took
+from .._util.types import Options
 from .._util.value_types import CsrSource
 from ..devices import device_name, resolve_device
 from ..formats import formats, variant_name
@@ -54,7 +56,7 @@ class Prediction(Brief):
     """
 
     format: str
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     time_us: float | None = None
     bytes: int | None = None
     padding: float | None = None
@@ -65,6 +67,10 @@ class Prediction(Brief):
     def name(self) -> str:
         """Format and options as one string."""
         return variant_name(self.format, self.options)
+
+
+def _time_us(prediction: Prediction) -> float:
+    return math.inf if prediction.time_us is None else prediction.time_us
 
 
 class Predictions(Sequence[Prediction]):
@@ -91,8 +97,7 @@ class Predictions(Sequence[Prediction]):
     def __init__(
         self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str
     ) -> None:
-        infinity = float("inf")
-        self._entries = sorted(entries, key=lambda p: infinity if p.time_us is None else p.time_us)
+        self._entries = sorted(entries, key=_time_us)
         self._nnz = nnz
         self.device = device
         self.model = model
@@ -287,8 +292,7 @@ def predict_considered(csr: CanonicalCsr, request: Request, ordinal: int) -> lis
 
 def fastest(predictions: Sequence[Prediction]) -> Prediction:
     """The one with the shortest time; one without a time where there is no other."""
-    infinity = float("inf")
-    return min(predictions, key=lambda p: infinity if p.time_us is None else p.time_us)
+    return min(predictions, key=_time_us)
 
 
 def _of_pieces(csr: CanonicalCsr, predict: Callable[[CsrSource], _Predicted]) -> list[Prediction]:

@@ -22,6 +22,7 @@ from .. import _core, cache
 from .._util.lazy import lazy
 from .._util.schema import Range, check
 from .._util.steps import step
+from .._util.types import DType
 from .._util.value_types import value_type
 from ..devices import CPU, devices
 from ..formats import formats, options_table
@@ -74,7 +75,7 @@ class Profile:
     measured: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def model(self, dtype: np.dtype[Any], errors_hold: bool) -> _core.RooflineModel:
+    def model(self, dtype: DType, errors_hold: bool) -> _core.RooflineModel:
         """The roofline model of matrices of a value type, made once for each.
 
         `errors_hold`: the errors of the predictions are those on this device, see `is_profile_of`.
@@ -230,12 +231,12 @@ def is_profile_of(profile: Profile, ordinal: int) -> bool:
     return is_alike and (ordinal != CPU or profile.processors == _core.max_threads())
 
 
-def model_of(profile: Profile, ordinal: int, dtype: np.dtype[Any]) -> _core.RooflineModel:
+def model_of(profile: Profile, ordinal: int, dtype: DType) -> _core.RooflineModel:
     """The roofline model of matrices of a value type on a device."""
     return profile.model(dtype, is_profile_of(profile, ordinal))
 
 
-def load_model(ordinal: int, dtype: np.dtype[Any]) -> _core.RooflineModel:
+def load_model(ordinal: int, dtype: DType) -> _core.RooflineModel:
     """`model_of` the profile of the device."""
     with step("profile"):
         return model_of(load_profile(ordinal), ordinal, dtype)

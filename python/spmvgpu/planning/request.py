@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from .._util.plugins import Plugins
+from .._util.types import Options
 from ..formats import Choice
 from ..inputs.csr import CanonicalCsr
 from .symmetry import Symmetry
@@ -17,7 +18,7 @@ BUDGET = 50.0
 MODES = ("off", "cached", "full")  # of `Request.tune`
 
 #: Chooses for a canonical matrix, a device and the options that were given.
-Chooser: TypeAlias = Callable[[CanonicalCsr, int, Mapping[str, Any]], Choice]
+Chooser: TypeAlias = Callable[[CanonicalCsr, int, Options], Choice]
 #: What a caller may give in place of a format: a plug-in that chooses what is stored.
 CHOOSERS: Mapping[str, Chooser] = Plugins("chooser")
 
@@ -36,7 +37,7 @@ class Request:
     """
 
     format: str = "auto"
-    options: Mapping[str, int | float | str] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     tune: str = "cached"
     budget: float = BUDGET
     symmetric: Symmetry | None = None

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from .. import gallery
+from .._util.types import HostArray
 from ..gallery import meshes
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ def mesh(nodes: int, degree: int, window: int, unknowns: int) -> sp.csr_array:
     return graph
 
 
-def _about_diagonal(lengths: Array, cols: int, window: int) -> sp.csr_array:
+def _about_diagonal(lengths: HostArray, cols: int, window: int) -> sp.csr_array:
     rows = len(lengths)
     lengths = np.minimum(lengths, cols)
     spans = np.maximum(lengths, window or cols)
@@ -88,7 +86,7 @@ def _about_diagonal(lengths: Array, cols: int, window: int) -> sp.csr_array:
     return _spread(lengths, starts, spans, cols)
 
 
-def _spread(lengths: Array, starts: Array, spans: Any, cols: int) -> sp.csr_array:
+def _spread(lengths: HostArray, starts: HostArray, spans: Any, cols: int) -> sp.csr_array:
     """Rows with their columns anywhere in their spans, ascending as they are made, without sorting."""
     rng = np.random.default_rng(0)
     row_offsets = np.concatenate(([0], np.cumsum(lengths)))

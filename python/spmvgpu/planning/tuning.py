@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from .._util.show import Brief, fit, html_table
 from .._util.steps import Step, in_words
+from .._util.types import Options
 from ..formats import variant_name
 
 _MOST_TRIALS = 3  # that `repr` shows
@@ -38,7 +38,7 @@ class Trial(Brief):
     """
 
     format: str
-    options: dict[str, Any]
+    options: Options
     time_us: float
 
     @property

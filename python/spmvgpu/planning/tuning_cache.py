@@ -16,6 +16,7 @@ from .. import _core, cache
 from .._util.lazy import lazy
 from .._util.schema import Range, check
 from .._util.steps import step
+from .._util.types import Options
 from ..devices import CPU
 from ..formats import Choice, candidates, formats, options_table
 from ..inputs.csr import CanonicalCsr
@@ -98,7 +99,7 @@ def _package() -> tuple[object, ...]:
     return build["version"], build["cuda_version"], formats()
 
 
-def recall(path: Path | None, format: str, options: Mapping[str, Any]) -> Choice | None:
+def recall(path: Path | None, format: str, options: Options) -> Choice | None:
     """The choice kept there for a request for this format with these options.
 
     None without a file; and, with one warning, if it is not what `keep` writes for such a request.
@@ -126,14 +127,15 @@ def recall(path: Path | None, format: str, options: Mapping[str, Any]) -> Choice
     return Choice(name, content["options"], reason)
 
 
-def _check_options(format: str, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_options(format: str, kept: Options, given: Options) -> None:
     """What is kept are options that were given, and such as tuning tries."""
     known = options_table(format)
     tuned = {name: known[name] for tried in candidates(format) for name in tried} | {
         name: {value} for name, value in given.items() if isinstance(value, str | int)
     }
-    for name in {name for name, value in given.items() if isinstance(value, float)}:
-        tuned[name] = Range(given[name], given[name])
+    for name, value in given.items():
+        if isinstance(value, float):
+            tuned[name] = Range(value, value)
     unknown = kept.keys() - tuned.keys()
     if unknown or given.keys() - kept.keys():
         raise ValueError(f"its options are {', '.join(sorted(kept)) or 'none'}")
