@@ -83,7 +83,8 @@ def test_it_declares_what_it_must(file: str) -> None:
     same = [e for e in EXPERIMENTS if e.file == file]
     assert len({e.called for e in same}) == len(same)
     assert all(e.report is report for e in same)
-    assert sum(e.reserve for e in EXPERIMENTS if e.command == experiment.command) < 1
+    later = [e for e in EXPERIMENTS if e.command == experiment.command][1:]
+    assert sum(e.reserve for e in later) < 1  # the first has time, too
 
 
 # -- runs ----------------------------------------------------------------------------------------------------
