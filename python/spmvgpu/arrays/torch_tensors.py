@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
@@ -73,8 +72,8 @@ class Torch(Library["torch.Tensor"]):
         return self.module.complex(real, imaginary)
 
     def stream(self, located: Located) -> int:
-        # Found this way the stream is no part of what torch.compile traces, where it would have no handle.
-        return int(sys.modules["torch"].cuda.current_stream(located.ordinal).cuda_stream)
+        # A stream object would be of another type, without a handle, where torch.compile traces this.
+        return int(self.module._C._cuda_getCurrentRawStream(located.ordinal))
 
     def empty(self, shape: Shape, like: torch.Tensor, located: Located) -> tuple[torch.Tensor, int]:
         result = like.new_empty(shape)
