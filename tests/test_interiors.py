@@ -1,4 +1,4 @@
-"""Rows of a shard that need nothing of other devices: which they are, and products that begin with them."""
+"""Rows of a device that need nothing of other devices: which they are, and products that begin with them."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def _however_small(monkeypatch):
     monkeypatch.setattr(division, "_LEAST_INTERIOR", 1)
 
 
-def shard_of(A, rows, ordinal=0, **how):
+def rows_of(A, rows, ordinal=0, **how):
     """Some rows of a matrix, and what says that they go to a device."""
     return CanonicalCsr.of(A).rows(rows), division.DevicePart(rows, ordinal, **how)
 
@@ -36,14 +36,14 @@ def read_by(A, rows, fmt):
 
 
 def test_the_interior_of_a_grid():
-    """Of a grid of planes, all but the first and the last plane of a shard; at its ends there is nobody."""
+    """Of a grid of planes, all but the first and the last plane of a device; at its ends there is nobody."""
     A = sp.csr_array(gallery.poisson3d(10))
     for rows, expected in (
         (range(300), range(200)),
         (range(300, 800), range(100, 400)),
         (range(700, 1000), range(100, 300)),
     ):
-        assert division._interior(*shard_of(A, rows)) == expected
+        assert division._interior(*rows_of(A, rows)) == expected
 
 
 @pytest.mark.parametrize("fmt", ["csr", "dia", "sdia"])
@@ -55,28 +55,28 @@ def test_no_format_reads_the_halo_for_an_interior(fmt, offsets):
     if fmt == "sdia":
         A = A + A.T
     for own in (range(150), range(150, 290), range(290, 400)):
-        inside = division._interior(*shard_of(A, own))
+        inside = division._interior(*rows_of(A, own))
         assert inside or own.start != 150
         read = read_by(A, range(own.start + inside.start, own.start + inside.stop), fmt)
         assert not inside or own.start <= read.start < read.stop <= own.stop
 
 
-def test_shards_without_an_interior(monkeypatch):
+def test_rows_without_an_interior(monkeypatch):
     A = sp.csr_array(gallery.poisson3d(10))
     rows = range(300, 700)
-    assert division._interior(*shard_of(A, rows))
-    assert not division._interior(*shard_of(A, rows, CPU))
-    assert not division._interior(*shard_of(A, rows, resident=200))
-    assert not division._interior(*shard_of(A, rows, is_full=True))
-    assert not division._interior(*shard_of(A, np.arange(300, 700, 2, dtype=np.int32)))
-    assert not division._interior(*shard_of(A, range(300, 480)))  # 80 of 180 rows
-    assert not division._interior(*shard_of(sp.csr_array((1000, 1000)), rows))
+    assert division._interior(*rows_of(A, rows))
+    assert not division._interior(*rows_of(A, rows, CPU))
+    assert not division._interior(*rows_of(A, rows, resident=200))
+    assert not division._interior(*rows_of(A, rows, is_full=True))
+    assert not division._interior(*rows_of(A, np.arange(300, 700, 2, dtype=np.int32)))
+    assert not division._interior(*rows_of(A, range(300, 480)))  # 80 of 180 rows
+    assert not division._interior(*rows_of(sp.csr_array((1000, 1000)), rows))
     diagonal = sp.csr_array(sp.diags_array(np.ones(1000)))
-    assert not division._interior(*shard_of(diagonal, rows))  # no halo
+    assert not division._interior(*rows_of(diagonal, rows))  # no halo
     scattered = sp.random_array((1000, 1000), density=0.05, format="csr", random_state=1)
-    assert not division._interior(*shard_of(scattered, rows))
+    assert not division._interior(*rows_of(scattered, rows))
     monkeypatch.setattr(division, "_LEAST_INTERIOR", 1_000_000)
-    assert not division._interior(*shard_of(A, rows))
+    assert not division._interior(*rows_of(A, rows))
 
 
 def test_an_interior_is_made_of_parts():
@@ -84,13 +84,13 @@ def test_an_interior_is_made_of_parts():
     A = sp.csr_array(gallery.poisson1d(10))
     own = CanonicalCsr.of(A).build("csr", {}, CPU)
     with pytest.raises(ValueError, match="interior"):
-        division.value_type(A.dtype).distributed(10, 10, [(own, 0, 0, 10, 1)])
+        division.value_type(A.dtype).multi_device(10, 10, [(own, 0, 0, 10, 1)])
 
 
 def with_interiors(A, names, **options):
     """An operator of which every part on a GPU has an interior, if there are several parts."""
     op = sg.aslinearoperator(A, device=names, **options)
-    for (matrix, *_, interior_parts), name in zip(op._matrix.shards, names, strict=True):
+    for (matrix, *_, interior_parts), name in zip(op._matrix.parts, names, strict=True):
         has_interior = name != "cpu" and len(names) > 1
         assert interior_parts == (1 if has_interior else 0)
         assert is_parted(matrix) == has_interior

@@ -302,9 +302,9 @@ def test_partition_of_ones_own(names, dtype):
 def test_powers_are_proportions():
     A = matrix("equal_rows", np.dtype("float64"))
     op = sg.aslinearoperator(A, device=["cpu"] * 3, powers=[1, 2, 5])
-    assert [share.nnz for share, *_ in op._several.shards] == [A.nnz // 8, A.nnz // 4, 5 * A.nnz // 8]
+    assert [share.nnz for share, *_ in op._several.parts] == [A.nnz // 8, A.nnz // 4, 5 * A.nnz // 8]
     alone = sg.aslinearoperator(A, device=["cpu"] * 3, powers=[0, 1, 0])
-    assert [share.nnz for share, *_ in alone._several.shards] == [0, A.nnz, 0]
+    assert [share.nnz for share, *_ in alone._several.parts] == [0, A.nnz, 0]
     assert_multiplies(alone, A)
     assert_multiplies(sg.aslinearoperator(A, device=["cpu", "cpu"]), A)
 
@@ -321,8 +321,8 @@ def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monke
     A = matrix("power_law_rows", dtype)
     monkeypatch.setattr(limits, "ENTRY_LIMIT", 2000)
     op = spread(A, names, partition=by, powers=[1.0] * len(names))
-    assert len(op._several.shards) == len(names)
-    assert all(is_parted(share) for share, *_ in op._several.shards)
+    assert len(op._several.parts) == len(names)
+    assert all(is_parted(share) for share, *_ in op._several.parts)
     assert_multiplies(op, A)
     assert_same_entries(op.tocsr(), A)
     assert op.format in (*sg.formats(), "parts", "csr + sell")
@@ -527,10 +527,10 @@ def test_parts_along_diagonals_read_what_lies_near_them(fmt):
     """Solvers send no more than that from device to device."""
     A = gallery.poisson2d(40)
     op = sg.aslinearoperator(A, format=fmt, device=["cpu"] * 3)
-    shards = op._matrix.shards
-    assert {matrix.format for matrix, *_ in shards} == {fmt}
-    windows = [(begin, end) for _, _, begin, end, _ in shards]
-    firsts = np.cumsum([0, *(matrix.rows for matrix, *_ in shards)])
+    parts = op._matrix.parts
+    assert {matrix.format for matrix, *_ in parts} == {fmt}
+    windows = [(begin, end) for _, _, begin, end, _ in parts]
+    firsts = np.cumsum([0, *(matrix.rows for matrix, *_ in parts)])
     near = [(max(0, begin - 40), min(1600, end + 40)) for begin, end in itertools.pairwise(firsts)]
     assert windows == near
 

@@ -28,7 +28,7 @@ TYPES = {
     "Within.__enter__.return": "_T",
     # What a matrix is made of is one of these, for all that C++ says.
     "PartedMatrix.parts.return": f"list[tuple[{_STORED}, {_INDICES}, {_INDICES}]]",
-    "DistributedMatrix.shards.return": f"list[tuple[{_STORED}, {_INDICES}, int, int, int]]",
+    "MultiDeviceMatrix.parts.return": f"list[tuple[{_STORED}, {_INDICES}, int, int, int]]",
     # A pointer may be null, which signatures do not say.
     "solve.M": "_LinearMap | None",
     # A function, a communicator or None are one py::object.

@@ -14,7 +14,7 @@ void register_matrix(pybind11::module_& module);
 void register_planning(pybind11::module_& module);
 void register_source(pybind11::module_& module);
 void register_parts(pybind11::module_& module);
-void register_distributed(pybind11::module_& module);
+void register_multi_device(pybind11::module_& module);
 void register_files(pybind11::module_& module);
 void register_arrays(pybind11::module_& module);
 void register_model(pybind11::module_& module);

@@ -56,7 +56,7 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::register_planning(module);
     spmvgpu::register_source(module);
     spmvgpu::register_parts(module);
-    spmvgpu::register_distributed(module);
+    spmvgpu::register_multi_device(module);
     spmvgpu::register_ranks(module);
     spmvgpu::register_files(module);
     spmvgpu::register_solvers(module);

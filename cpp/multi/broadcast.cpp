@@ -17,35 +17,35 @@ std::shared_ptr<void> allocate_reachable(std::size_t bytes, Device device, Devic
 }
 
 template <class T>
-bool goes_straight_into_y(const Shard<T>& shard, const Product<T>& product) {
-    return !shard.rows.scattered() && product.beta == T(0);
+bool goes_straight_into_y(const DevicePart<T>& part, const Product<T>& product) {
+    return !part.rows.scattered() && product.beta == T(0);
 }
 
 }  // namespace
 
 template <class T>
-std::unique_ptr<typename Broadcast<T>::Lane> Broadcast<T>::make_lane(const Shard<T>& shard, Device root) {
-    const Device works_on = shard.device().queues_work() ? shard.device() : root;
+std::unique_ptr<typename Broadcast<T>::Lane> Broadcast<T>::make_lane(const DevicePart<T>& part, Device root) {
+    const Device works_on = part.device().queues_work() ? part.device() : root;
     gpu::allow_peer_access(root, works_on);
-    return std::unique_ptr<Lane>(new Lane{&shard,
+    return std::unique_ptr<Lane>(new Lane{&part,
                                           works_on,
                                           gpu::lease_stream(works_on),
-                                          allocate_reachable(shard.window() * sizeof(T), shard.device(), root),
-                                          allocate_reachable(shard.row_count() * sizeof(T), shard.device(), root),
+                                          allocate_reachable(part.window() * sizeof(T), part.device(), root),
+                                          allocate_reachable(part.row_count() * sizeof(T), part.device(), root),
                                           {},
-                                          shard.rows.scattered() ? shard.rows.indices.to(root) : Array<index_t>(),
+                                          part.rows.scattered() ? part.rows.indices.to(root) : Array<index_t>(),
                                           gpu::Event(works_on)});
 }
 
 template <class T>
-Broadcast<T>::Root::Root(const std::vector<Shard<T>>& shards, Device device)
+Broadcast<T>::Root::Root(const std::vector<DevicePart<T>>& parts, Device device)
     : device(device), begun(device), delivered(device) {
-    for (const Shard<T>& shard : shards) {
-        if (shard.row_count() == 0) continue;
-        if (shard.device() == device) {
-            here.push_back({&shard, shard.rows.scattered() ? shard.rows.indices.to(device) : Array<index_t>()});
+    for (const DevicePart<T>& part : parts) {
+        if (part.row_count() == 0) continue;
+        if (part.device() == device) {
+            here.push_back({&part, part.rows.scattered() ? part.rows.indices.to(device) : Array<index_t>()});
         } else {
-            lanes.push_back(make_lane(shard, device));
+            lanes.push_back(make_lane(part, device));
         }
     }
 }
@@ -72,7 +72,7 @@ void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) 
     const std::lock_guard turn(turn_);
     auto found = roots_.find(device.ordinal);
     if (found == roots_.end()) {
-        found = roots_.emplace(device.ordinal, std::make_unique<Root>(shards_, device)).first;
+        found = roots_.emplace(device.ordinal, std::make_unique<Root>(parts_, device)).first;
     }
     Root& root = *found->second;
 
@@ -80,7 +80,7 @@ void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) 
     for (auto& lane : root.lanes) send(root, *lane, product);
     const auto multiply_lanes = [&](bool queued) {
         for (auto& lane : root.lanes) {
-            if (lane->shard->device().queues_work() == queued) multiply_and_return(*lane, product);
+            if (lane->part->device().queues_work() == queued) multiply_and_return(*lane, product);
         }
     };
     multiply_lanes(true);
@@ -89,9 +89,9 @@ void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) 
         if (here.map.size() > 0) {
             own.row_map = here.map.data();
         } else {
-            own.y += here.shard->rows.first;
+            own.y += here.part->rows.first;
         }
-        here.shard->matrix->spmv(own, stream);
+        here.part->matrix->spmv(own, stream);
     }
     multiply_lanes(false);  // last, as the host works itself
     for (auto& lane : root.lanes) deliver(root, *lane, product, stream);
@@ -102,34 +102,34 @@ void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) 
 template <class T>
 void Broadcast<T>::send(const Root& root, Lane& lane, const Product<T>& product) {
     const gpu::DeviceGuard guard(lane.works_on);
-    const Shard<T>& shard = *lane.shard;
-    if (!goes_straight_into_y(shard, product) && lane.staging.size() == 0) {
-        lane.staging = Array<T>(shard.row_count(), root.device);
+    const DevicePart<T>& part = *lane.part;
+    if (!goes_straight_into_y(part, product) && lane.staging.size() == 0) {
+        lane.staging = Array<T>(part.row_count(), root.device);
     }
     root.begun.hold_back(lane.stream.get());
     root.delivered.hold_back(lane.stream.get());
-    gpu::copy_async(lane.own_x(), product.x + shard.col_begin, shard.window() * sizeof(T), lane.stream.get());
+    gpu::copy_async(lane.own_x(), product.x + part.col_begin, part.window() * sizeof(T), lane.stream.get());
 }
 
 template <class T>
 void Broadcast<T>::multiply_and_return(Lane& lane, const Product<T>& product) {
     const gpu::DeviceGuard guard(lane.works_on);
-    const Shard<T>& shard = *lane.shard;
-    if (!shard.device().queues_work()) gpu::synchronize(lane.stream.get(), lane.works_on);  // x has come
-    shard.matrix->spmv({as_whole(lane.own_x(), shard.col_begin), lane.own_y(), product.alpha}, lane.stream.get());
-    T* const to = goes_straight_into_y(shard, product) ? product.y + shard.rows.first : lane.staging.data();
-    gpu::copy_async(to, lane.own_y(), shard.row_count() * sizeof(T), lane.stream.get());
+    const DevicePart<T>& part = *lane.part;
+    if (!part.device().queues_work()) gpu::synchronize(lane.stream.get(), lane.works_on);  // x has come
+    part.matrix->spmv({as_whole(lane.own_x(), part.col_begin), lane.own_y(), product.alpha}, lane.stream.get());
+    T* const to = goes_straight_into_y(part, product) ? product.y + part.rows.first : lane.staging.data();
+    gpu::copy_async(to, lane.own_y(), part.row_count() * sizeof(T), lane.stream.get());
     lane.done.record(lane.stream.get());
 }
 
 template <class T>
 void Broadcast<T>::deliver(const Root& root, Lane& lane, const Product<T>& product, Stream stream) {
-    const Shard<T>& shard = *lane.shard;
+    const DevicePart<T>& part = *lane.part;
     lane.done.hold_back(stream);
-    if (goes_straight_into_y(shard, product)) return;
-    T* const y = shard.rows.scattered() ? product.y : product.y + shard.rows.first;
-    const index_t* const map = shard.rows.scattered() ? lane.map.data() : nullptr;
-    gpu::scatter(y, lane.staging.data(), map, static_cast<index_t>(shard.row_count()), product.beta, root.device,
+    if (goes_straight_into_y(part, product)) return;
+    T* const y = part.rows.scattered() ? product.y : product.y + part.rows.first;
+    const index_t* const map = part.rows.scattered() ? lane.map.data() : nullptr;
+    gpu::scatter(y, lane.staging.data(), map, static_cast<index_t>(part.row_count()), product.beta, root.device,
                  stream);
 }
 
@@ -139,8 +139,8 @@ std::size_t Broadcast<T>::nbytes() const {
     std::size_t bytes = 0;
     for (const auto& [ordinal, root] : roots_) {
         for (const auto& lane : root->lanes) {
-            const Shard<T>& shard = *lane->shard;
-            if (shard.device().has_own_memory()) bytes += (shard.window() + shard.row_count()) * sizeof(T);
+            const DevicePart<T>& part = *lane->part;
+            if (part.device().has_own_memory()) bytes += (part.window() + part.row_count()) * sizeof(T);
             bytes += lane->staging.bytes() + lane->map.bytes();
         }
         for (const Here& here : root->here) bytes += here.map.bytes();
@@ -150,6 +150,5 @@ std::size_t Broadcast<T>::nbytes() const {
 
 #define INSTANTIATE(T) template class Broadcast<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -1,5 +1,5 @@
 // Products of a spread matrix with vectors that lie on one GPU, the root: other devices get their part of x from there
-// and put their part of y back by copies of their own, all in the order of the caller's stream. Only a shard on the CPU
+// and put their part of y back by copies of their own, all in the order of the caller's stream. Only a part on the CPU
 // makes the host wait.
 #pragma once
 
@@ -9,14 +9,14 @@
 
 #include "core/mutex.hpp"
 #include "gpu/stream.hpp"
-#include "multi/shard.hpp"
+#include "multi/device_part.hpp"
 
 namespace spmvgpu {
 
 template <class T>
 class Broadcast {
 public:
-    explicit Broadcast(const std::vector<Shard<T>>& shards) : shards_(shards) {}  // which outlive it
+    explicit Broadcast(const std::vector<DevicePart<T>>& parts) : parts_(parts) {}  // which outlive it
     ~Broadcast();
 
     // x and y on the device `root`, to which the stream belongs. Threads take turns.
@@ -25,12 +25,12 @@ public:
     std::size_t nbytes() const;
 
 private:
-    // A shard that is not on the root.
+    // A part that is not on the root.
     struct Lane {
-        const Shard<T>* shard;
-        Device works_on;  // device of the stream: the shard's GPU, or the root if the shard is on the CPU
+        const DevicePart<T>* part;
+        Device works_on;  // device of the stream: the part's GPU, or the root if the part is on the CPU
         std::shared_ptr<void> stream;
-        std::shared_ptr<void> x, y;  // its window of x and its rows of y, where the shard is
+        std::shared_ptr<void> x, y;  // its window of x and its rows of y, where the part is
         Array<T> staging;            // on the root: its rows, once they could not go straight into y
         Array<index_t> map;          // on the root: where its rows belong, if scattered
         gpu::Event done;
@@ -39,22 +39,22 @@ private:
         T* own_y() const { return static_cast<T*>(y.get()); }
     };
     struct Here {
-        const Shard<T>* shard;
+        const DevicePart<T>* part;
         Array<index_t> map;
     };
     struct Root {
-        explicit Root(const std::vector<Shard<T>>& shards, Device device);
+        explicit Root(const std::vector<DevicePart<T>>& parts, Device device);
         Device device;
         std::vector<std::unique_ptr<Lane>> lanes;
         std::vector<Here> here;
         gpu::Event begun, delivered;  // the caller's stream had come to this product; has what it gave
     };
-    static std::unique_ptr<Lane> make_lane(const Shard<T>& shard, Device root);
+    static std::unique_ptr<Lane> make_lane(const DevicePart<T>& part, Device root);
     static void send(const Root& root, Lane& lane, const Product<T>& product);
     static void multiply_and_return(Lane& lane, const Product<T>& product);
     static void deliver(const Root& root, Lane& lane, const Product<T>& product, Stream stream);
 
-    const std::vector<Shard<T>>& shards_;
+    const std::vector<DevicePart<T>>& parts_;
     mutable Mutex turn_;
     std::map<int, std::unique_ptr<Root>> roots_;  // made by the first product with vectors on a device
 };

@@ -9,33 +9,33 @@
 namespace spmvgpu {
 
 template <class T>
-bool Halos<T>::suits(const std::vector<Shard<T>>& shards, index_t rows, index_t cols) {
+bool Halos<T>::suits(const std::vector<DevicePart<T>>& parts, index_t rows, index_t cols) {
     index_t next = 0;
     bool in_order = rows == cols;
-    for (const Shard<T>& shard : shards) {
-        if (shard.row_count() == 0) continue;
-        in_order = in_order && !shard.rows.scattered() && shard.rows.first == next;
-        next += shard.matrix->rows();
+    for (const DevicePart<T>& part : parts) {
+        if (part.row_count() == 0) continue;
+        in_order = in_order && !part.rows.scattered() && part.rows.first == next;
+        next += part.matrix->rows();
     }
     return in_order;
 }
 
 template <class T>
-Halos<T>::Halos(const std::vector<Shard<T>>& shards, index_t rows, index_t cols) : size_(rows) {
-    if (!suits(shards, rows, cols)) {
+Halos<T>::Halos(const std::vector<DevicePart<T>>& parts, index_t rows, index_t cols) : size_(rows) {
+    if (!suits(parts, rows, cols)) {
         throw std::invalid_argument(
             "vectors can stay on the devices of a square matrix whose parts hold neighbouring rows in order "
             "(partition='nnz' or 'rows'); this one has other parts, or is not square");
     }
-    for (const Shard<T>& shard : shards) {
-        if (shard.row_count() > 0) lanes_.push_back({&shard, {}, {}});
+    for (const DevicePart<T>& part : parts) {
+        if (part.row_count() > 0) lanes_.push_back({&part, {}, {}});
     }
     for (std::size_t own = 0; own < lanes_.size(); ++own) {
         Lane& lane = lanes_[own];
         for (std::size_t from = 0; from < lanes_.size(); ++from) {
             Lane& other = lanes_[from];
-            const index_t begin = std::max(lane.shard->col_begin, other.begin());
-            const index_t end = std::min(lane.shard->col_end, other.end());
+            const index_t begin = std::max(lane.part->col_begin, other.begin());
+            const index_t end = std::min(lane.part->col_end, other.end());
             if (own == from || begin >= end) continue;
             lane.pulls.push_back({from, begin, end});
             other.read_by.push_back(own);
@@ -49,12 +49,12 @@ void Halos<T>::Lane::multiply(const Product<T>& product, Stream stream,
                               const std::function<void()>& await_pulls) const {
     if (!has_interior()) {
         await_pulls();
-        return shard->matrix->spmv(product, stream);
+        return part->matrix->spmv(product, stream);
     }
-    const auto& parted = dynamic_cast<const PartedMatrix<T>&>(*shard->matrix);
-    parted.spmv_parts(0, shard->interior_parts, product, stream);
+    const auto& parted = dynamic_cast<const PartedMatrix<T>&>(*part->matrix);
+    parted.spmv_parts(0, part->interior_parts, product, stream);
     await_pulls();
-    parted.spmv_parts(shard->interior_parts, parted.parts().size(), product, stream);
+    parted.spmv_parts(part->interior_parts, parted.parts().size(), product, stream);
 }
 
 template <class T>
@@ -69,6 +69,5 @@ bool Halos<T>::has_cpus() const {
 
 #define INSTANTIATE(T) template class Halos<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

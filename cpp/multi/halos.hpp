@@ -1,44 +1,44 @@
-// Which elements of a vector in pieces the shards of a spread matrix read of each other's pieces: its halos.
+// Which elements of a vector in pieces the parts of a spread matrix read of each other's pieces: its halos.
 #pragma once
 
 #include <functional>
 #include <vector>
 
-#include "multi/shard.hpp"
+#include "multi/device_part.hpp"
 
 namespace spmvgpu {
 
 template <class T>
 class Halos {
 public:
-    // What a shard reads of another one's piece.
+    // What a part reads of another one's piece.
     struct Pull {
         std::size_t from;
         index_t begin, end;
     };
-    // A shard with rows, which are its piece of vectors.
+    // A part with rows, which are its piece of vectors.
     struct Lane {
-        const Shard<T>* shard;
+        const DevicePart<T>* part;
         std::vector<Pull> pulls;
         std::vector<std::size_t> read_by;  // lanes that pull from this one's piece
 
-        Device device() const { return shard->device(); }
-        index_t begin() const { return shard->rows.first; }
-        index_t end() const { return shard->rows.first + shard->matrix->rows(); }
+        Device device() const { return part->device(); }
+        index_t begin() const { return part->rows.first; }
+        index_t end() const { return part->rows.first + part->matrix->rows(); }
 
         // Whether some of its product needs no pull.
-        bool has_interior() const { return shard->interior_parts > 0 && !pulls.empty(); }
+        bool has_interior() const { return part->interior_parts > 0 && !pulls.empty(); }
         // The product on its GPU. What needs no pull is queued first, then await_pulls() called, which has what is
         // queued afterwards wait for them.
         void multiply(const Product<T>& product, Stream stream, const std::function<void()>& await_pulls) const;
     };
 
-    // Whether the matrix is square and its shards hold neighbouring rows, in order.
-    static bool suits(const std::vector<Shard<T>>& shards, index_t rows, index_t cols);
+    // Whether the matrix is square and its parts hold neighbouring rows, in order.
+    static bool suits(const std::vector<DevicePart<T>>& parts, index_t rows, index_t cols);
 
-    // The shards outlive it. Lets GPUs read each other's memory where they pull. Throws std::invalid_argument unless it
+    // The parts outlive it. Lets GPUs read each other's memory where they pull. Throws std::invalid_argument unless it
     // suits them.
-    Halos(const std::vector<Shard<T>>& shards, index_t rows, index_t cols);
+    Halos(const std::vector<DevicePart<T>>& parts, index_t rows, index_t cols);
 
     const std::vector<Lane>& lanes() const { return lanes_; }
     index_t size() const { return size_; }  // of vectors

@@ -1,5 +1,5 @@
-// Products of a spread matrix with vectors in host memory: a thread per GPU, which sends its shard the part of x that
-// it reads and fetches its part of y, while the calling thread and its team do the CPU's shards.
+// Products of a spread matrix with vectors in host memory: a thread per GPU, which sends its part the part of x that
+// it reads and fetches its part of y, while the calling thread and its team do the CPU's parts.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 #include "core/mutex.hpp"
 #include "matrix/host_vectors.hpp"
-#include "multi/shard.hpp"
+#include "multi/device_part.hpp"
 #include "multi/workers.hpp"
 
 namespace spmvgpu {
@@ -15,7 +15,7 @@ namespace spmvgpu {
 template <class T>
 class HostProducts {
 public:
-    explicit HostProducts(const std::vector<Shard<T>>& shards);  // which outlive it
+    explicit HostProducts(const std::vector<DevicePart<T>>& parts);  // which outlive it
 
     // Complete when it returns. Threads take turns.
     void run(const Product<T>& product);
@@ -24,16 +24,16 @@ public:
 
 private:
     struct Lane {
-        const Shard<T>* shard;
+        const DevicePart<T>* part;
         std::shared_ptr<void> staging;  // page-locked, for rows that do not lie next to each other in y
         VectorExchange<T> exchange{};
     };
     static void multiply_on_gpu(Lane& lane, const Product<T>& product);
 
     Mutex turn_;
-    std::vector<const Shard<T>*> on_cpu_;
+    std::vector<const DevicePart<T>*> on_cpu_;
     std::vector<std::unique_ptr<Lane>> lanes_;  // of the GPUs
-    Workers::Owner workers_;                    // where several shards run at once
+    Workers::Owner workers_;                    // where several parts run at once
     int cpu_threads_;
 };
 

@@ -261,6 +261,5 @@ SetupSeconds PartedMatrix<T>::setup_seconds() const {
 
 #define INSTANTIATE(T) template class PartedMatrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -149,6 +149,5 @@ std::size_t StreamedMatrix<T>::nbytes() const {
 
 #define INSTANTIATE(T) template class StreamedMatrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

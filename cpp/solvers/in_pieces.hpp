@@ -37,7 +37,7 @@ struct SystemInPieces {
     // None if the vectors of a system have to be whole: A is on one device or does not divide them, some of its devices
     // are GPUs and others not, or M is neither a diagonal nor a polynomial in A.
     static const Halos<T>* divides(const System<T>& system) {
-        const DistributedMatrix<T>* const matrix = system.A->distributed();
+        const MultiDeviceMatrix<T>* const matrix = system.A->multi_device();
         if (matrix == nullptr || system.ranks != nullptr || matrix->solver_pieces() < 2) return nullptr;
         return system.has_operator() && polynomial(system) == nullptr ? nullptr : matrix->halos();
     }
@@ -46,15 +46,15 @@ struct SystemInPieces {
     static const CycleMap<T>* polynomial(const System<T>& system) {
         const auto* const M = dynamic_cast<const CycleMap<T>*>(system.M);
         const Level<T>* const level = M == nullptr ? nullptr : M->polynomial();
-        return level != nullptr && level->A.get() == system.A->distributed() ? M : nullptr;
+        return level != nullptr && level->A.get() == system.A->multi_device() ? M : nullptr;
     }
 
     // The matrix in the only part that has rows, if that is where the vectors are: such a system is like any other one.
     static std::shared_ptr<const AnyMatrix<T>> undivided(const System<T>& system) {
-        const DistributedMatrix<T>* const matrix = system.A->distributed();
+        const MultiDeviceMatrix<T>* const matrix = system.A->multi_device();
         const Halos<T>* const halos = matrix == nullptr ? nullptr : matrix->halos();
         const bool is_whole = halos != nullptr && halos->lanes().size() == 1;
-        return is_whole && halos->lanes()[0].device() == system.device ? halos->lanes()[0].shard->matrix : nullptr;
+        return is_whole && halos->lanes()[0].device() == system.device ? halos->lanes()[0].part->matrix : nullptr;
     }
 
     // Of each device.

@@ -205,7 +205,7 @@ class Over:
             raise SystemExit(f"{variant}: off by {wrong:.3g}, more than {limit:.3g}")
 
     def row(self, variant: str, devices: list[str], op: Any, times: list[float], **more: Any) -> Row:
-        shares = [int(share[0].nnz) for share in op._several.shards] if variant != "graph" else [op.nnz]
+        shares = [int(share[0].nnz) for share in op._several.parts] if variant != "graph" else [op.nnz]
         described = {key: value for key, value in self.problem.describe().items() if key != "group"}
         return {
             **described, "library": "spmvgpu", "cache": "hot", "variant": variant, "devices": devices,

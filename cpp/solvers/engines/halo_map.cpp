@@ -14,10 +14,10 @@ PieceLayout<T>::PieceLayout(const std::vector<const Halos<T>*>& halos) {
         const index_t begin = halos[0]->lanes()[k].begin(), end = halos[0]->lanes()[k].end();
         index_t first = begin, last = end;
         for (const Halos<T>* matrix : halos) {
-            const Shard<T>& shard = *matrix->lanes()[k].shard;
-            if (shard.window() == 0) continue;
-            first = std::min(first, shard.col_begin);
-            last = std::max(last, shard.col_end);
+            const DevicePart<T>& part = *matrix->lanes()[k].part;
+            if (part.window() == 0) continue;
+            first = std::min(first, part.col_begin);
+            last = std::max(last, part.col_end);
         }
         const index_t before = (begin - first + kAligned - 1) / kAligned * kAligned;
         windows_.push_back({end - begin, before});
@@ -53,7 +53,7 @@ template <class T>
 bool HaloMap<T>::can_be_recorded() const {
     const auto& lanes = halos_.lanes();
     return std::all_of(lanes.begin(), lanes.end(),
-                       [](const Lane& lane) { return lane.shard->matrix->can_be_recorded(); });
+                       [](const Lane& lane) { return lane.part->matrix->can_be_recorded(); });
 }
 
 template <class T>
@@ -96,7 +96,7 @@ void HaloMap<T>::multiply_on_cpu(T alpha, const T* x, T beta, T* y) const {
             copy_bytes(own_x + pull.begin, {}, own(x, pull.from) + (pull.begin - lanes[pull.from].begin()), {},
                        std::size_t(pull.end - pull.begin) * sizeof(T));
         }
-        lanes[k].shard->matrix->spmv({own_x, own(y, k), alpha, beta}, nullptr);
+        lanes[k].part->matrix->spmv({own_x, own(y, k), alpha, beta}, nullptr);
     }
 }
 
@@ -104,6 +104,5 @@ void HaloMap<T>::multiply_on_cpu(T alpha, const T* x, T beta, T* y) const {
     template class PieceLayout<T>; \
     template class HaloMap<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -11,7 +11,7 @@
 namespace spmvgpu {
 
 // How vectors in pieces lie in memory that is laid out alike on all devices. Around its own elements every piece has
-// room for those that its shards read of others.
+// room for those that its parts read of others.
 template <class T>
 class PieceLayout {
 public:

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "matrix/matrix.hpp"
-#include "multi/distributed_matrix.hpp"
+#include "multi/multi_device_matrix.hpp"
 #include "multi/parted_matrix.hpp"
 
 namespace spmvgpu {
@@ -32,7 +32,7 @@ public:
     virtual const Matrix<T>* matrix() const { return nullptr; }
 
     // A map that is one matrix over several devices says so, for they may keep the vectors in pieces.
-    virtual const DistributedMatrix<T>* distributed() const { return nullptr; }
+    virtual const MultiDeviceMatrix<T>* multi_device() const { return nullptr; }
 
     // A map that is a matrix made of parts says so, for its parts may be stored in another order than the vectors.
     virtual const PartedMatrix<T>* parts() const { return nullptr; }
@@ -54,8 +54,8 @@ public:
         matrix_->spmv(product, stream);
     }
     const Matrix<T>* matrix() const override { return dynamic_cast<const Matrix<T>*>(matrix_.get()); }
-    const DistributedMatrix<T>* distributed() const override {
-        return dynamic_cast<const DistributedMatrix<T>*>(matrix_.get());
+    const MultiDeviceMatrix<T>* multi_device() const override {
+        return dynamic_cast<const MultiDeviceMatrix<T>*>(matrix_.get());
     }
     const PartedMatrix<T>* parts() const override { return dynamic_cast<const PartedMatrix<T>*>(matrix_.get()); }
     bool can_be_recorded() const override { return matrix_->can_be_recorded(); }

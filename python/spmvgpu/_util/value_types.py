@@ -17,10 +17,10 @@ if TYPE_CHECKING:  # the core's classes have no common names
     Matrix: TypeAlias = _core._Matrix
     PartedMatrix: TypeAlias = _core._PartedMatrix
     StreamedMatrix: TypeAlias = _core._StreamedMatrix
-    DistributedMatrix: TypeAlias = _core._DistributedMatrix
-    AnyMatrix: TypeAlias = Matrix | PartedMatrix | StreamedMatrix | DistributedMatrix
+    MultiDeviceMatrix: TypeAlias = _core._MultiDeviceMatrix
+    AnyMatrix: TypeAlias = Matrix | PartedMatrix | StreamedMatrix | MultiDeviceMatrix
 else:
-    CsrSource = Matrix = PartedMatrix = StreamedMatrix = DistributedMatrix = AnyMatrix = Any
+    CsrSource = Matrix = PartedMatrix = StreamedMatrix = MultiDeviceMatrix = AnyMatrix = Any
 
 
 class ValueType(NamedTuple):
@@ -30,7 +30,7 @@ class ValueType(NamedTuple):
     ----------
     suffix : str
         What the names of the core's classes for this type end with.
-    matrix, parted, streamed, distributed, source : type
+    matrix, parted, streamed, multi_device, source : type
         The classes of the core.
     profile : str
         The type that stands for this one in profiles of devices: the one whose values are as wide, or the
@@ -41,15 +41,15 @@ class ValueType(NamedTuple):
     matrix: type[Matrix]
     parted: type[PartedMatrix]
     streamed: type[StreamedMatrix]
-    distributed: type[DistributedMatrix]
+    multi_device: type[MultiDeviceMatrix]
     source: type[CsrSource]
     profile: str
 
 
 def _value_type(suffix: str, profile: str) -> ValueType:
-    kinds = ("Matrix", "PartedMatrix", "StreamedMatrix", "DistributedMatrix", "CsrSource")
-    matrix, parted, streamed, distributed, source = (getattr(_core, kind + suffix) for kind in kinds)
-    return ValueType(suffix, matrix, parted, streamed, distributed, source, profile)
+    kinds = ("Matrix", "PartedMatrix", "StreamedMatrix", "MultiDeviceMatrix", "CsrSource")
+    matrix, parted, streamed, multi_device, source = (getattr(_core, kind + suffix) for kind in kinds)
+    return ValueType(suffix, matrix, parted, streamed, multi_device, source, profile)
 
 
 _VALUE_TYPES: dict[DType, ValueType] = {
@@ -66,7 +66,7 @@ NAMES = f"{', '.join(TYPE_NAMES[:-1])} and {TYPE_NAMES[-1]}"  # for messages
 _IN_ONE_FORMAT = tuple(entry.matrix for entry in _VALUE_TYPES.values())
 _PARTED = tuple(entry.parted for entry in _VALUE_TYPES.values())
 _STREAMED = tuple(entry.streamed for entry in _VALUE_TYPES.values())
-_DISTRIBUTED = tuple(entry.distributed for entry in _VALUE_TYPES.values())
+_MULTI_DEVICE = tuple(entry.multi_device for entry in _VALUE_TYPES.values())
 
 
 def is_in_one_format(matrix: AnyMatrix) -> TypeIs[Matrix]:
@@ -81,8 +81,8 @@ def is_streamed(matrix: AnyMatrix) -> TypeIs[StreamedMatrix]:
     return isinstance(matrix, _STREAMED)
 
 
-def is_distributed(matrix: AnyMatrix) -> TypeIs[DistributedMatrix]:
-    return isinstance(matrix, _DISTRIBUTED)
+def is_multi_device(matrix: AnyMatrix) -> TypeIs[MultiDeviceMatrix]:
+    return isinstance(matrix, _MULTI_DEVICE)
 
 
 def is_value_type(dtype: DType) -> bool:

@@ -12,7 +12,7 @@ import scipy.sparse.linalg as sla
 
 from .. import _core
 from .._util.types import DType, HostArray
-from .._util.value_types import AnyMatrix, core_class, is_distributed
+from .._util.value_types import AnyMatrix, core_class, is_multi_device
 from ..arrays import AnyArray, AnyLibrary, Located, is_sparse, taken
 from ..devices import CPU, device_name
 from ..inputs.canonical import matrix_of
@@ -73,7 +73,7 @@ class System:
     def pieces(self) -> int:
         """On how many devices the core keeps pieces of the vectors."""
         matrix = self._matrix
-        return matrix.solver_pieces if matrix is not None and is_distributed(matrix) else 1
+        return matrix.solver_pieces if matrix is not None and is_multi_device(matrix) else 1
 
     def vectors(self, in_pieces: bool) -> Vectors:
         """The vectors of a solve."""

@@ -11,7 +11,7 @@ from .. import _core
 from .._util.arguments import whole_number
 from .._util.plugins import Plugins
 from .._util.types import HostArray
-from .._util.value_types import AnyMatrix, DistributedMatrix, value_type
+from .._util.value_types import AnyMatrix, MultiDeviceMatrix, value_type
 from ..devices import CPU, device_name
 from ..formats import Choice, Indices, traits
 from ..inputs.csr import CanonicalCsr, Rows
@@ -234,7 +234,7 @@ def _store(own: CanonicalCsr, request: Request, ordinal: int, *, untuned: bool =
     return choose(own, replace(request, tune=tune, symmetric=of_part(request.symmetric)), ordinal)[1]
 
 
-def build(csr: CanonicalCsr, request: Request, parts: Sequence[DevicePart]) -> DistributedMatrix:
+def build(csr: CanonicalCsr, request: Request, parts: Sequence[DevicePart]) -> MultiDeviceMatrix:
     """The matrix whose parts are on their devices."""
     has_pieces = len(parts) > 1 and csr.shape[0] == csr.shape[1]  # so have vectors then
     made = []
@@ -244,7 +244,7 @@ def build(csr: CanonicalCsr, request: Request, parts: Sequence[DevicePart]) -> D
         matrix = _store_part(own, request, part, interior)
         first = part.rows.start if isinstance(part.rows, range) else part.rows
         made.append((matrix, first, *_window(own, matrix), 1 if interior else 0))
-    return value_type(csr.dtype).distributed(csr.shape[0], csr.shape[1], made)
+    return value_type(csr.dtype).multi_device(csr.shape[0], csr.shape[1], made)
 
 
 def _store_part(own: CanonicalCsr, request: Request, part: DevicePart, interior: range) -> AnyMatrix:

@@ -57,7 +57,7 @@ def _on_several_devices(csr: CanonicalCsr, description: Description) -> Stored:
     divided = division.divide(csr, how, request, description.ordinals)
     fitting = division.fit(csr, request, divided, how.memory_limit)
     matrix = division.build(csr, request, fitting)
-    formats = {parts.format_of(part) for part, *_ in matrix.shards}
+    formats = {parts.format_of(part) for part, *_ in matrix.parts}
     reason = "it suits the rows of each device" if request.format == "auto" else "it was asked for"
     choice = Choice(formats.pop() if len(formats) == 1 else "parts", reason=reason)
     return Stored(csr, matrix, replace(description, choice=choice), fitting)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .. import _core
 from .._util.show import html_table, in_bytes, short, wrapped
 from .._util.steps import in_words
-from .._util.value_types import DistributedMatrix, is_distributed
+from .._util.value_types import MultiDeviceMatrix, is_multi_device
 from ..devices import CPU, device_name
 from ..formats import traits
 from ..inputs import limits
@@ -32,13 +32,13 @@ def explanation(stored: Stored, nbytes: int) -> str:
     """Why the format is in use, what is stored, and what other formats are predicted to cost."""
     head = wrapped(summary(stored, nbytes))
     matrix = stored.matrix
-    return "\n".join([head, *(_divided(matrix, stored.parts) if is_distributed(matrix) else _alone(stored))])
+    return "\n".join([head, *(_divided(matrix, stored.parts) if is_multi_device(matrix) else _alone(stored))])
 
 
-def _divided(matrix: DistributedMatrix, parts: Sequence[DevicePart]) -> list[str]:
+def _divided(matrix: MultiDeviceMatrix, parts: Sequence[DevicePart]) -> list[str]:
     """Which part of the matrix each device has."""
     lines = ["", f"{'device':8s} {'rows':>12s} {'non-zeros':>14s} {'bytes':>16s}   format"]
-    for part, (own, *_) in zip(parts, matrix.shards, strict=True):
+    for part, (own, *_) in zip(parts, matrix.parts, strict=True):
         facts = f"{device_name(part.ordinal):8s} {own.rows:12,d} {own.nnz:14,d} {own.nbytes:16,d}"
         lines.append(f"{facts}   {format_of(own)}")
     return lines + [wrapped(part.reason) for part in parts if part.reason]

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from .._util.show import fit
 from .._util.types import ArrayT, HostArray
-from .._util.value_types import DistributedMatrix
+from .._util.value_types import MultiDeviceMatrix
 from ..arrays import NUMPY, host_array
 from . import operands
 from .build import restored
@@ -140,8 +140,8 @@ class MultiDeviceOperator(SparseOperator):
     """
 
     @property
-    def _several(self) -> DistributedMatrix:
-        return cast("DistributedMatrix", self._matrix)
+    def _several(self) -> MultiDeviceMatrix:
+        return cast("MultiDeviceMatrix", self._matrix)
 
     @property
     def device(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -274,7 +274,7 @@ class MultiDeviceOperator(SparseOperator):
             if vector.dtype != self.dtype:
                 raise TypeError(f"{name} has dtype {vector.dtype}; the operator needs {self.dtype}")
         scale, keep = operands.factor(self, "alpha", alpha), operands.factor(self, "beta", beta)
-        self._several.multiply_distributed(scale, x._core, keep, out._core)
+        self._several.multiply_pieces(scale, x._core, keep, out._core)
         return out
 
     @overload

@@ -14,8 +14,8 @@ from .. import _core
 from .._util.types import DType, HostArray
 from .._util.value_types import (
     AnyMatrix,
-    DistributedMatrix,
     Matrix,
+    MultiDeviceMatrix,
     PartedMatrix,
     StreamedMatrix,
     is_in_one_format,
@@ -140,18 +140,18 @@ def submatrix(csr: CanonicalCsr, rows: Indices, cols: Indices | None = None) -> 
     return CanonicalCsr.of(found.sorted_indices())
 
 
-def _made_of(matrix: PartedMatrix | DistributedMatrix) -> list[tuple[AnyMatrix, Indices, Indices | None]]:
+def _made_of(matrix: PartedMatrix | MultiDeviceMatrix) -> list[tuple[AnyMatrix, Indices, Indices | None]]:
     """The matrices that a matrix is made of, with their rows and columns."""
     if is_parted(matrix):
         return [
             (part, _index_map(rows, part.rows), _index_map(cols, part.cols))
             for part, rows, cols in matrix.parts
         ]
-    return [(part, _index_map(rows, part.rows), None) for part, rows, *_ in matrix.shards]
+    return [(part, _index_map(rows, part.rows), None) for part, rows, *_ in matrix.parts]
 
 
-def _parts_of(matrix: PartedMatrix | DistributedMatrix) -> list[AnyMatrix]:
-    return [made[0] for made in (matrix.parts if is_parted(matrix) else matrix.shards)]
+def _parts_of(matrix: PartedMatrix | MultiDeviceMatrix) -> list[AnyMatrix]:
+    return [made[0] for made in matrix.parts]
 
 
 def _index_map(indices: int | Indices, count: int) -> Indices:

@@ -1,4 +1,4 @@
-#include "multi/distributed_matrix.hpp"
+#include "multi/multi_device_matrix.hpp"
 
 #include <chrono>
 #include <stdexcept>
@@ -13,27 +13,26 @@
 namespace spmvgpu {
 
 template <class T>
-DistributedMatrix<T>::DistributedMatrix(index_t rows, index_t cols, std::vector<Shard<T>> shards)
-    : rows_(rows), cols_(cols), shards_(std::move(shards)) {
+MultiDeviceMatrix<T>::MultiDeviceMatrix(index_t rows, index_t cols, std::vector<DevicePart<T>> parts)
+    : rows_(rows), cols_(cols), parts_(std::move(parts)) {
     RowCheck every(rows);
-    for (const Shard<T>& shard : shards_) {
-        shard.matrix->check_spmv();
-        check_index_map("rows", shard.rows, shard.matrix->rows(), rows);
-        if (shard.matrix->cols() != cols || shard.col_begin < 0 || shard.col_begin > shard.col_end ||
-            shard.col_end > cols) {
+    for (const DevicePart<T>& part : parts_) {
+        part.matrix->check_spmv();
+        check_index_map("rows", part.rows, part.matrix->rows(), rows);
+        if (part.matrix->cols() != cols || part.col_begin < 0 || part.col_begin > part.col_end || part.col_end > cols) {
             throw std::invalid_argument("a part must have all columns of the matrix, and read from some of them");
         }
-        const auto* const parted = dynamic_cast<const PartedMatrix<T>*>(shard.matrix.get());
-        if (shard.interior_parts > (parted == nullptr ? 0 : parted->parts().size())) {
+        const auto* const parted = dynamic_cast<const PartedMatrix<T>*>(part.matrix.get());
+        if (part.interior_parts > (parted == nullptr ? 0 : parted->parts().size())) {
             throw std::invalid_argument("a part must be made of those that are its interior");
         }
-        every.add(shard.rows, shard.matrix->rows());
+        every.add(part.rows, part.matrix->rows());
     }
     every.finish();
 }
 
 template <class T>
-void DistributedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
+void MultiDeviceMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
     if (rows_ == 0) return;
     const Device root = device().has_own_memory() ? gpu::device_of(product.y) : Device{};  // x may be empty
     if (!root.has_own_memory()) return spmv_host(product);
@@ -41,59 +40,59 @@ void DistributedMatrix<T>::spmv(const Product<T>& product, Stream stream) const 
         return column_copies_.one_by_one(product, {rows_, cols_, nnz()}, root, stream,
                                          [&](const Product<T>& vector) { spmv(vector, stream); });
     }
-    make_once(broadcast_, [&] { return std::make_unique<Broadcast<T>>(shards_); }).run(product, root, stream);
+    make_once(broadcast_, [&] { return std::make_unique<Broadcast<T>>(parts_); }).run(product, root, stream);
 }
 
 template <class T>
-void DistributedMatrix<T>::spmv_host(const Product<T>& product) const {
+void MultiDeviceMatrix<T>::spmv_host(const Product<T>& product) const {
     if (!product.is_of_vectors()) return multiply_in_host_memory(*this, product);
-    make_once(host_products_, [&] { return std::make_unique<HostProducts<T>>(shards_); }).run(product);
+    make_once(host_products_, [&] { return std::make_unique<HostProducts<T>>(parts_); }).run(product);
 }
 
 template <class T>
-void DistributedMatrix<T>::set_x(const T*) {
+void MultiDeviceMatrix<T>::set_x(const T*) {
     throw UnknownOption("a matrix on several devices does not keep gathered values of x, so it has no set_x");
 }
 
 template <class T>
-const Halos<T>* DistributedMatrix<T>::halos() const {
-    return Halos<T>::suits(shards_, rows_, cols_) ? &made_halos() : nullptr;
+const Halos<T>* MultiDeviceMatrix<T>::halos() const {
+    return Halos<T>::suits(parts_, rows_, cols_) ? &made_halos() : nullptr;
 }
 
 template <class T>
-int DistributedMatrix<T>::solver_pieces() const {
+int MultiDeviceMatrix<T>::solver_pieces() const {
     const Halos<T>* const found = halos();
     return found == nullptr || found->has_gpus() == found->has_cpus() ? 0 : static_cast<int>(found->lanes().size());
 }
 
 template <class T>
-const Halos<T>& DistributedMatrix<T>::made_halos() const {
-    return make_once(halos_, [&] { return std::make_unique<Halos<T>>(shards_, rows_, cols_); });
+const Halos<T>& MultiDeviceMatrix<T>::made_halos() const {
+    return make_once(halos_, [&] { return std::make_unique<Halos<T>>(parts_, rows_, cols_); });
 }
 
 template <class T>
-HaloProducts<T>& DistributedMatrix<T>::halo_products() const {
+HaloProducts<T>& MultiDeviceMatrix<T>::halo_products() const {
     const Halos<T>& halos = made_halos();
     return make_once(halo_products_, [&] { return std::make_unique<HaloProducts<T>>(halos); });
 }
 
 template <class T>
-std::unique_ptr<DistributedVector<T>> DistributedMatrix<T>::make_vector() const {
+std::unique_ptr<MultiDeviceVector<T>> MultiDeviceMatrix<T>::make_vector() const {
     return halo_products().make_vector();
 }
 
 template <class T>
-void DistributedMatrix<T>::multiply(T alpha, DistributedVector<T>& x, T beta, DistributedVector<T>& y) const {
+void MultiDeviceMatrix<T>::multiply(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) const {
     halo_products().run(alpha, x, beta, y);
 }
 
 template <class T>
-void DistributedMatrix<T>::synchronize() const {
+void MultiDeviceMatrix<T>::synchronize() const {
     halo_products().synchronize();
 }
 
 template <class T>
-double DistributedMatrix<T>::time_products(const Series& series) const {
+double MultiDeviceMatrix<T>::time_products(const Series& series) const {
     const int products = series.batch * series.repeats;
     const HostVector<T> ones(cols_, T(1));
     if (halos() == nullptr) {
@@ -110,41 +109,40 @@ double DistributedMatrix<T>::time_products(const Series& series) const {
 }
 
 template <class T>
-Device DistributedMatrix<T>::device() const {
-    for (const Shard<T>& shard : shards_) {
-        if (shard.device().is_gpu()) return shard.device();
+Device MultiDeviceMatrix<T>::device() const {
+    for (const DevicePart<T>& part : parts_) {
+        if (part.device().is_gpu()) return part.device();
     }
     return {};
 }
 
 template <class T>
-std::int64_t DistributedMatrix<T>::nnz() const {
+std::int64_t MultiDeviceMatrix<T>::nnz() const {
     std::int64_t nnz = 0;
-    for (const Shard<T>& shard : shards_) nnz += shard.matrix->nnz();
+    for (const DevicePart<T>& part : parts_) nnz += part.matrix->nnz();
     return nnz;
 }
 
 template <class T>
-std::size_t DistributedMatrix<T>::nbytes() const {
+std::size_t MultiDeviceMatrix<T>::nbytes() const {
     std::size_t bytes = 0;
-    for (const Shard<T>& shard : shards_) bytes += shard.matrix->nbytes();
+    for (const DevicePart<T>& part : parts_) bytes += part.matrix->nbytes();
     const std::lock_guard lock(making_);
     return bytes + (host_products_ ? host_products_->nbytes() : 0) + (broadcast_ ? broadcast_->nbytes() : 0) +
            column_copies_.nbytes();
 }
 
 template <class T>
-SetupSeconds DistributedMatrix<T>::setup_seconds() const {
+SetupSeconds MultiDeviceMatrix<T>::setup_seconds() const {
     SetupSeconds sum;
-    for (const Shard<T>& shard : shards_) {
-        sum.convert += shard.matrix->setup_seconds().convert;
-        sum.transfer += shard.matrix->setup_seconds().transfer;
+    for (const DevicePart<T>& part : parts_) {
+        sum.convert += part.matrix->setup_seconds().convert;
+        sum.transfer += part.matrix->setup_seconds().transfer;
     }
     return sum;
 }
 
-#define INSTANTIATE(T) template class DistributedMatrix<T>;
+#define INSTANTIATE(T) template class MultiDeviceMatrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

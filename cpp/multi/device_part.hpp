@@ -1,4 +1,4 @@
-// A shard of a matrix that is spread over several devices: some of its rows, on one of them.
+// A part of a matrix that is spread over several devices: some of its rows, on one of them.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 namespace spmvgpu {
 
 template <class T>
-struct Shard {
+struct DevicePart {
     std::shared_ptr<const AnyMatrix<T>> matrix;  // with all columns
     IndexMap rows;                               // of the whole; a map is in host memory
     index_t col_begin = 0, col_end = 0;          // the part of x that it reads
-    // So many of the first parts of a PartedMatrix read nothing of x but elements with the numbers of the shard's rows.
+    // So many of the first parts of a PartedMatrix read nothing of x but elements with the numbers of the part's rows.
     std::size_t interior_parts = 0;
 
     Device device() const { return matrix->device(); }
@@ -31,22 +31,22 @@ const T* as_whole(const T* window, index_t first) {
     return reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(window) - first * sizeof(T));
 }
 
-// The product of a shard on the CPU with the whole x and y. Where operands are checked it has no more of x than a GPU
+// The product of a part on the CPU with the whole x and y. Where operands are checked it has no more of x than a GPU
 // would get: AddressSanitizer sees what is read beyond that.
 template <class T>
-void multiply_on_cpu(const Shard<T>& shard, Product<T> product) {
+void multiply_on_cpu(const DevicePart<T>& part, Product<T> product) {
     Array<T> window;
     if constexpr (kChecksOperands) {
-        window = Array<T>(shard.window());
-        std::copy_n(product.x + shard.col_begin, shard.window(), window.begin());
-        product.x = as_whole(window.data(), shard.col_begin);
+        window = Array<T>(part.window());
+        std::copy_n(product.x + part.col_begin, part.window(), window.begin());
+        product.x = as_whole(window.data(), part.col_begin);
     }
-    if (shard.rows.scattered()) {
-        product.row_map = shard.rows.indices.data();
+    if (part.rows.scattered()) {
+        product.row_map = part.rows.indices.data();
     } else {
-        product.y += shard.rows.first;
+        product.y += part.rows.first;
     }
-    shard.matrix->spmv(product, nullptr);
+    part.matrix->spmv(product, nullptr);
 }
 
 }  // namespace spmvgpu

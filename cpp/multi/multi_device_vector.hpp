@@ -15,11 +15,11 @@ template <class T>
 class HaloProducts;
 
 template <class T>
-class DistributedVector {
+class MultiDeviceVector {
 public:
-    ~DistributedVector();
-    DistributedVector(const DistributedVector&) = delete;
-    DistributedVector& operator=(const DistributedVector&) = delete;
+    ~MultiDeviceVector();
+    MultiDeviceVector(const MultiDeviceVector&) = delete;
+    MultiDeviceVector& operator=(const MultiDeviceVector&) = delete;
 
     index_t size() const { return size_; }
     // Both take turns with products of such vectors, wait for those that are queued, and are complete on return.
@@ -29,7 +29,7 @@ public:
 
 private:
     friend class HaloProducts<T>;
-    // One device's copy. It has room for the whole vector, of which [begin, end) is its own; the rest of what its shard
+    // One device's copy. It has room for the whole vector, of which [begin, end) is its own; the rest of what its part
     // reads is there only while a product does.
     struct Piece {
         Device device;
@@ -41,7 +41,7 @@ private:
         T* data() const { return static_cast<T*>(memory.get()); }
         std::size_t bytes() const { return std::size_t(end - begin) * sizeof(T); }
     };
-    explicit DistributedVector(const HaloProducts<T>& layout);
+    explicit MultiDeviceVector(const HaloProducts<T>& layout);
     void wait() const;
 
     const HaloProducts<T>* layout_;  // whose vector it is, and which outlives it
@@ -55,20 +55,20 @@ public:
     explicit HaloProducts(const Halos<T>& halos);  // which outlive it
     ~HaloProducts();
 
-    std::unique_ptr<DistributedVector<T>> make_vector() const;
+    std::unique_ptr<MultiDeviceVector<T>> make_vector() const;
 
     // y = alpha*A*x + beta*y, each piece of y on its device. Returns once the work of the GPUs is queued, and that of
     // the CPU done. Threads take turns.
-    void run(T alpha, DistributedVector<T>& x, T beta, DistributedVector<T>& y);
+    void run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y);
 
     void synchronize() const;  // waits for all that was queued
 
 private:
-    friend class DistributedVector<T>;
+    friend class MultiDeviceVector<T>;
     using Lane = typename Halos<T>::Lane;
-    using Piece = typename DistributedVector<T>::Piece;
-    void multiply_on_gpu(const Lane& lane, Product<T> product, DistributedVector<T>& x, DistributedVector<T>& y) const;
-    void multiply_on_cpu(const Lane& lane, Product<T> product, DistributedVector<T>& x, DistributedVector<T>& y) const;
+    using Piece = typename MultiDeviceVector<T>::Piece;
+    void multiply_on_gpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x, MultiDeviceVector<T>& y) const;
+    void multiply_on_cpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x, MultiDeviceVector<T>& y) const;
     std::size_t number(const Lane& lane) const { return &lane - halos_.lanes().data(); }
 
     const Halos<T>& halos_;

@@ -8,7 +8,7 @@
 #include "bindings/csr.hpp"
 #include "bindings/index_map.hpp"
 #include "core/parallel.hpp"
-#include "multi/distributed_matrix.hpp"
+#include "multi/multi_device_matrix.hpp"
 #include "multi/streamed_matrix.hpp"
 
 namespace py = pybind11;
@@ -19,8 +19,8 @@ namespace {
 
 template <class T>
 void register_vector(py::module_& module) {
-    using V = DistributedVector<T>;
-    py::class_<V>(module, ("DistributedVector" + value_suffix<T>()).c_str(), "A vector in pieces on several devices.")
+    using V = MultiDeviceVector<T>;
+    py::class_<V>(module, ("MultiDeviceVector" + value_suffix<T>()).c_str(), "A vector in pieces on several devices.")
         .def(
             "assign",
             [](V& vector, const Dense<T>& host) {
@@ -44,39 +44,39 @@ void register_vector(py::module_& module) {
 }
 
 template <class T>
-void register_distributed_type(py::module_& module) {
-    using M = DistributedMatrix<T>;
-    using GivenShard = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, index_t, index_t, std::size_t>;
-    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("DistributedMatrix" + value_suffix<T>()).c_str(),
+void register_matrix_type(py::module_& module) {
+    using M = MultiDeviceMatrix<T>;
+    using GivenPart = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, index_t, index_t, std::size_t>;
+    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("MultiDeviceMatrix" + value_suffix<T>()).c_str(),
                                                     "One matrix over several devices.")
-        .def(py::init([](index_t rows, index_t cols, const std::vector<GivenShard>& given) {
-                 std::vector<Shard<T>> shards;
+        .def(py::init([](index_t rows, index_t cols, const std::vector<GivenPart>& given) {
+                 std::vector<DevicePart<T>> parts;
                  IndexMapReader maps;
-                 for (const auto& [matrix, shard_rows, col_begin, col_end, interior_parts] : given) {
-                     shards.push_back({matrix, maps.read(shard_rows), col_begin, col_end, interior_parts});
+                 for (const auto& [matrix, part_rows, col_begin, col_end, interior_parts] : given) {
+                     parts.push_back({matrix, maps.read(part_rows), col_begin, col_end, interior_parts});
                  }
                  const GilRelease release;
-                 return std::make_shared<M>(rows, cols, std::move(shards));
+                 return std::make_shared<M>(rows, cols, std::move(parts));
              }),
-             py::arg("rows"), py::arg("cols"), py::arg("shards"))
+             py::arg("rows"), py::arg("cols"), py::arg("parts"))
         .def_property_readonly(
-            "shards",
+            "parts",
             [](const M& matrix) {
-                std::vector<GivenShard> shards;
-                for (const auto& shard : matrix.shards()) {
-                    shards.emplace_back(std::const_pointer_cast<AnyMatrix<T>>(shard.matrix), to_python(shard.rows),
-                                        shard.col_begin, shard.col_end, shard.interior_parts);
+                std::vector<GivenPart> parts;
+                for (const auto& part : matrix.parts()) {
+                    parts.emplace_back(std::const_pointer_cast<AnyMatrix<T>>(part.matrix), to_python(part.rows),
+                                       part.col_begin, part.col_end, part.interior_parts);
                 }
-                return shards;
+                return parts;
             },
-            "(matrix, rows, first column, end of the columns, interior parts) of every shard.")
+            "(matrix, rows, first column, end of the columns, interior parts) of every part.")
         .def_property_readonly("solver_pieces", py::cpp_function(&M::solver_pieces, py::call_guard<GilRelease>()),
                                "In how many pieces solvers keep vectors on the devices; 0: they do not.")
         .def("make_vector", &M::make_vector, py::call_guard<GilRelease>(),
              "An uninitialised vector in pieces on the devices.")
         .def(
-            "multiply_distributed",
-            [](const M& matrix, T alpha, DistributedVector<T>& x, T beta, DistributedVector<T>& y) {
+            "multiply_pieces",
+            [](const M& matrix, T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) {
                 const ThreadLimit limit(matrix.max_threads);
                 matrix.multiply(alpha, x, beta, y);
             },
@@ -103,11 +103,11 @@ void register_streamed(py::module_& module) {
 
 }  // namespace
 
-void register_distributed(py::module_& module) {
+void register_multi_device(py::module_& module) {
     for_each_value_type([&]<class T>() {
         register_vector<T>(module);
         register_streamed<T>(module);
-        register_distributed_type<T>(module);
+        register_matrix_type<T>(module);
     });
 }
 

@@ -1,4 +1,4 @@
-#include "multi/distributed_vector.hpp"
+#include "multi/multi_device_vector.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -10,7 +10,7 @@
 namespace spmvgpu {
 
 template <class T>
-DistributedVector<T>::DistributedVector(const HaloProducts<T>& layout) : layout_(&layout), size_(layout.halos_.size()) {
+MultiDeviceVector<T>::MultiDeviceVector(const HaloProducts<T>& layout) : layout_(&layout), size_(layout.halos_.size()) {
     for (const auto& lane : layout.halos_.lanes()) {
         const Device device = lane.device();
         const std::size_t bytes = std::max<std::size_t>(size_, 1) * sizeof(T);
@@ -23,7 +23,7 @@ DistributedVector<T>::DistributedVector(const HaloProducts<T>& layout) : layout_
 
 // Work that is still queued uses memory that is about to be freed.
 template <class T>
-DistributedVector<T>::~DistributedVector() {
+MultiDeviceVector<T>::~MultiDeviceVector() {
     try {
         wait();
     } catch (...) {  // the device is lost, and its work with it
@@ -31,14 +31,14 @@ DistributedVector<T>::~DistributedVector() {
 }
 
 template <class T>
-void DistributedVector<T>::wait() const {
+void MultiDeviceVector<T>::wait() const {
     for (const Piece& piece : pieces_) {
         gpu::synchronize(piece.stream.get(), piece.device);
     }
 }
 
 template <class T>
-void DistributedVector<T>::assign(const T* host) {
+void MultiDeviceVector<T>::assign(const T* host) {
     const std::lock_guard turn(layout_->turn_);
     wait();  // a product may be reading what was there
     for (const Piece& piece : pieces_) {
@@ -47,7 +47,7 @@ void DistributedVector<T>::assign(const T* host) {
 }
 
 template <class T>
-void DistributedVector<T>::collect(T* host) const {
+void MultiDeviceVector<T>::collect(T* host) const {
     const std::lock_guard turn(layout_->turn_);
     wait();
     for (const Piece& piece : pieces_) {
@@ -56,7 +56,7 @@ void DistributedVector<T>::collect(T* host) const {
 }
 
 template <class T>
-std::size_t DistributedVector<T>::nbytes() const {
+std::size_t MultiDeviceVector<T>::nbytes() const {
     std::size_t bytes = 0;
     for (const Piece& piece : pieces_) {
         if (piece.device.has_own_memory()) bytes += size_ * sizeof(T);
@@ -93,12 +93,12 @@ void HaloProducts<T>::synchronize() const {
 }
 
 template <class T>
-std::unique_ptr<DistributedVector<T>> HaloProducts<T>::make_vector() const {
-    return std::unique_ptr<DistributedVector<T>>(new DistributedVector<T>(*this));
+std::unique_ptr<MultiDeviceVector<T>> HaloProducts<T>::make_vector() const {
+    return std::unique_ptr<MultiDeviceVector<T>>(new MultiDeviceVector<T>(*this));
 }
 
 template <class T>
-void HaloProducts<T>::run(T alpha, DistributedVector<T>& x, T beta, DistributedVector<T>& y) {
+void HaloProducts<T>::run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) {
     if (x.layout_ != this || y.layout_ != this) {
         throw std::invalid_argument("a vector that another operator distributed; use distribute() of this one");
     }
@@ -120,8 +120,8 @@ void HaloProducts<T>::run(T alpha, DistributedVector<T>& x, T beta, DistributedV
 // All events waited for were recorded by earlier calls; of pieces on the CPU there are none, for what is done with them
 // there is done when a call returns.
 template <class T>
-void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, DistributedVector<T>& x,
-                                      DistributedVector<T>& y) const {
+void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x,
+                                      MultiDeviceVector<T>& y) const {
     const Device device = lane.device();
     const gpu::DeviceGuard guard(device);
     const Stream stream = streams_[number(lane)].get();
@@ -145,8 +145,8 @@ void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, Dist
 }
 
 template <class T>
-void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, DistributedVector<T>& x,
-                                      DistributedVector<T>& y) const {
+void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x,
+                                      MultiDeviceVector<T>& y) const {
     const Piece& own_x = x.pieces_[number(lane)];
     for (const auto& pull : lane.pulls) {
         const Piece& other = x.pieces_[pull.from];
@@ -168,13 +168,12 @@ void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, Dist
     for (const std::size_t reader : lane.read_by) {
         y.pieces_[reader].pulled.synchronize();
     }
-    lane.shard->matrix->spmv(product, nullptr);
+    lane.part->matrix->spmv(product, nullptr);
 }
 
 #define INSTANTIATE(T)                   \
-    template class DistributedVector<T>; \
+    template class MultiDeviceVector<T>; \
     template class HaloProducts<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -1,5 +1,5 @@
-// DistributedMatrix<T>: one matrix over several GPUs and the CPU's cores (Yang, Li, Mo and Li 2015, section 6). Each
-// device has a shard of the rows, in a format of its own. Vectors may be in host memory (HostProducts), on one GPU
+// MultiDeviceMatrix<T>: one matrix over several GPUs and the CPU's cores (Yang, Li, Mo and Li 2015, section 6). Each
+// device has a part of the rows, in a format of its own. Vectors may be in host memory (HostProducts), on one GPU
 // (Broadcast), or stay in pieces on all devices (HaloProducts).
 #pragma once
 
@@ -9,16 +9,16 @@
 #include "core/mutex.hpp"
 #include "matrix/column_copies.hpp"
 #include "multi/broadcast.hpp"
-#include "multi/distributed_vector.hpp"
 #include "multi/host_products.hpp"
+#include "multi/multi_device_vector.hpp"
 
 namespace spmvgpu {
 
 template <class T>
-class DistributedMatrix : public AnyMatrix<T> {
+class MultiDeviceMatrix : public AnyMatrix<T> {
 public:
-    // Throws std::invalid_argument unless the shards hold every row once.
-    DistributedMatrix(index_t rows, index_t cols, std::vector<Shard<T>> shards);
+    // Throws std::invalid_argument unless the parts hold every row once.
+    MultiDeviceMatrix(index_t rows, index_t cols, std::vector<DevicePart<T>> parts);
 
     // x and y both in host memory, or both on one GPU, to which the stream belongs then.
     void spmv(const Product<T>& product, Stream stream) const override;
@@ -28,9 +28,9 @@ public:
     double time_products(
         const Series& series) const override;  // wall time; of vectors that stay on the devices, if they can
 
-    std::unique_ptr<DistributedVector<T>> make_vector() const;
-    void multiply(T alpha, DistributedVector<T>& x, T beta, DistributedVector<T>& y) const;
-    void synchronize() const;  // waits for the products of distributed vectors
+    std::unique_ptr<MultiDeviceVector<T>> make_vector() const;
+    void multiply(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) const;
+    void synchronize() const;  // waits for the products of vectors in pieces
 
     Device device() const override;  // the first GPU, or the CPU where there is none
     index_t rows() const override { return rows_; }
@@ -38,7 +38,7 @@ public:
     std::int64_t nnz() const override;
     std::size_t nbytes() const override;
     SetupSeconds setup_seconds() const override;
-    const std::vector<Shard<T>>& shards() const { return shards_; }
+    const std::vector<DevicePart<T>>& parts() const { return parts_; }
 
     // Null where vectors cannot be in pieces on the devices.
     const Halos<T>* halos() const;
@@ -58,7 +58,7 @@ private:
     HaloProducts<T>& halo_products() const;
 
     index_t rows_, cols_;
-    std::vector<Shard<T>> shards_;  // outlive what follows
+    std::vector<DevicePart<T>> parts_;  // outlive what follows
     mutable ColumnCopies<T> column_copies_;
     mutable Mutex making_;
     mutable std::unique_ptr<HostProducts<T>> host_products_;
