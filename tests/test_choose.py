@@ -14,6 +14,8 @@ import spmvgpu as sg
 from battery import CASES, matrix, vector
 from reference import assert_product
 from spmvgpu import _core, gallery
+from spmvgpu._util.value_types import is_parted
+from spmvgpu.devices import CPU
 from spmvgpu.formats import Choice, candidates, traits
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.csr import CanonicalCsr
@@ -21,8 +23,9 @@ from spmvgpu.multi_device import division
 from spmvgpu.operator import build
 from spmvgpu.papers import guo2011_planning
 from spmvgpu.papers.guo2011 import Separator
-from spmvgpu.planning import choosing, predict, profile, tuning_cache
+from spmvgpu.planning import choosing, predict, profile, trials, tuning_cache
 from spmvgpu.planning.profile import SHIPPED, Profile
+from spmvgpu.planning.reordering import in_order
 from spmvgpu.planning.request import MODES, Request
 from spmvgpu.planning.symmetry import declared, of_part
 from support import explained, over
@@ -46,7 +49,9 @@ def choose(A, format, ordinal, mode, options, symmetric=None, budget=math.inf):
 
 def table_of(times, error=0.1):
     """Predictions, of which those without a time are refusals."""
-    return [(name, {}, times.get(name), 1, 1.0, error, "") for name in sg.formats()]
+    return [
+        (name, {}, times.get(name), 1 if name in times else None, 1.0, error, "") for name in sg.formats()
+    ]
 
 
 @pytest.fixture
@@ -74,6 +79,12 @@ def measured(monkeypatch):
     monkeypatch.setattr(tuning_cache, "slug", lambda ordinal: f"device {ordinal}")
     monkeypatch.setattr(tuning_cache, "load_profile", lambda ordinal: SimpleNamespace(measured={}))
     monkeypatch.setattr(CanonicalCsr, "at", lambda csr, ordinal: csr)
+    plan = CanonicalCsr.plan
+    monkeypatch.setattr(
+        CanonicalCsr, "plan", lambda csr, format, ordinal, options: plan(csr, format, CPU, options)
+    )
+    machine = SimpleNamespace(cache_bytes=10**9, memory_bandwidth=1e9)
+    monkeypatch.setattr(trials, "load_profile", lambda ordinal: machine)
     built = []
 
     class Matrix:
@@ -87,12 +98,14 @@ def measured(monkeypatch):
         def __del__(self):
             Matrix.alive -= 1
 
-        def try_products(self):
+        def try_products(self, product_us=None):
             return self.time, 13
 
     def set_times(times):
         def build(csr, choice, ordinal):
             time = times[choice.format]
+            if callable(time):
+                time = time(choice.options)
             if isinstance(time, Exception):
                 raise time
             made = Matrix(time)
@@ -152,8 +165,12 @@ def test_tables_are_ranked():
     assert ranking(table, "cached") == (["csr", "dia", "sell"], True)
     assert ranking(table, "cached", products=0) == (by_risk, False)
     assert ranking(table, "cached", 1e4, spent_us=1e5 - 1600) == (by_risk, False)  # one trial decides nothing
-    assert ranking(table, "full")[1]
-    assert set(ranking(table, "full")[0]) == {"csr", "dia", "sell", "bsell"}  # coo is hopeless
+    assert ranking(table, "full") == (["csr", "dia", "sell", "bsell", "coo"], True)
+    assert ranking([*table, ("stencil", {}, None, 1, 1.0, None, "not known")], "full")[0][-1] == "stencil"
+    assert ranking([*table, ("stencil", {}, None, 1, 1.0, None, "not known")], "off") == (by_risk, False)
+    reason = _core.rank_predictions([("sell", {}, None, 1, 1.0, None, "")], 10**6, 0, "off", 0, 0, True)
+    assert reason[1][0][0] == "csr"
+    assert "has no times" in reason[1][0][2]
     assert ranking(table_of({"coo": 1.0}), "off", has_last_resort=True) == (["coo", "csr"], False)
     assert ranking(table_of({"csr": 1.0}), "off", has_last_resort=True) == (["csr"], False)
 
@@ -218,18 +235,128 @@ def test_the_first_refusal_is_raised_if_nothing_fits(predicted, measured):
             choose(A, "auto", 0, mode, {})
 
 
-def test_full_tries_all_variants_of_promising_formats(predicted, measured):
-    predicted({"csr": 10.0, "sell": 15.0, "coo": 30.0})
-    built = measured({"csr": 5.0, "sell": 3.0})
+def test_full_tries_every_format_and_the_tunables_of_those_that_come_close(predicted, measured):
+    predicted({"csr": 10.0, "sell": 15.0, "coo": 300.0})
+    built = measured({"csr": 7.0, "sell": 3.0, "coo": 5.0})
+    choice, _, tuning = choose(A, "auto", 0, "full", {})
+    assert [record.choice.name for record in built[:3]] == ["csr", "sell", "coo"]
+    assert {record.choice.format for record in built[3:]} == {"sell", "coo"}
+    assert choice.format == "sell"
+    assert f"the fastest of {len(tuning.trials)} timed variants" in choice.reason
+    resolved = [
+        tuple(sorted(CanonicalCsr.of(A).plan(name, CPU, options).options.items()))
+        for name, options in ((trial.format, trial.options) for trial in tuning.trials)
+    ]
+    assert len(set(resolved)) == len(resolved)
+
+
+def test_full_ends_where_bytes_alone_take_longer_than_the_best(predicted, measured, monkeypatch):
+    predicted({"dia": 8.0, "sell": 9.0, "coo": 10.0, "csr": 11.0})
+    built = measured({"dia": 2.0, "sell": 9.0, "coo": 10.0, "csr": 11.0})
+    machine = SimpleNamespace(cache_bytes=0, memory_bandwidth=1e6)  # of a device that reads a byte in 1 us
+    monkeypatch.setattr(trials, "load_profile", lambda ordinal: machine)
     choose(A, "auto", 0, "full", {})
-    wanted = [(name, options) for name in ("csr", "sell") for options in candidates(name)]
-    assert [(record.choice.format, record.choice.options) for record in built] == wanted
+    assert {record.choice.format for record in built} == {"dia", "csr"}  # csr decides whether orders help
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """Replaces the times of trials by what a function says of a stored matrix."""
+
+    def by(time_of):
+        monkeypatch.setattr(
+            trials.Trials, "_series", lambda self, matrix, product_us=None: time_of(matrix, product_us)
+        )
+
+    return by
+
+
+def holds(A, format):
+    try:
+        return CanonicalCsr.of(A).plan(format, CPU).bytes > 0
+    except sg.FormatError:
+        return False
+
+
+def test_on_the_cpu_full_tries_every_format_once(timed):
+    timed(lambda *_: 1.0)
+    op = sg.aslinearoperator(A, device="cpu", tune="full", reorder=False)
+    allowed = [name for name in sg.formats() if not traits(name).only_if_asked and holds(A, name)]
+    tried = [trial.format for trial in op.tuning.trials]
+    assert set(tried) == set(allowed)
+    assert all(trial.reorder is False for trial in op.tuning.trials)
+    # Tunables of kernels on a GPU have no effect; tiles of tsmv are stored in other sizes.
+    assert sorted(name for name in tried if name != "tsmv") == sorted(set(allowed) - {"tsmv"})
+
+
+def shuffled():
+    order = np.random.default_rng(1).permutation(A.shape[0])
+    return sp.csr_array(A[order][:, order])
+
+
+@pytest.mark.parametrize("best", ["clusters", "rcm"])
+def test_full_finds_an_order(best, timed, cache):
+    B = shuffled()
+    rcm = in_order(CanonicalCsr.of(B), "rcm", CPU)[0]
+
+    def time_of(matrix, _):
+        if not is_parted(matrix):
+            return 10.0 if matrix.format == "csr" else 20.0
+        ((part, rows, _),) = matrix.parts
+        is_best = np.array_equal(rows, rcm) == (best == "rcm")
+        return (5.0 if is_best else 9.0) * (1 if part.format == "sell" else 1.1)
+
+    timed(time_of)
+    op = sg.aslinearoperator(B, device="cpu", tune="full")
+    fastest = min(op.tuning.trials, key=lambda trial: trial.time_us)
+    assert (op.format, fastest.format, fastest.reorder) == ("sell", "sell", best)
+    assert f"sell reorder={best}" in repr(op.tuning)
+    assert "reordered" in explained(op)
+    x = vector(B.shape[1], B.dtype)
+    assert_product(op @ x, B, x)
+    # The order is kept with the format.
+    again = sg.aslinearoperator(B, device="cpu", tune="full")
+    assert again.tuning.cached
+    assert (again.format, again.nbytes) == (op.format, op.nbytes)
+    assert_product(again @ x, B, x)
+    # What takes thousands of products to find is not found anew by default.
+    later = sg.aslinearoperator(B, device="cpu")
+    assert later.tuning.cached == (best == "clusters")
+    # What is to stay as given has trials of its own.
+    assert not sg.aslinearoperator(B, device="cpu", tune="full", reorder=False).tuning.cached
+
+
+def test_an_order_that_does_not_help_csr_is_left(timed):
+    timed(lambda matrix, _: 12.0 if is_parted(matrix) else 10.0)
+    op = sg.aslinearoperator(shuffled(), device="cpu", tune="full")
+    assert [trial.name for trial in op.tuning.trials if trial.reorder] == [
+        "csr reorder=clusters",
+        "csr reorder=rcm",
+    ]
+    assert not is_parted(op._stored.matrix)
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (5, 7), (0, 0)])
+def test_full_tuning_of_what_has_no_order(shape, device):
+    B = sp.csr_array(shape)
+    op = sg.aslinearoperator(B, device=device, tune="full")
+    assert not any(trial.reorder for trial in op.tuning.trials)
+    assert (op @ np.ones(shape[1])).shape == shape[:1]
+
+
+def test_what_is_close_is_timed_again_in_turns(timed):
+    short, long = {"csr": 10.0, "coo": 9.9, "sell": 13.0}, {"csr": 12.0, "coo": 12.4}
+    timed(lambda matrix, product_us: (short if product_us is None else long).get(matrix.format, 99.0))
+    op = sg.aslinearoperator(A, device="cpu", tune="full", reorder=False)
+    assert op.format == "csr"
+    found = {trial.format: trial.time_us for trial in op.tuning.trials}
+    assert (found["csr"], found["coo"], found["sell"]) == (12.0, 12.4, 13.0)
 
 
 def test_full_tuning_of_a_format_keeps_given_options(measured):
     built = measured({"sell": 3.0})
     choose(A, "sell", 0, "full", {"sigma": 1})
-    assert len(built) == len(candidates("sell"))
+    assert len(built) == len({options["warps_per_slice"] for options in candidates("sell")})
     assert all(record.choice.options["sigma"] == 1 for record in built)
     built.clear()
     choose(A, "sell", 0, "full", {"warps_per_slice": 4})  # which leaves nothing to try
@@ -253,6 +380,11 @@ def test_results_are_remembered(predicted, measured, cache):
     assert len(os.listdir(cache)) == 3
 
 
+def tuned(options):
+    """The time of a format that chooses its options worse than one can."""
+    return 3.0 if options else 3.5
+
+
 def test_what_full_found_is_used_later(predicted, measured):
     predicted(CLOSE)
     for format, device, modes in (
@@ -260,7 +392,7 @@ def test_what_full_found_is_used_later(predicted, measured):
         ("auto", 0, ("cached",)),
         ("sell", 0, ("full",)),
     ):
-        measured({"csr": 5.0, "sell": 3.0, "bsell": 4.0, "dia": 4.0})
+        measured({"csr": 5.0, "sell": tuned, "bsell": 4.0, "dia": 4.0, "coo": 6.0})
         found, _, tuning = choose(A, format, device, "full", {})
         assert not tuning.cached
         for mode in modes:
@@ -274,7 +406,7 @@ def test_what_full_found_is_used_later(predicted, measured):
 
 @pytest.mark.parametrize("mode", ["cached", "off"])
 def test_a_format_that_was_asked_for_does_not_depend_on_earlier_tuning(mode, measured):
-    measured({"sell": 3.0})
+    measured({"sell": tuned})
     found, _, _ = choose(A, "sell", 0, "full", {})
     assert found.options != {}
     own, _, tuning = choose(A, "sell", 0, mode, {})

@@ -167,8 +167,10 @@ void register_base(py::module_& module) {
             py::arg("repeats"), py::call_guard<GilRelease>())
         .def(
             "try_products",
-            [](const M& matrix) {
-                const Series series = trial_series(matrix.device(), matrix.nnz());
+            [](const M& matrix, std::optional<double> product_us) {
+                const Device device = matrix.device();
+                const Series series =
+                    product_us ? final_series(device, *product_us) : trial_series(device, matrix.nnz());
                 double microseconds = 0;
                 {
                     const GilRelease release;
@@ -176,7 +178,9 @@ void register_base(py::module_& module) {
                 }
                 return py::make_tuple(microseconds, series.launches());
             },
-            "Microseconds of a product from a short series, and how many products that took.")
+            py::arg("product_us") = py::none(),
+            "Microseconds of a product from a short series, and how many products that took. A longer one decides "
+            "between close ones; it is as long as the time that a product takes suggests.")
         .def_readwrite("max_threads", &M::max_threads, "Threads of the CPU that a product may use at most.")
         .def_property_readonly("dtype", [](const M&) { return py::dtype::of<T>(); })
         .def_property_readonly("rows", &M::rows)

@@ -17,6 +17,15 @@ Series trial_series(Device device, std::int64_t nnz) {
     return {1, 0, nnz > kLarge ? 5 : 20};
 }
 
+Series final_series(Device device, double product_us) {
+    const auto products_in = [=](double us, double least, double most) {
+        return static_cast<int>(std::clamp(us / product_us, least, most));
+    };
+    if (!device.queues_work()) return {1, 0, products_in(10e3, 3, 30)};
+    const int batch = products_in(100, 1, 50);
+    return {batch, 1, std::clamp(products_in(1000, 3, 500) / batch, 3, 10)};
+}
+
 double median(std::vector<double> values) {
     std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
     return values[values.size() / 2];

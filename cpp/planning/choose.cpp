@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <set>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -27,9 +27,6 @@ constexpr double kOrderUs = 650, kOrderProducts = 4, kOrderUsPerRow = 0.8e-3;
 constexpr double kClose = 1.25;
 constexpr std::size_t kMostTrials = 3;
 
-// Exhaustive tuning leaves out formats that are predicted to be this much slower than the best one.
-constexpr double kHopeless = 2.0;
-
 // Where predictions decide, another format must be predicted to take less than this part of the time of csr, which
 // needs no conversion. By the times in the benchmarks' prediction.json products are a little faster so.
 constexpr double kWorthConverting = 0.92;
@@ -39,6 +36,7 @@ constexpr double kUnknownError = 0.5;
 // The format that needs no conversion, and takes the least memory to make.
 constexpr char kPlain[] = "csr";
 constexpr char kNothingElseFits[] = "the formats that are predicted to be faster do not fit";
+constexpr char kNothingIsKnown[] = "the profile of the device has no times of any format that fits";
 
 const std::vector<FormatInfo>& all_formats() {
     static const std::vector<FormatInfo> formats = list_formats();
@@ -91,20 +89,6 @@ std::vector<Prediction> close_ones(const std::vector<Prediction>& possible) {
         if (may_be_close(*prediction.time_us, prediction.error, possible.front())) close.push_back(prediction);
     }
     return close;
-}
-
-// All variants of the formats that are not predicted to be far slower than the best one.
-std::vector<Candidate> all_promising(const std::vector<Prediction>& possible) {
-    std::vector<Candidate> candidates;
-    std::set<std::string> seen;
-    for (const Prediction& prediction : possible) {
-        if (*prediction.time_us > kHopeless * *possible.front().time_us || !seen.insert(prediction.format).second)
-            continue;
-        for (const Options& options : format_named(prediction.format).candidates) {
-            candidates.push_back({prediction.format, options, {}});
-        }
-    }
-    return candidates;
 }
 
 // Why a prediction decides: the shortest time is not always the best bet.
@@ -178,10 +162,18 @@ bool is_worth_a_plan(const Request& request, const Budget& budget, const std::st
 
 Ranking rank_predictions(std::vector<Prediction> predictions, const Request& request, const Budget& budget,
                          bool has_last_resort) {
+    std::erase_if(predictions, [](const Prediction& prediction) { return !prediction.bytes; });
+    std::ranges::stable_sort(predictions, {}, [](const Prediction& prediction) {
+        return prediction.time_us.value_or(std::numeric_limits<double>::infinity());
+    });
+    if (request.mode == Mode::kFull && !predictions.empty()) {
+        Ranking every{true, {}};
+        for (const Prediction& prediction : predictions) every.candidates.push_back({prediction.format, {}, {}});
+        return every;
+    }
+    const bool is_any_possible = !predictions.empty();
     std::erase_if(predictions, [](const Prediction& prediction) { return !prediction.time_us; });
-    std::ranges::stable_sort(predictions, {}, [](const Prediction& prediction) { return *prediction.time_us; });
-    if (predictions.empty()) return {false, {{kPlain, {}, kNothingElseFits}}};
-    if (request.mode == Mode::kFull) return {true, all_promising(predictions)};
+    if (predictions.empty()) return {false, {{kPlain, {}, is_any_possible ? kNothingIsKnown : kNothingElseFits}}};
     std::string more;
     const std::vector<Prediction> close = close_ones(predictions);
     if (request.mode == Mode::kCached && close.size() > 1) {
@@ -213,15 +205,7 @@ Ranking rank_predictions(std::vector<Prediction> predictions, const Request& req
 }
 
 Ranking rank_options(const Request& request) {
-    if (request.mode != Mode::kFull) return {false, {{request.format, request.options, "it was asked for"}}};
-    Ranking ranking{true, {}};
-    std::set<Options> seen;
-    for (const Options& tried : format_named(request.format).candidates) {
-        Options options = request.options;
-        options.insert(tried.begin(), tried.end());
-        if (seen.insert(options).second) ranking.candidates.push_back({request.format, options, {}});
-    }
-    return ranking;
+    return {request.mode == Mode::kFull, {{request.format, request.options, "it was asked for"}}};
 }
 
 Ranking rank_small() {

@@ -19,8 +19,8 @@ std::string variant_name(const std::string& format, const Options& options);
 struct Prediction {
     std::string format;
     Options options;                    // what the prediction is for; none where the format chooses
-    std::optional<double> time_us;      // of a product; none if the format cannot hold the matrix
-    std::optional<std::int64_t> bytes;  // on the device, likewise
+    std::optional<double> time_us;      // of a product; none if it is not known, or nothing is stored
+    std::optional<std::int64_t> bytes;  // on the device; none if the format cannot hold the matrix
     std::optional<double> padding;      // stored slots per non-zero, likewise
     std::optional<double> error;        // mean relative error of such predictions; none if it is unknown
     std::string note;                   // why there is no time, or a remark on it
@@ -85,7 +85,8 @@ struct Candidate {
     double trial_us = 0;  // that a trial is expected to take
 };
 
-// The candidates in their order: the first one that fits the device is taken, or the fastest one of all.
+// The candidates in their order: the first one that fits the device is taken, or the fastest one of all. In mode full
+// they are formats as they choose their tunables themselves.
 struct Ranking {
     bool is_timed = false;
     std::vector<Candidate> candidates;
@@ -112,8 +113,9 @@ bool takes_long_to_plan(const std::string& format, Device device);
 bool is_worth_a_plan(const Request& request, const Budget& budget, const std::string& format, double least_us,
                      std::optional<double> error, const Prediction& best);
 
-// The ranking by predictions, whose order is the one in which candidates are considered at equal times. With
-// `has_last_resort`, csr comes last where it is not considered: it takes the least memory to make.
+// The ranking by predictions, whose order is the one in which candidates are considered at equal times. In mode full it
+// has every format that can hold the matrix, and last those whose times are not known. With `has_last_resort`, csr
+// comes last where it is not considered: it takes the least memory to make.
 Ranking rank_predictions(std::vector<Prediction> predictions, const Request& request, const Budget& budget,
                          bool has_last_resort);
 

@@ -13,8 +13,7 @@ namespace spmvgpu {
 
 namespace {
 
-constexpr char kNotCalibrated[] =
-    "from its bytes alone: the profile has no times for this format, so auto does not choose it";
+constexpr char kNotKnown[] = "the profile of the device has no times of this format; tune='full' tries it";
 
 // A format that stores values once is faster where values are most of what a product reads: in large matrices whose
 // entries read x from few sectors. Few values are so many different ones among those that features are found from.
@@ -120,11 +119,7 @@ private:
         prediction.bytes = plan->cost.bytes;
         prediction.padding = plan->cost.padding();
         if (kernels.variants.empty()) {
-            const AnyCsr csr = source_.any();
-            const double vectors = (double(csr.rows) + csr.cols) * csr.item_bytes;
-            const double moved = static_cast<double>(*prediction.bytes) + vectors;
-            prediction.time_us = model_.launch_us + 1e6 * moved / model_.memory_bandwidth;
-            prediction.note = kNotCalibrated;
+            prediction.note = kNotKnown;
             return prediction;
         }
         const auto taken = std::ranges::find_if(
@@ -163,7 +158,7 @@ std::vector<Prediction> predict_considered(AnySource& source, const DeviceModel&
     for (const std::string& format : formats_to_consider(request))
         asked.push_back({format, predictor.variants_of(format)});
     const auto is_unknown = [](const Kernels& kernels) { return kernels.variants.empty(); };
-    if (!std::ranges::all_of(asked, is_unknown)) std::erase_if(asked, is_unknown);
+    if (request.mode != Mode::kFull && !std::ranges::all_of(asked, is_unknown)) std::erase_if(asked, is_unknown);
     if (budget == nullptr) return predictor.predict(std::move(asked), {});
     return predictor.predict(
         std::move(asked), [&](const Kernels& kernels, std::optional<double> error, const Prediction& best) {

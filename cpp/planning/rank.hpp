@@ -21,10 +21,9 @@ struct DeviceModel {
 // Predictions for every kernel of every format. The device that the model is of need not be here.
 std::vector<Prediction> predict(AnySource& source, const DeviceModel& model, int ordinal, Steps& steps);
 
-// Predictions for the formats that are considered and that the model has times of, or else for all that are considered:
-// what follows from bytes alone is a bound, and nobody has timed how near to it the format comes. Of a format with
-// several kernels the one that the format takes for the matrix is predicted. With `budget`, what is not worth a plan is
-// left out.
+// Predictions for the formats that are considered and that the model has times of; without times for the others in mode
+// full, which tries them, or if the model knows none. Of a format with several kernels the one that the format takes
+// for the matrix is predicted. With `budget`, what is not worth a plan is left out.
 std::vector<Prediction> predict_considered(AnySource& source, const DeviceModel& model, const Request& request,
                                            const Budget* budget, Steps& steps);
 

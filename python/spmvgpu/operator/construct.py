@@ -105,7 +105,7 @@ def aslinearoperator(
         as long as thousands of products on a GPU. "clusters": clusters of rows that are close in a mesh,
         found on the device in the time of some dozen products. "auto": "rcm" if entries lie far from the
         diagonal and come at least twice as close. None: the given order, but ``format="auto"`` may find
-        clusters on a GPU within its `budget`. False: the given order.
+        clusters on a GPU within its `budget`, and with ``tune="full"`` it tries both. False: the given order.
     stream : CUDA stream, optional
         The stream for products with arrays on the device: an integer handle, or a stream of CuPy or PyTorch.
         The default is the current stream of the array's library.
@@ -113,8 +113,9 @@ def aslinearoperator(
         How to choose the format. "cached": reuse the result for a similar matrix if there is one. Otherwise
         a GPU times the two or three formats with the best predictions, unless one is clearly the best, and
         the CPU takes csr, or stencil for a matrix whose rows repeat. "off": time nothing and reuse nothing.
-        "full": time all options of all formats, or of the given format, unless that was done
-        before. Results are kept on disk, see `spmvgpu.cache`. `SparseOperator.tuning` has the times.
+        "full": time every format, in the given order of rows and in others, or all options of the given
+        format, unless that was done before. It takes 0.1 to 1 s on a GPU, and thousands of products on a CPU.
+        Results are kept on disk, see `spmvgpu.cache`. `SparseOperator.tuning` has the times.
     budget : float, default 50
         Time limit for ``tune="cached"``, in products of the matrix, without the upload. Formats are timed
         only if predictions, conversions and trials are expected to take less, and until the time is used up.

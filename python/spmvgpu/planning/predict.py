@@ -97,7 +97,8 @@ class Predictions(Sequence[Prediction]):
     def __init__(
         self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str
     ) -> None:
-        self._entries = sorted(entries, key=_time_us)
+        # What the model does not know comes after what it does, and before what cannot be stored.
+        self._entries = sorted(entries, key=lambda entry: (_time_us(entry), entry.bytes is None))
         self._nnz = nnz
         self.device = device
         self.model = model
@@ -142,7 +143,7 @@ class Predictions(Sequence[Prediction]):
         in_force = (options or {}).get("parts", [options])
         lines, below, notes = [_HEAD], [], []
         for entry in self:
-            if entry.time_us is None and entry.note:
+            if entry.bytes is None and entry.note:
                 refusal = entry.note.removeprefix(f"format '{entry.format}' ")
                 below.append(wrapped(f"{entry.name}: {refusal}"))
                 continue
@@ -189,8 +190,9 @@ def _cells(entry: Prediction, nnz: int) -> tuple[str, str, str, str]:
         return "-" if value is None else format(value, form)
 
     per_entry = None if entry.bytes is None else entry.bytes / max(nnz, 1)
+    is_unknown = entry.time_us is None and entry.bytes is not None
     return (
-        show(entry.time_us, ".2f"),
+        "not known" if is_unknown else show(entry.time_us, ".2f"),
         show(entry.error, ".0%"),
         show(per_entry, ".2f"),
         show(entry.padding, ".2f"),

@@ -19,7 +19,9 @@ from . import parts
 
 Reorder = Literal["rcm", "clusters", "auto", False] | None
 
-ORDERS = ("rcm", "clusters", "auto")
+#: The order that is found sooner comes first. "auto" is none of its own.
+NAMED: tuple[Reorder, ...] = ("clusters", "rcm")
+ORDERS = (*NAMED, "auto")
 
 # With reorder="auto": entries that lie closer to the diagonal than this on average gather x from the nearest
 # cache already, and an order that does not halve the distance is not worth gathering x once more per product.

@@ -8,10 +8,11 @@ from .._util.show import Brief, fit, html_table
 from .._util.steps import Step, in_words
 from .._util.types import Options
 from ..formats import variant_name
+from .reordering import Reorder
 
 _MOST_TRIALS = 3  # that `repr` shows
 
-#: A later trial is kept only if it was faster by more than times vary from one short series to the next.
+#: By how much times vary from one short series to the next. What is predicted to be slower must win by more.
 NOISE = 1.05
 
 
@@ -26,6 +27,8 @@ class Trial(Brief):
         Options of the format.
     time_us : float
         Microseconds of a product.
+    reorder : {False, "clusters", "rcm"}
+        The order of rows and columns, as `aslinearoperator` takes it.
 
     Examples
     --------
@@ -40,11 +43,13 @@ class Trial(Brief):
     format: str
     options: Options
     time_us: float
+    reorder: Reorder = False
 
     @property
     def name(self) -> str:
-        """The format, with its options."""
-        return variant_name(self.format, self.options)
+        """The format, with its options, and the order if it is not the given one."""
+        name = variant_name(self.format, self.options)
+        return f"{name} reorder={self.reorder}" if self.reorder else name
 
 
 @dataclass(repr=False)
@@ -112,7 +117,7 @@ def reason_for(tuning: Tuning, time_us: float) -> str:
         had_no_time = "there was no time to time other formats"
         others = had_no_time if tuning.out_of_time else "no other candidate fits"
         return f"{others}; a product took {time_us:.1f} us"
-    if quickest.time_us == time_us:
+    if quickest.time_us == time_us or tuning.mode == "full":
         return f"it was the fastest of {len(tuning.trials)} timed variants, at {time_us:.1f} us per product"
     return (
         f"a product took {time_us:.1f} us; {quickest.name} took {quickest.time_us:.1f} us, a difference "

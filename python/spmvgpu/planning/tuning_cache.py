@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache as cache_result
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,10 +21,20 @@ from ..devices import CPU
 from ..formats import Choice, candidates, formats, options_table
 from ..inputs.csr import CanonicalCsr
 from .profile import load_profile, slug
+from .reordering import NAMED, Reorder
 from .request import Request
 
-SCHEMA = 3
-_TABLE = {"schema": {SCHEMA}, "format": str, "options": dict, "time_us": Range(0, 1e12)}
+SCHEMA = 4
+_TABLE = {
+    "schema": {SCHEMA},
+    "format": str,
+    "options": dict,
+    "reorder": (type(None), set(NAMED)),
+    "time_us": Range(0, 1e12),
+}
+
+#: A choice, and the order of rows and columns that it is for.
+Found: TypeAlias = tuple[Choice, Reorder]
 
 # Entries of every array of a matrix that tell it from others.
 _SAMPLES = 2048
@@ -37,28 +47,34 @@ class Results:
     holds as long as the device's profile. Predictions are not kept: another takes hardly longer than writing.
     """
 
-    def __init__(self, csr: CanonicalCsr, ordinal: int, request: Request) -> None:
+    def __init__(self, csr: CanonicalCsr, ordinal: int, request: Request, may_reorder: bool) -> None:
         self._csr, self._ordinal, self._request = csr, ordinal, request
+        self._may_reorder = may_reorder
 
-    def known(self) -> Iterator[Choice]:
-        """The best first."""
+    def known(self) -> Iterator[Found]:
+        """The best first, less those in orders that take longer to find than `tune="cached"` may take."""
         if self._request.tune == "off" or not cache.holds_tuning():
             return
         for path in self._paths:
             with step("cache"):
                 found = recall(path, self._request.format, self._request.options)
-            if found is not None:
+            if found is not None and (self._request.tune == "full" or found[1] != "rcm"):
                 yield found
 
-    def keep(self, choice: Choice, time_us: float) -> None:
+    def keep(self, choice: Choice, time_us: float, reorder: Reorder) -> None:
         with step("cache"):
-            keep(self._paths[-1], choice, time_us)
+            keep(self._paths[-1], choice, time_us, reorder)
 
     @lazy
     def _paths(self) -> list[Path | None]:
         """That of this mode is the last."""
         request, ordinal = self._request, self._ordinal
-        asked = {"format": request.format, "options": dict(request.options), "symmetric": request.declared}
+        asked = {
+            "format": request.format,
+            "options": dict(request.options),
+            "symmetric": request.declared,
+            "reorder": self._may_reorder,
+        }
         with step("cache"):
             matrix = fingerprint(self._csr)
             full = entry_path(matrix, ordinal, asked | {"tune": "full"})
@@ -99,8 +115,8 @@ def _package() -> tuple[object, ...]:
     return build["version"], build["cuda_version"], formats()
 
 
-def recall(path: Path | None, format: str, options: Options) -> Choice | None:
-    """The choice kept there for a request for this format with these options.
+def recall(path: Path | None, format: str, options: Options) -> Found | None:
+    """The choice and order kept there for a request for this format with these options.
 
     None without a file; and, with one warning, if it is not what `keep` writes for such a request.
     """
@@ -124,7 +140,7 @@ def recall(path: Path | None, format: str, options: Options) -> Choice | None:
         )
         return None
     reason = f"it was the fastest on a matrix like this one, at {content['time_us']:.1f} us a product"
-    return Choice(name, content["options"], reason)
+    return Choice(name, content["options"], reason), content["reorder"]
 
 
 def _check_options(format: str, kept: Options, given: Options) -> None:
@@ -142,11 +158,17 @@ def _check_options(format: str, kept: Options, given: Options) -> None:
     check(kept, {name: tuned[name] for name in kept}, "options")
 
 
-def keep(path: Path | None, choice: Choice, time_us: float) -> None:
+def keep(path: Path | None, choice: Choice, time_us: float, reorder: Reorder = False) -> None:
     """Write a result. Where that is not possible, the next operator is tuned again: no reason to fail."""
     if path is None:
         return
-    content = {"schema": SCHEMA, "format": choice.format, "options": choice.options, "time_us": time_us}
+    content = {
+        "schema": SCHEMA,
+        "format": choice.format,
+        "options": choice.options,
+        "reorder": reorder or None,
+        "time_us": time_us,
+    }
     try:
         cache.write(path, json.dumps(content))
         cache.drop_oldest(path.parent)
