@@ -13,13 +13,14 @@ from spmvgpu import _core, gallery
 from spmvgpu.inputs import limits
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.csr import CanonicalCsr
+from spmvgpu.operator import explain
 from spmvgpu.planning import choosing
 from spmvgpu.planning import profile as profile_module
 from spmvgpu.planning.predict import Prediction, Predictions, predict_considered, predict_csr
 from spmvgpu.planning.profile import SHIPPED, Profile
 from spmvgpu.planning.request import Request
 from spmvgpu.planning.symmetry import Symmetry
-from support import over
+from support import explained, over
 
 
 def test_every_format_is_there_once(dtype):
@@ -150,6 +151,37 @@ def test_explain_shows_the_table():
     op = sg.aslinearoperator(gallery.poisson2d(50), format="coo", device="cpu")
     assert re.search(r"^coo .*in use", op.explain(), re.MULTILINE)
     assert "us/product" in op.explain()
+
+
+def predicted(monkeypatch, **times):
+    """Has `explain` show these times, and formats without any."""
+
+    def predict(csr, ordinal, model, profile):
+        entries = [Prediction(format, {}, time_us, 1000, 1.0) for format, time_us in times.items()]
+        return Predictions(entries, csr.nnz, "cpu", model, profile.device)
+
+    monkeypatch.setattr(explain, "predict_csr", predict)
+
+
+def test_explain_has_what_is_not_known_in_last_place(monkeypatch):
+    predicted(monkeypatch, bsell=None, csr=10.0, coo=20.0)
+    lines = sg.aslinearoperator(gallery.poisson2d(30), "csr", "cpu").explain().splitlines()
+    assert [line.split()[0] for line in lines[-3:]] == ["csr", "coo", "bsell"]
+    assert "not known" in lines[-1]
+
+
+def test_explain_names_the_gain_of_what_is_not_considered(monkeypatch):
+    A = gallery.poisson2d(30)
+    op, full = (sg.aslinearoperator(A, device="cpu", tune=tune) for tune in ("off", "full"))
+    predicted(monkeypatch, csr=13.0, tsmv=10.0, ellr_t=9.0)
+    text = explained(op)
+    assert "tsmv is predicted to be 1.30 times as fast as csr" in text
+    assert "it needs symmetric=True or tune='full'" in text
+    assert "only format='ellr_t' gives it" in text
+    predicted(monkeypatch, **{"csr": 13.0, full.format: 13.0, "tsmv": 10.0})
+    assert "times as fast" not in explained(full)  # which has tried it
+    predicted(monkeypatch, csr=10.0, tsmv=9.9, ellr_t=9.8)
+    assert "times as fast" not in explained(op)
 
 
 def test_of_a_matrix_in_pieces_every_variant_in_use_is_marked():

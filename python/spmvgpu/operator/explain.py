@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .. import _core
 from .._util.show import html_table, in_bytes, short, wrapped
@@ -13,9 +13,12 @@ from ..formats import traits
 from ..inputs import limits
 from ..multi_device.division import DevicePart
 from ..planning.parts import counts, format_of, options, value_map_bytes
-from ..planning.predict import predict_csr
+from ..planning.predict import Predictions, predict_csr
 from ..planning.profile import load_profile
 from .stored import Stored
+
+# Formats that are predicted to be faster by less than this are not worth a word.
+_LEAST_GAIN = 1.05
 
 
 def summary(stored: Stored, nbytes: int) -> str:
@@ -64,18 +67,29 @@ def _alone(stored: Stored) -> list[str]:
     (ordinal,) = stored.ordinals
     predictions = predict_csr(stored.canonical(), ordinal, "roofline", load_profile(ordinal))
     lines += ["", predictions.caption]
-    table, best = predictions.table(choice.format, options(matrix)), predictions.best.format
-    known, notes = traits(best), []
-    if choice.format != best and known.only_if_asked:
-        notes.append(f"{best} is there for experiments: only format={best!r} gives it")
-    elif choice.format != best and _core.takes_long_to_plan(best, ordinal):
-        asked = "symmetric=True or tune='full'" if known.needs_symmetry else "tune='full'"
-        notes.append(
-            f"{best} is considered with {asked} alone: planning it takes as long as tens of products or more"
-        )
-    elif choice.format != best and ordinal != CPU and known.needs_few_values:
-        notes.append(f"{best} is considered with tune='full', or for few values on near columns")
-    return [*map(wrapped, lines), table, *map(wrapped, notes)]
+    notes = _faster(stored, predictions, ordinal)
+    return [*map(wrapped, lines), predictions.table(choice.format, options(matrix)), *map(wrapped, notes)]
+
+
+def _faster(stored: Stored, predictions: Predictions, ordinal: int) -> Iterator[str]:
+    """What is predicted to be faster than the format in use, but is not considered, and how to get it."""
+    in_use, tuning = stored.description.choice.format, stored.tuning
+    own_us = next((entry.time_us for entry in predictions if entry.format == in_use), None)
+    for entry in predictions:
+        format, time_us, known = entry.format, entry.time_us, traits(entry.format)
+        if time_us is None or own_us is None or own_us < _LEAST_GAIN * time_us:
+            return
+        promise = f"{format} is predicted to be {own_us / time_us:.2f} times as fast as {in_use}"
+        if known.only_if_asked:
+            if entry == predictions.best:
+                yield f"{promise}. It is there for experiments: only format={format!r} gives it"
+        elif tuning is not None and tuning.mode == "full":
+            return
+        elif _core.takes_long_to_plan(format, ordinal):
+            asked = "symmetric=True or tune='full'" if known.needs_symmetry else "tune='full'"
+            yield f"{promise}. Planning it takes as long as tens of products or more, so it needs {asked}"
+        elif ordinal != CPU and known.needs_few_values:
+            yield f"{promise}. It is considered with tune='full', or for few values on near columns"
 
 
 def html(stored: Stored, nbytes: int) -> str:
