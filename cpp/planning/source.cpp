@@ -46,11 +46,18 @@ const Features& AnySource::features() {
 template <class T>
 std::shared_ptr<const MatrixPlan> PlannedSource<T>::plan(const std::string& format, const Options& options,
                                                          const Target& target) {
-    auto made = std::make_shared<const MatrixPlan>(plan_matrix(this->csr(), format, options, target));
-    if (target.device == device()) {
+    const auto make = [&] {
+        return std::make_shared<const MatrixPlan>(plan_matrix(this->csr(), format, options, target));
+    };
+    if (target.device != device()) return make();
+    const Key key{format, options, target.processors};
+    {
         const std::lock_guard lock(mutex_);
-        plans_[{format, options, target.processors}] = made;
+        if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
     }
+    auto made = make();
+    const std::lock_guard lock(mutex_);
+    plans_[key] = made;
     return made;
 }
 
