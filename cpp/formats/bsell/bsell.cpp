@@ -24,7 +24,9 @@ void refuse_size(std::size_t csr_bytes) {
 
 std::vector<Options> BsellTuning::candidates() {
     std::vector<Options> list;
-    for (std::int64_t warps : {1, 2, 4, kMostWarps}) list.push_back({{"warps_per_slice", warps}});
+    for (std::int64_t sigma : {0, 1}) {  // where the cache holds the matrix, the order of rows may outweigh padding
+        for (std::int64_t warps : {1, 2, 4, kMostWarps}) list.push_back({{"sigma", sigma}, {"warps_per_slice", warps}});
+    }
     return list;
 }
 

@@ -21,7 +21,9 @@ static_assert(kSliceRows == kSliceLanes);
 
 std::vector<Options> SellTuning::candidates() {
     std::vector<Options> list;
-    for (std::int64_t warps : {1, 2, 4, 8, 16, 32}) list.push_back({{"warps_per_slice", warps}});
+    for (std::int64_t sigma : {0, 1}) {  // where the cache holds the matrix, the order of rows may outweigh padding
+        for (std::int64_t warps : {1, 2, 4, 8, 16, 32}) list.push_back({{"sigma", sigma}, {"warps_per_slice", warps}});
+    }
     return list;
 }
 
