@@ -19,9 +19,7 @@ from .reordering import NAMED, Reorder, in_order
 from .request import Request
 from .tuning import NOISE, Trial, Tuning
 
-# With tune="full". Series per trial, of which the fastest counts: what disturbs one makes it slower.
-_SERIES = 2
-# What is nearer to the best than such short series vary is timed in turns with it, in longer series.
+# With tune="full". What is nearer to the best than short series vary is timed in turns with it, and longer.
 _NEAR, _TURNS = 1.25, 5
 # The tunables of a format are tried if its own choice of them is at most so many times as slow as the best.
 # Of 938 matrices on an H100, 2 misses nothing, and 1.5 makes products of one 14 % slower.
@@ -118,8 +116,10 @@ class Trials:
         try:
             matrix = where.wrapped(self._build(where.csr, choice))
             with step("trial", choice.name):
-                short_us = min(self._series(matrix) for _ in range(_SERIES if is_full else 1))
-                time_us = self._in_turns(matrix, short_us) if is_full else short_us
+                time_us = short_us = self._series(matrix)
+                if is_full and (self._best is None or short_us <= _CLOSE * self._best.short_us):
+                    short_us = min(short_us, self._series(matrix))  # what disturbs a series makes it slower
+                    time_us = self._in_turns(matrix, short_us)
         except (_core.FormatError, MemoryError) as refusal:
             self._refusals.append(refusal.with_traceback(None))  # which would keep the matrix alive
             return inf
