@@ -89,89 +89,50 @@ Array<index_t> count_row_lengths(Passes& passes, index_t rows, const index_t* ro
     return lengths;
 }
 
+// The same of slots without the lengths of their rows.
 template <class T, class Passes>
-struct Builder<Ellpack<T>, Passes> {
-    using Plan = typename Ellpack<T>::Plan;
+Array<index_t> begin_of_rows(Passes& passes, const EllSlots<T>& slots) {
+    constexpr std::int64_t kNanosecondsPerRow = 20;
+    const EllShape shape = slots.shape;
+    const index_t* const cols = slots.col_indices.data();
+    return sum_row_lengths(
+        passes, shape.rows, [=] SPMVGPU_BODY(index_t row) { return count_in_slots(cols, shape, row); },
+        kNanosecondsPerRow);
+}
 
-    static Plan plan_for(Passes& passes, const CsrMatrix<T>& csr, const PaddedTuning& tuning, const Target& target) {
-        const EllShape shape = fit_shape(passes, csr.rows, csr.row_offsets.data(), 1);
-        return {tuning, EllSlots<T>::cost(Ellpack<T>::kName, shape, csr, tuning.max_padding, 0, target), shape};
-    }
+template <class T, class Kind, class Passes>
+struct Builder<Ell<T, Kind>, Passes> {
+    using Format = Ell<T, Kind>;
+    using Tuning = typename Kind::Tuning;
 
-    static Ellpack<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const Plan& plan) {
-        return {csr.rows, csr.cols, csr.nnz, build_slots(passes, csr, plan.shape), plan.tuning};
-    }
-
-    static Array<index_t> find_value_map(Passes& passes, const Ellpack<T>& ellpack) {
-        constexpr std::int64_t kNanosecondsPerRow = 20;
-        const EllShape shape = ellpack.slots.shape;
-        const index_t* const cols = ellpack.slots.col_indices.data();
-        return sum_row_lengths(
-            passes, ellpack.rows, [=] SPMVGPU_BODY(index_t row) { return count_in_slots(cols, shape, row); },
-            kNanosecondsPerRow);
-    }
-
-    static void store_values(Passes& passes, Ellpack<T>& ellpack, const index_t* row_offsets, const T* values) {
-        store_slot_values(passes, ellpack.slots, row_offsets, values);
-    }
-};
-
-template <class T, class Passes>
-struct Builder<EllpackR<T>, Passes> {
-    using Plan = typename EllpackR<T>::Plan;
-
-    static Plan plan_for(Passes& passes, const CsrMatrix<T>& csr, const PaddedTuning& tuning, const Target& target) {
-        const EllShape shape = fit_shape(passes, csr.rows, csr.row_offsets.data(), 1);
-        const std::size_t lengths = csr.rows * sizeof(index_t);
-        return {tuning, EllSlots<T>::cost(EllpackR<T>::kName, shape, csr, tuning.max_padding, lengths, target), shape};
-    }
-
-    static EllpackR<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const Plan& plan) {
-        return {csr.rows,
-                csr.cols,
-                csr.nnz,
-                Builder<Ellpack<T>, Passes>::from_csr(passes, csr, plan),
-                count_row_lengths(passes, csr.rows, csr.row_offsets.data()),
-                plan.tuning};
-    }
-
-    static Array<index_t> find_value_map(Passes& passes, const EllpackR<T>& ellpack_r) {
-        return begin_of_rows(passes, ellpack_r.rows, ellpack_r.row_lengths.data());
-    }
-
-    static void store_values(Passes& passes, EllpackR<T>& ellpack_r, const index_t* row_offsets, const T* values) {
-        Builder<Ellpack<T>, Passes>::store_values(passes, ellpack_r.ell, row_offsets, values);
-    }
-};
-
-template <class T, class Passes>
-struct Builder<EllrT<T>, Passes> {
-    using Plan = typename EllrT<T>::Plan;
-
-    static Plan plan_for(Passes& passes, const CsrMatrix<T>& csr, const EllrTTuning& tuning, const Target& target) {
-        Plan plan{tuning, {}, {}};
-        if (tuning.threads_per_row == 0) plan.tuning.threads_per_row = choose_threads(csr.rows, csr.nnz);
-        plan.shape = fit_shape(passes, csr.rows, csr.row_offsets.data(), plan.tuning.threads_per_row);
-        const std::size_t lengths = csr.rows * sizeof(index_t);
-        plan.cost = EllSlots<T>::cost(EllrT<T>::kName, plan.shape, csr, tuning.padded.max_padding, lengths, target);
+    static EllPlan<Tuning> plan_for(Passes& passes, const CsrMatrix<T>& csr, const Tuning& tuning,
+                                    const Target& target) {
+        EllPlan<Tuning> plan{tuning, {}, {}};
+        int threads = 1;
+        if constexpr (requires { tuning.threads_per_row; }) {
+            int& chosen = plan.tuning.threads_per_row;
+            if (chosen == 0) chosen = choose_threads(csr.rows, csr.nnz);
+            threads = chosen;
+        }
+        plan.shape = fit_shape(passes, csr.rows, csr.row_offsets.data(), threads);
+        const std::size_t lengths = Kind::kHasLengths ? csr.rows * sizeof(index_t) : 0;
+        plan.cost = EllSlots<T>::cost(Kind::kName, plan.shape, csr, tuning.max_padding, lengths, target);
         return plan;
     }
 
-    static EllrT<T> from_csr(Passes& passes, const CsrMatrix<T>& csr, const Plan& plan) {
-        return {csr.rows,
-                csr.cols,
-                csr.nnz,
-                build_slots(passes, csr, plan.shape),
-                count_row_lengths(passes, csr.rows, csr.row_offsets.data()),
-                plan.tuning};
+    static Format from_csr(Passes& passes, const CsrMatrix<T>& csr, const EllPlan<Tuning>& plan) {
+        Format ell{csr.rows, csr.cols, csr.nnz, build_slots(passes, csr, plan.shape), {}, plan.tuning};
+        if (Kind::kHasLengths) ell.row_lengths = count_row_lengths(passes, csr.rows, csr.row_offsets.data());
+        return ell;
     }
 
-    static Array<index_t> find_value_map(Passes& passes, const EllrT<T>& ellr_t) {
-        return begin_of_rows(passes, ellr_t.rows, ellr_t.row_lengths.data());
+    static Array<index_t> find_value_map(Passes& passes, const Format& ell) {
+        return Kind::kHasLengths ? begin_of_rows(passes, ell.rows, ell.row_lengths.data())
+                                 : begin_of_rows(passes, ell.slots);
     }
 
-    static void store_values(Passes& passes, EllrT<T>& ellr_t, const index_t* row_offsets, const T* values) {
-        store_slot_values(passes, ellr_t.slots, row_offsets, values);
+    static void store_values(Passes& passes, Format& ell, const index_t* row_offsets, const T* values) {
+        store_slot_values(passes, ell.slots, row_offsets, values);
     }
 };
 

@@ -3,18 +3,8 @@
 
 namespace spmvgpu {
 
-template <class T>
-void Ellpack<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
-    gpu::launch_columns<1>(gpu::rows_of(*this), rows, slots.node_rows, product, stream);
-}
-
-template <class T>
-void EllpackR<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
-    gpu::launch_columns<1>(gpu::rows_of(*this), rows, ell.slots.node_rows, product, stream);
-}
-
-template <class T>
-void EllrT<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
+template <class T, class Kind>
+void Ell<T, Kind>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
     gpu::launch_columns<1>(gpu::rows_of(*this), rows, slots.node_rows, product, stream);
 }
 
@@ -23,6 +13,5 @@ void EllrT<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) c
     template void EllpackR<T>::multiply_columns_cuda(const Product<T>&, Stream) const; \
     template void EllrT<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

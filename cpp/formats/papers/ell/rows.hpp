@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "formats/papers/ellpack/layout.hpp"
 #include "formats/papers/ellpack_r/layout.hpp"
 #include "formats/papers/ellr_t/layout.hpp"
 #include "formats/rows.hpp"
@@ -30,24 +31,11 @@ struct EllRows {
         value = gpu::load(values + slot);
     }
 };
-// Null for row_lengths: every row is as wide as the slots are.
-template <class T>
-EllRows<T> rows_of(const EllSlots<T>& slots, const index_t* row_lengths) {
-    const auto threads = static_cast<unsigned>(slots.shape.threads_per_row);
-    return {slots.shape, static_cast<unsigned>(std::countr_zero(threads)), row_lengths, slots.col_indices.data(),
-            slots.values.data()};
-}
-template <class T>
-EllRows<T> rows_of(const Ellpack<T>& ell) {
-    return rows_of(ell.slots, nullptr);
-}
-template <class T>
-EllRows<T> rows_of(const EllpackR<T>& ell) {
-    return rows_of(ell.ell.slots, ell.row_lengths.data());
-}
-template <class T>
-EllRows<T> rows_of(const EllrT<T>& ell) {
-    return rows_of(ell.slots, ell.row_lengths.data());
+template <class T, class Kind>
+EllRows<T> rows_of(const Ell<T, Kind>& ell) {
+    const auto threads = static_cast<unsigned>(ell.slots.shape.threads_per_row);
+    return {ell.slots.shape, static_cast<unsigned>(std::countr_zero(threads)), ell.lengths(),
+            ell.slots.col_indices.data(), ell.slots.values.data()};
 }
 
 }  // namespace spmvgpu::gpu

@@ -14,37 +14,17 @@
 // less padding on any matrix; ELLPACK is here for its simplicity, and as the regular part of other formats.
 #pragma once
 
-#include "formats/papers/ell/slots.hpp"
+#include "formats/papers/ell/layout.hpp"
 
 namespace spmvgpu {
 
-template <class T>
-struct Ellpack {
+struct EllpackKind {
     static constexpr const char* kName = "ellpack";
-    static constexpr Traits kTraits{
-        .multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass, .only_if_asked = true};
-    using value_type = T;
+    static constexpr bool kHasLengths = false;
     using Tuning = PaddedTuning;
-    using Plan = EllPlan<Tuning>;
-
-    index_t rows = 0, cols = 0, nnz = 0;
-    EllSlots<T> slots;  // one thread per row
-    Tuning tuning;
-
-    template <class Self, class Visit>
-    static void each_array(Self& self, Visit&& visit) {
-        EllSlots<T>::each_array(self.slots, visit);
-    }
-
-    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
-    static Ellpack from_csr(const CsrMatrix<T>& csr, const Plan& plan);
-    CsrMatrix<T> to_csr() const;
-    std::size_t workspace_bytes() const { return 0; }
-
-    void spmv(const Product<T>& product) const;                                  // on the CPU
-    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // formats/papers/ell/columns.cu
 };
+
+template <class T>
+using Ellpack = Ell<T, EllpackKind>;
 
 }  // namespace spmvgpu

@@ -13,39 +13,17 @@
 // still set the width of all, and beyond max_padding the matrix is refused.
 #pragma once
 
-#include "formats/papers/ellpack/layout.hpp"
+#include "formats/papers/ell/layout.hpp"
 
 namespace spmvgpu {
 
-template <class T>
-struct EllpackR {
+struct EllpackRKind {
     static constexpr const char* kName = "ellpack_r";
-    static constexpr Traits kTraits{
-        .multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass, .only_if_asked = true};
-    using value_type = T;
+    static constexpr bool kHasLengths = true;
     using Tuning = PaddedTuning;
-    using Plan = EllPlan<Tuning>;
-
-    index_t rows = 0, cols = 0, nnz = 0;
-    Ellpack<T> ell;
-    Array<index_t> row_lengths;  // length rows
-    Tuning tuning;
-
-    template <class Self, class Visit>
-    static void each_array(Self& self, Visit&& visit) {
-        Ellpack<T>::each_array(self.ell, visit);
-        visit("row_lengths", self.row_lengths);
-    }
-
-    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
-    static EllpackR from_csr(const CsrMatrix<T>& csr, const Plan& plan);
-    CsrMatrix<T> to_csr() const { return ell.to_csr(); }
-    std::size_t workspace_bytes() const { return 0; }
-
-    void spmv(const Product<T>& product) const;                                  // on the CPU
-    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // formats/papers/ell/columns.cu
 };
+
+template <class T>
+using EllpackR = Ell<T, EllpackRKind>;
 
 }  // namespace spmvgpu

@@ -17,52 +17,29 @@
 // matrix is refused.
 #pragma once
 
-#include "formats/papers/ell/slots.hpp"
+#include "formats/papers/ell/layout.hpp"
 
 namespace spmvgpu {
 
-struct EllrTTuning {
+struct EllrTTuning : PaddedTuning {
     int threads_per_row = 0;  // 0 chooses from the number of rows and their mean length
-    PaddedTuning padded;
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
         visit("threads_per_row", self.threads_per_row, OneOf{0, 1, 2, 4, 8, 16, 32});
-        PaddedTuning::each_param(self.padded, visit);
+        PaddedTuning::each_param(self, visit);
     }
 
     static std::vector<Options> candidates();
 };
 
-template <class T>
-struct EllrT {
+struct EllrTKind {
     static constexpr const char* kName = "ellr_t";
-    static constexpr Traits kTraits{
-        .multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass, .only_if_asked = true};
-    using value_type = T;
+    static constexpr bool kHasLengths = true;
     using Tuning = EllrTTuning;
-    using Plan = EllPlan<Tuning>;
-
-    index_t rows = 0, cols = 0, nnz = 0;
-    EllSlots<T> slots;           // threads_per_row threads per row
-    Array<index_t> row_lengths;  // length rows
-    Tuning tuning;
-
-    template <class Self, class Visit>
-    static void each_array(Self& self, Visit&& visit) {
-        EllSlots<T>::each_array(self.slots, visit);
-        visit("row_lengths", self.row_lengths);
-    }
-
-    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
-    static EllrT from_csr(const CsrMatrix<T>& csr, const Plan& plan);
-    CsrMatrix<T> to_csr() const { return slots.to_csr(cols, nnz); }
-    std::size_t workspace_bytes() const { return 0; }
-
-    void spmv(const Product<T>& product) const;                                  // on the CPU
-    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // formats/papers/ell/columns.cu
 };
+
+template <class T>
+using EllrT = Ell<T, EllrTKind>;
 
 }  // namespace spmvgpu

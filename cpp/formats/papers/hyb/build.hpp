@@ -107,8 +107,8 @@ struct Builder<Hyb<T>, Passes> {
                    plan.coo.spans,
                    plan.coo.tuning};
         store_rest(passes, coo, row_offsets, rest_offsets, width, csr.values.data());
-        return {csr.rows, csr.cols,   csr.nnz, Ellpack<T>{csr.rows, csr.cols, csr.nnz - rest, slots, plan.ell.tuning},
-                coo,      plan.tuning};
+        Ellpack<T> ell{csr.rows, csr.cols, csr.nnz - rest, slots, {}, plan.ell.tuning};
+        return {csr.rows, csr.cols, csr.nnz, ell, coo, plan.tuning};
     }
 
     // The map says where rows begin in CSR order, and then where they begin in the COO part.

@@ -1,11 +1,17 @@
-// The kernel of ELLPACK, ELLPACK-R and ELLR-T.
-#pragma once
-
-#include "formats/papers/ell/slots.hpp"
+#include "core/dispatch.hpp"
+#include "formats/papers/ellpack/layout.hpp"
+#include "formats/papers/ellpack_r/layout.hpp"
+#include "formats/papers/ellr_t/layout.hpp"
 #include "gpu/cuda/check.hpp"
+#include "gpu/cuda/residency.cuh"
 #include "gpu/cuda/warp.cuh"
+#include "gpu/residency.hpp"
 
-namespace spmvgpu::gpu {
+namespace spmvgpu {
+
+namespace gpu {
+
+namespace {
 
 // kThreads neighbouring threads per row, one slot of every column each; each column is read by all threads in order.
 // With row_lengths a thread stops after the last entry of its own, without (nullptr) it reads the padding too.
@@ -31,14 +37,31 @@ __global__ void ell_threads_per_row(EllShape shape, const index_t* __restrict__ 
     if (row < shape.rows && lane == 0) store_row(product, static_cast<index_t>(row), sum);
 }
 
-template <int kThreads, class T>
-void launch_ell(const EllSlots<T>& slots, const index_t* row_lengths, const Product<T>& product, int block_size,
-                Stream stream) {
-    const EllShape& shape = slots.shape;
-    if (shape.rows == 0) return;
-    const unsigned blocks = blocks_for(std::int64_t(shape.rows) * kThreads, block_size);
-    launch_early(ell_threads_per_row<T, kThreads>, {blocks, static_cast<unsigned>(block_size)}, stream, shape,
-                 row_lengths, slots.col_indices.data(), slots.values.data(), product);
+}  // namespace
+
+template <class T>
+Residency ell_residency(int ordinal) {
+    return residency(ell_threads_per_row<T, 1>, PaddedTuning{}.block_size, ordinal);
 }
 
-}  // namespace spmvgpu::gpu
+}  // namespace gpu
+
+template <class T, class Kind>
+void Ell<T, Kind>::spmv_cuda(const Product<T>& product, Stream stream) const {
+    const EllShape& shape = slots.shape;
+    if (shape.rows == 0) return;
+    dispatch<1, 2, 4, 8, 16, 32>("threads_per_row", shape.threads_per_row, [&]<int kThreads>() {
+        const unsigned blocks = gpu::blocks_for(std::int64_t(shape.rows) * kThreads, tuning.block_size);
+        gpu::launch_early(gpu::ell_threads_per_row<T, kThreads>, {blocks, static_cast<unsigned>(tuning.block_size)},
+                          stream, shape, lengths(), slots.col_indices.data(), slots.values.data(), product);
+    });
+}
+
+#define INSTANTIATE(T)                                                     \
+    template gpu::Residency gpu::ell_residency<T>(int);                    \
+    template void Ellpack<T>::spmv_cuda(const Product<T>&, Stream) const;  \
+    template void EllpackR<T>::spmv_cuda(const Product<T>&, Stream) const; \
+    template void EllrT<T>::spmv_cuda(const Product<T>&, Stream) const;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+
+}  // namespace spmvgpu

@@ -1,9 +1,9 @@
-#include "formats/papers/ell/slots.hpp"
-
 #include <algorithm>
 
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
+#include "formats/host_build.hpp"
+#include "formats/papers/ell/build.hpp"
 #include "formats/row_products.hpp"
 #include "formats/shared/slice_products.hpp"
 
@@ -42,6 +42,12 @@ CsrMatrix<T> EllSlots<T>::to_csr(index_t cols, index_t nnz) const {
 }
 
 namespace {
+
+// Threads are added to a row of ellr_t until about this many run in all, which keeps the largest GPUs busy, or until a
+// further doubling would leave a thread fewer than kEntriesPerThread entries to overlap. Not the number of processors
+// at hand, so that the cost of the format is known without a device.
+constexpr std::int64_t kThreadsWanted = 1 << 17;
+constexpr std::int64_t kEntriesPerThread = 8;
 
 // Calls visit(begin, end, columns) for groups of neighbouring rows that take kSliceLanes threads together, with the
 // columns of slots that they reach.
@@ -100,8 +106,42 @@ void EllSlots<T>::multiply_panel(const index_t* row_lengths, const Product<T>& p
     });
 }
 
-#define INSTANTIATE(T) template struct EllSlots<T>;
+int choose_threads(index_t rows, index_t nnz) {
+    int threads = 1;
+    while (threads < 32 && std::int64_t(rows) * threads < kThreadsWanted &&
+           nnz >= std::int64_t(rows) * 2 * threads * kEntriesPerThread) {
+        threads *= 2;
+    }
+    return threads;
+}
+
+std::vector<Options> EllrTTuning::candidates() {
+    std::vector<Options> list;
+    // From the least padding to the most, so that whatever follows a refused one is refused as well.
+    for (std::int64_t threads : {1, 2, 4, 8, 16, 32}) list.push_back({{"threads_per_row", threads}});
+    return list;
+}
+
+template <class T, class Kind>
+typename Ell<T, Kind>::Plan Ell<T, Kind>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) {
+    HostPasses passes;
+    return Builder<Ell, HostPasses>::plan_for(passes, csr, tuning, target);
+}
+
+template <class T, class Kind>
+Ell<T, Kind> Ell<T, Kind>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
+    HostPasses passes;
+    return Builder<Ell, HostPasses>::from_csr(passes, csr, plan);
+}
+
+#define INSTANTIATE(T)                      \
+    template struct EllSlots<T>;            \
+    template struct Ell<T, EllpackKind>;    \
+    template struct Ell<T, EllpackRKind>;   \
+    template struct Ell<T, EllrTKind>;      \
+    SPMVGPU_NEW_VALUES_ON_HOST(Ellpack, T)  \
+    SPMVGPU_NEW_VALUES_ON_HOST(EllpackR, T) \
+    SPMVGPU_NEW_VALUES_ON_HOST(EllrT, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -1,4 +1,5 @@
-// The padded store that ELLPACK, ELLPACK-R and ELLR-T have in common, and what the three do alike on the CPU.
+// What ELLPACK, ELLPACK-R and ELLR-T have in common, which is all but their names, their tuning, and whether the length
+// of every row is stored.
 //
 // Slots form columns of `pitch` slots each, a slot for every thread of a product, so that the threads of a warp always
 // read neighbouring slots. A row belongs to threads_per_row neighbouring threads (one, but in ELLR-T), which take its
@@ -51,6 +52,40 @@ struct EllSlots {
     // With row_lengths (or nullptr), columns that are padding throughout a group of neighbouring rows are not read.
     void spmv(const index_t* row_lengths, const Product<T>& product) const;            // on the CPU
     void multiply_panel(const index_t* row_lengths, const Product<T>& product) const;  // several vectors
+};
+
+// One of the three. Kind says kName, the Tuning, and kHasLengths.
+template <class T, class Kind>
+struct Ell {
+    static constexpr const char* kName = Kind::kName;
+    static constexpr Traits kTraits{
+        .multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass, .only_if_asked = true};
+    using value_type = T;
+    using Tuning = typename Kind::Tuning;
+    using Plan = EllPlan<Tuning>;
+
+    index_t rows = 0, cols = 0, nnz = 0;
+    EllSlots<T> slots;
+    Array<index_t> row_lengths;  // length rows, where the format has them; a product then stops at the end of a row
+    Tuning tuning;
+
+    template <class Self, class Visit>
+    static void each_array(Self& self, Visit&& visit) {
+        EllSlots<T>::each_array(self.slots, visit);
+        if constexpr (Kind::kHasLengths) visit("row_lengths", self.row_lengths);
+    }
+
+    const index_t* lengths() const { return Kind::kHasLengths ? row_lengths.data() : nullptr; }
+
+    static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
+    static Ell from_csr(const CsrMatrix<T>& csr, const Plan& plan);
+    CsrMatrix<T> to_csr() const { return slots.to_csr(cols, nnz); }
+    std::size_t workspace_bytes() const { return 0; }
+
+    void spmv(const Product<T>& product) const { slots.spmv(lengths(), product); }  // on the CPU
+    void multiply_panel(const Product<T>& product) const { slots.multiply_panel(lengths(), product); }
+    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
 };
 
 }  // namespace spmvgpu
