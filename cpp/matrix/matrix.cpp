@@ -88,28 +88,20 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
 
 template <class T>
 bool Matrix<T>::takes_rows() const {
-    return std::visit(
-        [&]<class Format>(const Format&) {
-            return device_.is_gpu() ? Format::kTraits.multiplies_columns : Format::kTraits.multiplies_panels;
-        },
-        stored_.format);
+    return device_.is_gpu() ? traits().multiplies_columns : traits().multiplies_panels;
 }
 
 template <class T>
 bool Matrix<T>::panels_are_worth_copies(index_t vectors) const {
     // A copy takes about as long as a few entries of the matrix do, and vectors that are read all along the diagonals
     // leave nothing to be saved.
-    const bool reads_diagonals =
-        std::visit([]<class Format>(const Format&) { return Format::kTraits.reads_whole_diagonals; }, stored_.format);
-    return takes_rows() && !reads_diagonals && vectors >= kPanelColumns<T> / 2 &&
+    return takes_rows() && !traits().reads_whole_diagonals && vectors >= kPanelColumns<T> / 2 &&
            nnz() >= 2 * (std::int64_t(rows()) + cols());
 }
 
 template <class T>
 void Matrix<T>::set_x(const T* x) {
-    const bool gathers =
-        std::visit([]<class Format>(const Format&) { return Format::kTraits.gathers_x_first; }, stored_.format);
-    if (gathers) return declared_x_.declare(x);
+    if (traits().gathers_x_first) return declared_x_.declare(x);
     std::string known;
     for_each_format<T>([&]<class Format>() {
         if (Format::kTraits.gathers_x_first) known += (known.empty() ? "" : ", ") + std::string(Format::kName);
@@ -186,6 +178,11 @@ AnyFormat<T> Matrix<T>::storage() const {
 }
 
 template <class T>
+const Traits& Matrix<T>::traits() const {
+    return std::visit([]<class Format>(const Format&) -> const Traits& { return Format::kTraits; }, stored_.format);
+}
+
+template <class T>
 std::string Matrix<T>::format() const {
     return std::visit([](const auto& format) { return format.kName; }, stored_.format);
 }
@@ -221,6 +218,5 @@ std::vector<OptionInfo> Matrix<T>::options() const {
 
 #define INSTANTIATE(T) template class Matrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -59,6 +59,7 @@ public:
 
 private:
     MatrixSize size() const { return {rows(), cols(), nnz()}; }
+    const Traits& traits() const;
     bool gathers_on_host() const;
     // One vector, or columns that the format multiplies at once; x has the number of its declaration, or 0.
     void multiply(Product<T> product, Stream stream, std::uint64_t x_version) const;

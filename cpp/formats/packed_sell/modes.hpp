@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "core/passes/bits.hpp"
 #include "core/types.hpp"
@@ -203,29 +204,15 @@ SPMVGPU_IN_BODY void store_element(Byte* to, Element element) {
 #endif
 }
 
-// An unsigned number of so many bytes.
+// An unsigned number of so many bytes: 1, 2, 4 or 8.
 template <int kBytes>
-struct UnsignedOf;
-template <>
-struct UnsignedOf<1> {
-    using Type = std::uint8_t;
-};
-template <>
-struct UnsignedOf<2> {
-    using Type = std::uint16_t;
-};
-template <>
-struct UnsignedOf<4> {
-    using Type = std::uint32_t;
-};
-template <>
-struct UnsignedOf<8> {
-    using Type = std::uint64_t;
-};
+using UnsignedOf = std::conditional_t<
+    kBytes == 1, std::uint8_t,
+    std::conditional_t<kBytes == 2, std::uint16_t, std::conditional_t<kBytes == 4, std::uint32_t, std::uint64_t>>>;
 
 // How far a lane is behind the base, or that it has no entry.
 template <IndexMode kMode>
-using Offset = typename UnsignedOf<index_bytes(kMode)>::Type;
+using Offset = UnsignedOf<index_bytes(kMode)>;
 template <IndexMode kMode>
 inline constexpr std::uint32_t kNoEntry = static_cast<Offset<kMode>>(-1);
 // The bits of a value, or of the element that stands for it in the low ones: what is under way while other elements
@@ -242,7 +229,7 @@ template <class T, int kBytes>
 SPMVGPU_IN_BODY Bits<T> load_bits(const Byte* from) {
     Bits<T> bits{};
     if constexpr (kBytes <= 4) {
-        bits.word[0] = load_element<typename UnsignedOf<kBytes>::Type>(from);
+        bits.word[0] = load_element<UnsignedOf<kBytes>>(from);
     } else {
         for (int pair = 0; pair < kBytes / 8; ++pair) {
             const auto two = load_element<std::uint64_t>(from + 8 * pair);

@@ -66,38 +66,30 @@ __device__ __forceinline__ void add_to(T* pointer, std::type_identity_t<T> value
     store(pointer, sum += value);
 }
 
-// The shuffles of CUDA, of complex values too.
+// The shuffles of CUDA, of complex values too: those of both parts.
+template <class T, class Shuffle>
+__device__ __forceinline__ T shuffle_parts(T value, const Shuffle& shuffle) {
+    if constexpr (kIsComplex<T>) {
+        return {shuffle(value.real), shuffle(value.imag)};
+    } else {
+        return shuffle(value);
+    }
+}
 template <class T>
 __device__ __forceinline__ T shuffle_down(T value, int offset) {
-    if constexpr (kIsComplex<T>) {
-        return {shuffle_down(value.real, offset), shuffle_down(value.imag, offset)};
-    } else {
-        return __shfl_down_sync(kAllLanes, value, offset);
-    }
+    return shuffle_parts(value, [offset](auto part) { return __shfl_down_sync(kAllLanes, part, offset); });
 }
 template <class T>
 __device__ __forceinline__ T shuffle_up(T value, int offset) {
-    if constexpr (kIsComplex<T>) {
-        return {shuffle_up(value.real, offset), shuffle_up(value.imag, offset)};
-    } else {
-        return __shfl_up_sync(kAllLanes, value, offset);
-    }
+    return shuffle_parts(value, [offset](auto part) { return __shfl_up_sync(kAllLanes, part, offset); });
 }
 template <class T>
 __device__ __forceinline__ T shuffle_xor(T value, int mask) {
-    if constexpr (kIsComplex<T>) {
-        return {shuffle_xor(value.real, mask), shuffle_xor(value.imag, mask)};
-    } else {
-        return __shfl_xor_sync(kAllLanes, value, mask);
-    }
+    return shuffle_parts(value, [mask](auto part) { return __shfl_xor_sync(kAllLanes, part, mask); });
 }
 template <class T>
 __device__ __forceinline__ T shuffle_from(T value, int lane) {
-    if constexpr (kIsComplex<T>) {
-        return {shuffle_from(value.real, lane), shuffle_from(value.imag, lane)};
-    } else {
-        return __shfl_sync(kAllLanes, value, lane);
-    }
+    return shuffle_parts(value, [lane](auto part) { return __shfl_sync(kAllLanes, part, lane); });
 }
 
 // Sum of the products of the slots begin, begin + stride, ... below end. kInFlight slots are loaded before the first is
