@@ -11,6 +11,5 @@ void Dia<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
 
 #define INSTANTIATE(T) template void Dia<T>::spmv_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

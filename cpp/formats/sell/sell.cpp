@@ -106,6 +106,5 @@ void Sell<T>::multiply_panel(const Product<T>& product) const {
     template struct Sell<T>; \
     SPMVGPU_NEW_VALUES_ON_HOST(Sell, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu

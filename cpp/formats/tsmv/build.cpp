@@ -116,7 +116,6 @@ Array<index_t> find(const Tsmv<T>& tsmv) {
 
 #define INSTANTIATE(T) template Array<index_t> find(const Tsmv<T>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace tsmv_sources
 

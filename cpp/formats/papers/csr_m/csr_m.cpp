@@ -61,6 +61,5 @@ void CsrM<T>::multiply_panel(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct CsrM<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
-#undef INSTANTIATE
 
 }  // namespace spmvgpu
