@@ -17,7 +17,7 @@ from .._util.arguments import one_of
 from .._util.messages import quoted, reason
 from .._util.types import HostArray
 from ..inputs.matrix_market import Header, entries_of, expanded, read_header
-from ..inputs.reading import as_path, check_readable, check_rows
+from ..inputs.reading import as_path, check_readable, check_rows, read_npy_header
 from .communicators import Communicator, private
 from .errors import agreement, check_same
 from .exchange import send_to
@@ -153,12 +153,7 @@ def _array(path: Path, name: str, begin: int = 0, end: int | None = None) -> Hos
     """Entries of one of the arrays in the file; all of them, or its one, if there is no end."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
-            version = np.lib.format.read_magic(stream)
-            read_header = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }[version]
-            shape, _, dtype = read_header(stream)
+            shape, dtype = read_npy_header(stream)
             if dtype.hasobject or len(shape) > 1:
                 raise ValueError(f"{name} has shape {shape} and dtype {dtype}")
             length = shape[0] if shape else 1

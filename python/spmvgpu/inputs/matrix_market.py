@@ -1,12 +1,15 @@
 """Matrix Market text: what the first lines announce, and the entries, which the core reads.
 
-The reader is our own because SciPy's has these faults, and no check in front of it is cheap enough:
+The reader is our own because SciPy's (looked at in version 1.17) has these faults, and no check in front of
+it is cheap enough:
 
 - It ignores the rest of a line, or of a number, after the part that it understands.
 - It counts an entry twice that a symmetric file states in both triangles.
 - It allocates memory for every size that a file announces.
 - It refuses comments among the entries, and numbers as Fortran writes them.
-- It may end the process at the end of a damaged file.
+- It ends the process with a segmentation fault where a file is cut off within a number, as in ``2 2 1e``.
+
+Ranks, each of which parses the lines of a range of bytes, use the same reader.
 """
 
 from __future__ import annotations
@@ -22,8 +25,6 @@ from .. import _core
 from .._util.messages import quoted
 from .._util.types import HostArray
 from .limits import INDEX_LIMIT
-
-HostArray = HostArray
 
 # What files call the types of their values, and how many numbers a value is.
 _FIELDS = {

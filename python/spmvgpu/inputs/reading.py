@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._util.messages import quoted, reason
-from .._util.types import HostArray
+from .._util.types import DType, HostArray
 from .canonical import canonical_csr
 from .limits import INDEX_LIMIT
 from .matrix_market import Header, read_content, read_header
@@ -270,10 +270,16 @@ def _load_npy(path: Path) -> HostArray:
 
 def _check_npy_size(stream: IO[bytes], length: int) -> None:
     """Compare the size that the header announces with that of the array in the file."""
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    read_header = readers.get(np.lib.format.read_magic(stream))
-    if read_header is not None:  # the others are for records with field names beyond latin-1
-        shape, _, dtype = read_header(stream)
-        announced = math.prod(shape) * dtype.itemsize
-        if not dtype.hasobject and announced > length - stream.tell():
-            raise ValueError(f"truncated: an array of shape {quoted(str(shape))} takes {announced} bytes")
+    shape, dtype = read_npy_header(stream)
+    announced = math.prod(shape) * dtype.itemsize
+    if not dtype.hasobject and announced > length - stream.tell():
+        raise ValueError(f"truncated: an array of shape {quoted(str(shape))} takes {announced} bytes")
+
+
+def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], DType]:
+    """The shape and the type of the array in a .npy file; afterwards the stream is where its values begin."""
+    if np.lib.format.read_magic(stream) == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    else:  # version 3 differs from version 2 in the names of fields alone
+        shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
+    return shape, dtype

@@ -88,17 +88,10 @@ class Cycle(DevicePreconditioner):
 
     def _core_map(self) -> LinearMap:
         levels = [
-            (
-                _matrix(level.A),
-                diagonal.pointer,
-                level.low,
-                level.high,
-                level.degree,
-                _matrix(level.R),
-                _matrix(level.P),
-                _matrix(level.inverse),
+            (_matrix(A), diagonal.pointer, low, high, degree, _matrix(R), _matrix(P), _matrix(inverse))
+            for (A, _, low, high, degree, R, P, inverse), diagonal in zip(
+                self._levels, self._diagonals, strict=True
             )
-            for level, diagonal in zip(self._levels, self._diagonals, strict=True)
         ]
         made: LinearMap = core_class("CycleMap", self.dtype)(levels, self._memory)
         return made
