@@ -345,12 +345,12 @@ def test_full_tuning_of_what_has_no_order(shape, device):
 
 
 def test_what_is_close_is_timed_again_in_turns(timed):
-    short, long = {"csr": 10.0, "coo": 9.9, "sell": 13.0}, {"csr": 12.0, "coo": 12.4}
+    short, long = {"csr": 10.0, "coo": 9.9, "sell": 16.0}, {"csr": 12.0, "coo": 12.4}
     timed(lambda matrix, product_us: (short if product_us is None else long).get(matrix.format, 99.0))
     op = sg.aslinearoperator(A, device="cpu", tune="full", reorder=False)
     assert op.format == "csr"
     found = {trial.format: trial.time_us for trial in op.tuning.trials}
-    assert (found["csr"], found["coo"], found["sell"]) == (12.0, 12.4, 13.0)
+    assert (found["csr"], found["coo"], found["sell"]) == (12.0, 12.4, 16.0)
 
 
 def test_full_tuning_of_a_format_keeps_given_options(measured):

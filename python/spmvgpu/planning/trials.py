@@ -20,7 +20,7 @@ from .request import Request
 from .tuning import NOISE, Trial, Tuning
 
 # With tune="full". What is nearer to the best than short series vary is timed in turns with it, and longer.
-_NEAR, _TURNS = 1.25, 5
+_NEAR, _TURNS = 1.35, 5
 # The tunables of a format are tried if its own choice of them is at most so many times as slow as the best.
 # Of 938 matrices on an H100, 2 misses nothing, and 1.5 makes products of one 14 % slower.
 _CLOSE = 2.0
