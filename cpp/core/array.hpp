@@ -47,7 +47,7 @@ public:
         return array;
     }
 
-    // The same contents on a device, in memory of our own: shared if it is there already, copied if not.
+    // An array with these contents on a device, in memory of our own: shared if it is there already, copied if not.
     Array to(Device device) const {
         if (device == device_ && owned_) return *this;
         Array copy(size_, device);

@@ -36,7 +36,7 @@ Columns<T> columns_of_y(const Product<T>& product) {
     return {product.y, product.columns, product.y_strides.row, product.y_strides.column};
 }
 
-// The same product with other vectors.
+// Gives a product other vectors.
 template <class T>
 void set_x(Product<T>& product, const Columns<const T>& x) {
     product.x = x.data;

@@ -78,7 +78,7 @@ struct Product {
         product.columns = count;
         return product;
     }
-    // The same from another place in x and y on: that of the part of a matrix which begins at this column and row.
+    // This product from another place in x and y on: that of the part of a matrix which begins at this column and row.
     Product from(index_t row, index_t col) const {
         Product product = *this;
         product.x += col * x_strides.row;

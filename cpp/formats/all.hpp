@@ -39,7 +39,7 @@ void for_each_format(Visit&& visit) {
     }(static_cast<AnyFormat<T>*>(nullptr));
 }
 
-// The same for the one that carries the name. Throws std::invalid_argument if there is none.
+// Calls visit.template operator()<Format>() for the format of that name, or throws std::invalid_argument.
 template <class T, class Visit>
 void with_format(const std::string& name, Visit&& visit) {
     bool found = false;

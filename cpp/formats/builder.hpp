@@ -19,15 +19,15 @@ namespace spmvgpu {
 template <class F, class Passes>
 struct Builder;
 
-// The same on the GPU that holds the matrix, which is done when they return. Defined in formats/<f>/build.cu, for the
-// formats of which Traits::builds_on_gpu is true.
+// A plan and its format made on the GPU that holds the matrix, complete on return. Defined in formats/<f>/build.cu, for
+// the formats of which Traits::builds_on_gpu is true.
 template <class F>
 typename F::Plan plan_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Tuning& tuning,
                              const Target& target);
 template <class F>
 F build_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Plan& plan);
 
-// The same for new values of a format in host memory, or on a GPU, where they lie there or in host memory.
+// New values for a format in host memory, or on a GPU; values for the latter may lie there or in host memory.
 template <class F>
 Array<index_t> find_value_map_on_host(const F& format);
 template <class F>

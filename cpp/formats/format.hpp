@@ -118,7 +118,7 @@ concept SumsDots = requires(const F& format) {
     { format.dot_parts() } -> std::same_as<index_t>;
 };
 
-// Those of a kernel with a thread per row: one of each warp.
+// How many parts of the inner product a kernel with a thread per row leaves: one for each warp.
 constexpr index_t parts_of_rows(index_t rows) { return rows / 32 + (rows % 32 != 0); }
 
 template <class F>

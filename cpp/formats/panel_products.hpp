@@ -39,7 +39,7 @@ inline void sum_panel(const T* values, const index_t* col_indices, const T* x, s
     for (int c = 0; c < kColumns; ++c) sums[c] = is_short ? rest[c] : lanes[0][c] + rest[c];
 }
 
-// The same for any number of columns.
+// Products of a row with any number of columns, each as sum_panel() adds it up.
 template <class T>
 inline void sum_row(const T* values, const index_t* col_indices, const Product<T>& product, index_t begin, index_t end,
                     T* sums) {

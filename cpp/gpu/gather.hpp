@@ -19,7 +19,7 @@ template <class T>
 void scatter(const Columns<T>& to, const T* from, const index_t* map, index_t length, T beta, Device device,
              Stream stream);
 
-// The same for one vector, of which element i is `stride` elements behind the one before.
+// gather() and scatter() for one vector, of which element i is `stride` elements behind the one before.
 template <class T>
 void gather(T* to, const T* from, const index_t* map, index_t length, Device device, Stream stream,
             std::int64_t stride = 1) {
@@ -31,7 +31,7 @@ void scatter(T* to, const T* from, const index_t* map, index_t length, T beta, D
     scatter(Columns<T>{to, 1, stride, 0}, from, map, length, beta, device, stream);
 }
 
-// The same for all of a map, which lies on the device of the vectors.
+// gather() and scatter() for all of a map, which lies on the device of the vectors.
 template <class T>
 void gather(T* to, const T* from, const Array<index_t>& map, Stream stream) {
     gather(to, from, map.data(), static_cast<index_t>(map.size()), map.device(), stream);

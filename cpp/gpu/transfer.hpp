@@ -34,9 +34,9 @@ public:
     // Returns when `host` may be changed; the data arrive in the order of the stream. Host memory that is page-locked
     // already is sent as it is, and must not be changed before they have.
     void upload(void* device, const void* host, std::size_t bytes, Stream stream);
-    // The same for data that are made as they are sent, begin and size being multiples of 64 but at the end.
+    // Sends data that are made meanwhile: begin and size are multiples of 64 but at the end.
     void upload(void* device, const Fill& fill, std::size_t bytes, Stream stream);
-    // Data that are taken away as they come. Complete when it returns.
+    // Fetches data that are taken away as they come. Complete when it returns.
     void download(const Drain& drain, const void* device, std::size_t bytes, Stream stream);
 
 private:

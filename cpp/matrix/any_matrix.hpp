@@ -30,7 +30,7 @@ public:
     // Throws FormatError for a matrix that spmv() refuses, and that can therefore be no part of another.
     virtual void check_spmv() const {}
 
-    // The same with x and y in host memory, whatever the device and however they lie. Complete when it returns.
+    // y = alpha*A*x + beta*y with x and y in host memory, on any device and in any layout. Complete when it returns.
     virtual void spmv_host(const Product<T>& product) const = 0;
 
     // Whether several vectors are multiplied at once: on the CPU those with contiguous rows, with alpha 1 and beta 0

@@ -16,7 +16,7 @@ class CsrSource {
 public:
     // Of a matrix that is canonical, and in host memory or on the device already.
     CsrSource(const CsrMatrix<T>& csr, Device device);
-    // The same of the arrays themselves, which are kept alive by somebody else if they are windows.
+    // Of the given arrays themselves, without a copy. If they are windows, somebody else keeps them alive.
     explicit CsrSource(const CsrMatrix<T>& csr) : device_(csr.row_offsets.device()), csr_(csr) {}
     CsrSource(const CsrSource&) = delete;
     CsrSource& operator=(const CsrSource&) = delete;

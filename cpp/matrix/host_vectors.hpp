@@ -61,7 +61,7 @@ private:
     std::atomic<std::size_t> bytes_ = 0;
 };
 
-// The same for several columns, or vectors with gaps: they cross the bus together, as many as there is room for.
+// Products with several columns, or with vectors that have gaps. As many columns as there is room for cross together.
 template <class T>
 class ColumnExchange {
 public:

@@ -26,7 +26,7 @@ public:
     Workspaces(std::size_t bytes, Device device, std::size_t matrix_bytes, bool zeroed = true);
 
     Space* of(Stream stream);  // nullptr if no bytes are needed
-    // The same for whoever can do without: nullptr also if there is no memory, or none can be allocated now.
+    // As of(), for callers that can do without: nullptr also if there is no memory, or none can be allocated now.
     Space* of_if_possible(Stream stream);
     // As time_launches() of gpu/timing.hpp. The stream goes on to others then, and so does its space.
     double time_launches(const std::function<void(Stream)>& launch, const Series& series);

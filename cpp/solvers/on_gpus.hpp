@@ -18,12 +18,12 @@ template <class T>
 Report solve_on_gpu(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
                     const Stream* after, const LookAt& look);
 
-// The same with vectors in pieces on several GPUs.
+// As solve(), with vectors in pieces on several GPUs.
 template <class T>
 Report solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
                        SolverMemory& memory, const Stream* after, const LookAt& look);
 
-// The same with this rank's pieces of vectors, of which the other ranks have the others.
+// As solve(), with this rank's pieces of vectors, of which the other ranks have the others.
 template <class T>
 Report solve_over_ranks(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
                         const Stream* after, const LookAt& look);

@@ -103,7 +103,7 @@ private:
     std::uint32_t mask_ = 0;
 };
 
-// Those of the slots whose batch has all of its slots among them.
+// The slots whose batch is complete: all of its slots are among those given.
 SPMVGPU_IN_BODY constexpr std::uint32_t whole_batches(std::uint32_t slots) {
     constexpr std::uint32_t kBatch = (1u << kBatchSlots) - 1;
     std::uint32_t whole = 0;

@@ -36,7 +36,7 @@ struct CommonPart {
     std::int64_t position;  // in granules
 };
 
-// Those that come up more than once in a sample, the most frequent ones first, one behind the other.
+// The parts that come up more than once in a sample, the most frequent ones first, one behind the other.
 std::vector<CommonPart> find_common_parts(const std::vector<PartKey>& sample);
 
 }  // namespace spmvgpu::packed

@@ -24,7 +24,7 @@ SPMVGPU_SIMD_CLONES static void sum_slice(const T* values, const index_t* col_in
     }
 }
 
-// The same with several vectors: calls store(c, sums) for groups of columns that begin with column c, where sums[lane]
+// sum_slice() with several vectors: calls store(c, sums) for groups of columns from column c on, where sums[lane]
 // are those of a row with each column of the group.
 template <class T, class Store>
 SPMVGPU_SIMD_CLONES static void sum_slice_panel(const T* values, const index_t* col_indices, index_t columns,

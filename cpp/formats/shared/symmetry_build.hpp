@@ -141,7 +141,7 @@ Symmetry find_symmetry(Passes& passes, const std::string& format, const CsrMatri
     refuse(format, csr, asked, describe(passes, csr, first, hermitian_is_nearer, before));
 }
 
-// The same, entry by entry.
+// find_symmetry() with a check of every entry.
 template <class T, class Passes>
 Symmetry find_symmetry(Passes& passes, const std::string& format, const CsrMatrix<T>& csr, Symmetry asked,
                        index_t before) {

@@ -123,8 +123,8 @@ NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t*
     return pattern;
 }
 
-// And the blocks of its lower triangle, if it is symmetric. Of one that is not, some blocks, of which
-// blocks_are_mirrored() says so.
+// Finds the blocks of the lower triangle of a symmetric pattern. Of one that is not symmetric it finds some blocks, of
+// which blocks_are_mirrored() says so.
 template <class Passes>
 void find_blocks(Passes& passes, const index_t* row_offsets, const index_t* cols, NodePattern& pattern) {
     using namespace node_pattern;

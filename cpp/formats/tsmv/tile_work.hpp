@@ -207,7 +207,7 @@ public:
         uses_ = passes_.template scratch<StepUse>(passes_.scan(uses, slice_count_));
         passes_.fill(uses_.data(), static_cast<std::int64_t>(uses_.size()), StepUse{});
         slice_steps_ = passes_.template make<index_t>(slice_count_ + std::size_t(1));
-        // Those of hubs, for which near memory is too small, by themselves.
+        // Slices of hubs, for which near memory is too small, are scheduled by themselves.
         const auto most =
             largest<std::int64_t>(passes_, slice_count_, [=] SPMVGPU_BODY(std::int64_t s) { return words[s]; });
         if (most <= kFastWords) return schedule_slices(slice_count_, nullptr, words, most);
@@ -217,7 +217,7 @@ public:
         schedule_slices(static_cast<index_t>(large.size()), large.data(), words, most);
     }
 
-    // Those of so many slices, of all or of a list, that take at most so many words.
+    // Schedules the slices that take at most so many words: of the first `count`, or of a list.
     void schedule_slices(index_t count, const index_t* list, const std::int64_t* words, std::int64_t most) {
         const TsmvTiles all = tiles();
         const std::int64_t* const uses_before = uses_before_.data();

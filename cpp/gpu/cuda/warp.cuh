@@ -167,7 +167,7 @@ __device__ __forceinline__ T* shared_array() {
     }
 }
 
-// The same through shared memory, as on GPUs without shuffles (Yin 2012, table III). `sums` has a slot per thread.
+// As sum_lanes(), through shared memory, as on GPUs without shuffles (Yin 2012, table III). `sums`: a slot per thread.
 template <class T>
 __device__ __forceinline__ T sum_lanes_shared(T* sums, T value, int lanes) {
     const int lane = threadIdx.x % lanes;
@@ -203,8 +203,8 @@ __device__ __forceinline__ void store_row(const Product<T>& product, index_t row
     store(y, product.beta == T(0) ? scaled_sum : scaled_sum + scaled(product.beta, load(y)));
 }
 
-// The same by all threads of a grid, the i-th for row i, and what a product with y takes: every warp leaves the inner
-// product of x and y in its rows.
+// store_row() by all threads of a grid, the i-th for row i. Where an inner product of x and y is wanted, every warp
+// leaves that of its rows.
 template <class T>
 __device__ __forceinline__ void store_rows(const Product<T>& product, std::int64_t row, index_t rows, T sum) {
     if (row < rows) store_row(product, static_cast<index_t>(row), sum);

@@ -150,7 +150,7 @@ public:
         iterates_ = false;
     }
 
-    // The same for iterations that are more than that: iterate(k) queues the k-th one.
+    // As iterate(), for iterations that do more than one kernel can: iterate(k) queues the k-th one.
     template <class S, class Iterate>
     void repeat(S* s, int period, int iterations_each, Iterate&& iterate) {
         iterates_ = true;

@@ -49,7 +49,7 @@ public:
     CudaPieces(const std::vector<Place>& places, std::size_t sum_bytes)
         : CudaPieces(places, aligned(sum_bytes), allocate_pinned(2 * places.size() * aligned(sum_bytes))) {}
 
-    // The same for the only piece of a rank, whose sums are over all ranks: between GPUs, or through host memory, for
+    // For the only piece of a rank, whose sums are over all ranks: between GPUs, or through host memory, for
     // which the host waits at every sum.
     CudaPieces(const Place& place, std::size_t sum_bytes, const NcclCommunicator* gpus, const AddOverRanks* ranks)
         : CudaPieces({place}, aligned(sum_bytes), allocate(2 * aligned(sum_bytes), place.ordinal)) {
@@ -111,7 +111,7 @@ public:
         });
     }
 
-    // The same for so many products with a basis, which each piece gets all of.
+    // add_sums() for so many products with a basis, of which each piece gets all.
     template <class ScalarsOf, class ResultsOf, class Then>
     void add_products(int count, ScalarsOf&& scalars_of, ResultsOf&& results_of, Then then) {
         using W = std::remove_pointer_t<decltype(results_of(0))>;

@@ -68,7 +68,7 @@ __device__ __forceinline__ W sum_of_blocks(const W* partials, int k) {
     return total;
 }
 
-// The same for `count` numbers of each block, a warp for a sum: one after the other they would take longer than what
+// The sums of `count` numbers of each block, a warp for a sum: one after the other they would take longer than what
 // they add up. results[k] is written for all k when it returns.
 template <int kBlockSize, class W>
 __device__ __forceinline__ void sums_of_blocks(const W* partials, int count, W* results) {

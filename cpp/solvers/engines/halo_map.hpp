@@ -50,7 +50,7 @@ private:
     T* own(const T* vector, std::size_t lane) const { return pieces_[lane].own_vector(const_cast<T*>(vector)); }
     void multiply_on_gpus(T alpha, const T* x, T beta, T* y) const;
     void multiply_on_cpu(T alpha, const T* x, T beta, T* y) const;
-    // The same as if the vectors of a piece began with the first element of all.
+    // The address of a piece as if it began with the first element of the whole vector.
     static T* from_zero(T* own, const Lane& lane) { return const_cast<T*>(as_whole(own, lane.begin())); }
 
     const Halos<T>& halos_;

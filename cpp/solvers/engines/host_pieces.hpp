@@ -50,7 +50,7 @@ public:
             kMaxSums, scalars_of, [&](int) { return totals; }, use);
     }
 
-    // The same for so many products with a basis, which each piece gets all of.
+    // add_sums() for so many products with a basis, of which each piece gets all.
     template <class ScalarsOf, class ResultsOf, class Then>
     void add_products(int count, ScalarsOf&& scalars_of, ResultsOf&& results_of, Then then) {
         using W = std::remove_pointer_t<decltype(results_of(0))>;

@@ -118,7 +118,7 @@ struct Minres {
 
     S initial() const { return {}; }
 
-    // The same after so many iterations, counted from 0 again.
+    // The method with its vectors in the roles that they have after so many iterations, counted from 0 again.
     Minres after(std::int64_t k) const {
         Minres later = *this;
         for (int i = 0; i < 3; ++i) {

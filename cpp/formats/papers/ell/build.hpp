@@ -89,7 +89,7 @@ Array<index_t> count_row_lengths(Passes& passes, index_t rows, const index_t* ro
     return lengths;
 }
 
-// The same of slots without the lengths of their rows.
+// Where rows begin in CSR order, found from their slots: for a format that stores no lengths of rows.
 template <class T, class Passes>
 Array<index_t> begin_of_rows(Passes& passes, const EllSlots<T>& slots) {
     constexpr std::int64_t kNanosecondsPerRow = 20;
