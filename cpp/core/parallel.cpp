@@ -9,6 +9,7 @@
 
 #include "core/environment.hpp"
 #include "core/system.hpp"
+#include "core/team.hpp"
 
 namespace spmvgpu {
 
@@ -32,6 +33,18 @@ int set_thread_limit(int threads) { return std::exchange(thread_limit, std::max(
 ThreadLimit::ThreadLimit(int threads) : before_(set_thread_limit(std::min(threads, thread_limit))) {}
 
 ThreadLimit::~ThreadLimit() { thread_limit = before_; }
+
+void for_each_piece(std::int64_t count, PieceCall call, const void* body) {
+    if (count == 1) return call(body, 0);
+    team::run({count, call, body}, max_threads());
+}
+
+void parallel_ranges(std::int64_t n, std::int64_t nanoseconds, RangeCall call, const void* body) {
+    const std::int64_t pieces = std::min(piece_count(nanoseconds), n);
+    if (pieces <= 0) return;
+    if (pieces == 1) return call(body, 0, n);
+    for_each_piece(pieces, [&](std::int64_t p) { call(body, part_begin(n, pieces, p), part_begin(n, pieces, p + 1)); });
+}
 
 void parallel_copy(void* to, const void* from, std::size_t bytes) {
     parallel_parts(bytes, [&](std::size_t begin, std::size_t end) {

@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/team.hpp"
-
 // Compiles a function for AVX-512, AVX2 and the baseline, and picks at load time what the machine has. What it calls is
 // inlined into it, for otherwise that would be compiled for the baseline only. The levels are named, and not processors
 // such as haswell, for those would be compared with the very processor of the machine; GCC knows them since version 12.
@@ -51,21 +49,29 @@ inline std::int64_t piece_count(std::int64_t nanoseconds) {
     return std::clamp<std::int64_t>(nanoseconds / kPiece, 1, kMost);
 }
 
+// Loops get their bodies behind pointers, so that they are compiled once, and not with every body.
+using PieceCall = void (*)(const void* body, std::int64_t piece);
+using RangeCall = void (*)(const void* body, std::int64_t begin, std::int64_t end);
+template <class Sum>
+using SumCall = Sum (*)(const void* body, std::int64_t begin, std::int64_t end);
+
 // Calls body(piece) for every piece from 0 to count - 1, on several threads. What a piece throws is thrown to the
 // caller.
+void for_each_piece(std::int64_t count, PieceCall call, const void* body);
 template <class Body>
 void for_each_piece(std::int64_t count, const Body& body) {
-    if (count == 1) return body(std::int64_t(0));
-    const auto run = [](const void* b, std::int64_t piece) { (*static_cast<const Body*>(b))(piece); };
-    team::run({count, run, &body}, max_threads());
+    const PieceCall call = [](const void* b, std::int64_t piece) { (*static_cast<const Body*>(b))(piece); };
+    for_each_piece(count, call, &body);
 }
 
 // Calls body(begin, end) for pieces that make up 0 to n - 1; the whole loop is `nanoseconds` of work for one thread.
+void parallel_ranges(std::int64_t n, std::int64_t nanoseconds, RangeCall call, const void* body);
 template <class Body>
 void parallel_ranges(std::int64_t n, std::int64_t nanoseconds, const Body& body) {
-    const std::int64_t pieces = std::min(piece_count(nanoseconds), n);
-    if (pieces <= 0) return;
-    for_each_piece(pieces, [&](std::int64_t p) { body(part_begin(n, pieces, p), part_begin(n, pieces, p + 1)); });
+    const RangeCall call = [](const void* b, std::int64_t begin, std::int64_t end) {
+        (*static_cast<const Body*>(b))(begin, end);
+    };
+    parallel_ranges(n, nanoseconds, call, &body);
 }
 
 // Calls body(i) for i from 0 to n - 1.
@@ -77,15 +83,23 @@ void parallel_for(Index n, std::int64_t nanoseconds, const Body& body) {
 }
 
 // The sum, by +=, of what body(begin, end) gives for the pieces, added in their order.
-template <class Sum, class Body>
-Sum parallel_sum(std::int64_t n, std::int64_t nanoseconds, const Body& body) {
+template <class Sum>
+Sum parallel_sum(std::int64_t n, std::int64_t nanoseconds, SumCall<Sum> call, const void* body) {
     const std::int64_t pieces = std::min(piece_count(nanoseconds), n);
     if (pieces <= 0) return Sum{};
+    if (pieces == 1) return call(body, 0, n);
     std::vector<Sum> sums(pieces);
-    for_each_piece(pieces,
-                   [&](std::int64_t p) { sums[p] = body(part_begin(n, pieces, p), part_begin(n, pieces, p + 1)); });
+    for_each_piece(
+        pieces, [&](std::int64_t p) { sums[p] = call(body, part_begin(n, pieces, p), part_begin(n, pieces, p + 1)); });
     for (std::int64_t p = 1; p < pieces; ++p) sums[0] += sums[p];
     return std::move(sums[0]);
+}
+template <class Sum, class Body>
+Sum parallel_sum(std::int64_t n, std::int64_t nanoseconds, const Body& body) {
+    const SumCall<Sum> call = [](const void* b, std::int64_t begin, std::int64_t end) -> Sum {
+        return (*static_cast<const Body*>(b))(begin, end);
+    };
+    return parallel_sum<Sum>(n, nanoseconds, call, &body);
 }
 
 // Calls part(begin, end) for parts of `bytes` bytes that are read and written; begin is a multiple of 64.

@@ -113,9 +113,7 @@ public:
         queue.put_scalars(s, initial);
         if (work.system.guess != nullptr || limits.guess_is_mb) {
             const T* const guess = limits.guess_is_mb ? precondition(s, b(), r) : work.system.guess;
-            sweep(s, read(guess), write(x), [=] SPMVGPU_DEVICE(const S&, T guess) { return put(guess); });
-            if (limits.scaled)
-                scale_by_power(queue, n, x, x, limits.guess_is_mb ? -scales_.A - scales_.M : scales_.x());
+            scale_by_power(queue, n, guess, x, limits.guess_is_mb ? -scales_.A - scales_.M : scales_.x());
             const Factor<double> shift = this->shift();
             multiply(x, r);
             sweep(

@@ -1,6 +1,7 @@
 // Pieces of vectors in host memory, whose sweeps are done one after the other.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "solvers/engines/host_queue.hpp"
@@ -53,22 +54,26 @@ public:
     // add_sums() for so many products with a basis, of which each piece gets all.
     template <class ScalarsOf, class ResultsOf, class Then>
     void add_products(int count, ScalarsOf&& scalars_of, ResultsOf&& results_of, Then then) {
-        using W = std::remove_pointer_t<decltype(results_of(0))>;
-        const int pieces = static_cast<int>(kept_.size());
-        for (int piece = 0; piece < pieces; ++piece) {
+        for (int piece = 0; piece < static_cast<int>(kept_.size()); ++piece) {
             if (scalars_of(piece)->stopped) continue;
-            W* const totals = results_of(piece);
-            for (int k = 0; k < count; ++k) {
-                totals[k] = W(0);
-                for (int other = 0; other < pieces; ++other) totals[k] += kept<W>(other)[k];
-            }
-            if (ranks_ != nullptr)
-                (*ranks_)(reinterpret_cast<double*>(totals), static_cast<int>(count * sizeof(W) / sizeof(double)));
+            add_up(count, results_of(piece));
             then(*scalars_of(piece));
         }
     }
 
 private:
+    // The sums of all pieces, in their order.
+    template <class W>
+    void add_up(int count, W* totals) {
+        std::fill_n(totals, count, W(0));
+        for (auto& sums : kept_) {
+            const W* const of_piece = reinterpret_cast<const W*>(sums.data());
+            for (int k = 0; k < count; ++k) totals[k] += of_piece[k];
+        }
+        if (ranks_ != nullptr)
+            (*ranks_)(reinterpret_cast<double*>(totals), static_cast<int>(count * sizeof(W) / sizeof(double)));
+    }
+
     Queue queue_;
     std::vector<std::vector<double>> kept_;
     const AddOverRanks* ranks_;
