@@ -4,10 +4,14 @@ import importlib.util
 import inspect
 import pickle
 import pydoc
+import shutil
+import subprocess
+import sys
 
 import pytest
 
 import spmvgpu as sg
+from spmvgpu import _core
 from support import run_python
 
 OPTIONAL = ["torch", "cupy", "cupyx", "jax", "mpi4py", "matplotlib", "tqdm", "pyamg", "pandas"]
@@ -81,3 +85,12 @@ def test_module_with_its_library():
     assert "MatrixPattern" in pydoc.render_doc(sg.torch)
     assert dict(inspect.getmembers(sg))["torch"] is sg.torch
     assert pickle.loads(pickle.dumps(sg.torch.matmul)) is sg.torch.matmul
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("nm"), reason="needs nm, of Linux")
+def test_no_other_module_finds_functions_in_the_core():
+    """A libstdc++ within it stood in for that of modules which were imported later, and these crashed."""
+    told = subprocess.run(
+        ["nm", "-D", "--defined-only", _core.__file__], capture_output=True, text=True, check=True
+    )
+    assert [line.split()[-1] for line in told.stdout.splitlines()] == ["PyInit__core"]
