@@ -44,7 +44,7 @@ void register_vector(py::module_& module) {
 }
 
 template <class T>
-void register_matrix_type(py::module_& module) {
+void register_multi_device_matrix(py::module_& module) {
     using M = MultiDeviceMatrix<T>;
     using GivenPart = std::tuple<std::shared_ptr<AnyMatrix<T>>, GivenIndexMap, index_t, index_t, std::size_t>;
     py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, ("MultiDeviceMatrix" + value_suffix<T>()).c_str(),
@@ -107,7 +107,7 @@ void register_multi_device(py::module_& module) {
     for_each_value_type([&]<class T>() {
         register_vector<T>(module);
         register_streamed<T>(module);
-        register_matrix_type<T>(module);
+        register_multi_device_matrix<T>(module);
     });
 }
 
