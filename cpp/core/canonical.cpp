@@ -202,5 +202,6 @@ SPMVGPU_INSTANTIATE(std::int64_t, std::int64_t)
     template std::int64_t sum_duplicates(std::int64_t, std::int32_t*, std::int32_t*, T*); \
     template std::int64_t sum_duplicates(std::int64_t, std::int64_t*, std::int64_t*, T*);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -33,5 +33,6 @@ void copy_columns(const Columns<const T>& from, const Columns<T>& to, index_t le
 
 #define INSTANTIATE(T) template void copy_columns(const Columns<const T>&, const Columns<T>&, index_t, T, T);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

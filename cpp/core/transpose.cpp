@@ -69,5 +69,6 @@ CsrMatrix<T> transpose(const CsrMatrix<T>& matrix) {
 
 #define INSTANTIATE(T) template CsrMatrix<T> transpose(const CsrMatrix<T>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -36,5 +36,6 @@ template void gather(index_t*, const Columns<const index_t>&, const index_t*, in
     template void gather(T*, const Columns<const T>&, const index_t*, index_t, Device, Stream); \
     template void scatter(const Columns<T>&, const T*, const index_t*, index_t, T, Device, Stream);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu::gpu

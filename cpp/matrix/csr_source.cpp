@@ -68,5 +68,6 @@ typename CsrSource<T>::Sample CsrSource<T>::sample(std::int64_t row_step, std::i
     template CsrMatrix<T> copy_to(const CsrMatrix<T>&, Device); \
     template class CsrSource<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

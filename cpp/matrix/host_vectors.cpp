@@ -225,5 +225,6 @@ std::size_t ColumnExchange<T>::nbytes() const {
     template class VectorExchange<T>;                                              \
     template class ColumnExchange<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -75,5 +75,6 @@ std::size_t ValueUpdates<T>::nbytes() const {
 
 #define INSTANTIATE(T) template class ValueUpdates<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -87,5 +87,6 @@ Report solve(std::string_view method, const System<T>& system, const Limits& lim
     template Report solve(std::string_view, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
                           const LookAt&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -99,5 +99,6 @@ void Bsell<T>::spmv(const Product<T>& product) const {
     template struct Bsell<T>; \
     SPMVGPU_NEW_VALUES_ON_HOST(Bsell, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

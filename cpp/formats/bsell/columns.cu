@@ -145,5 +145,6 @@ void Bsell<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) c
 
 #define INSTANTIATE(T) template void Bsell<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -135,5 +135,6 @@ void Coo<T>::multiply_columns_cuda(const Product<T>& given, Stream stream) const
 
 #define INSTANTIATE(T) template void Coo<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -119,5 +119,6 @@ void Coo<T>::add_panel(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct Coo<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

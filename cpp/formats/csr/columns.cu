@@ -266,5 +266,6 @@ void Csr<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) con
 
 #define INSTANTIATE(T) template void Csr<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

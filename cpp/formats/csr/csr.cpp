@@ -154,5 +154,6 @@ void Csr<T>::multiply_panel(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct Csr<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -270,5 +270,6 @@ gpu::Residency gpu::csr_vector_residency(int ordinal) {
     template gpu::Residency gpu::csr_vector_residency<T>(int); \
     template void Csr<T>::spmv_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

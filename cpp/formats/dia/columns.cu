@@ -9,5 +9,6 @@ void Dia<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) con
 
 #define INSTANTIATE(T) template void Dia<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

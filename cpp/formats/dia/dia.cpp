@@ -131,5 +131,6 @@ void Dia<T>::multiply_panel(const Product<T>& product) const {
     template struct Dia<T>; \
     SPMVGPU_NEW_VALUES_ON_HOST(Dia, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

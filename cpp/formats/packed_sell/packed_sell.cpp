@@ -205,5 +205,6 @@ void PackedSell<T>::spmv(const Product<T>& product) const {
     template CsrMatrix<T> PackedSell<T>::to_csr() const; \
     template void PackedSell<T>::spmv(const Product<T>&) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -16,5 +16,6 @@ SPMVGPU_BUILD_ON_HOST(PackedSell)
     template PackedSellPlan<T> PackedSell<T>::plan(const CsrMatrix<T>&, const PackedSellTuning&, const Target&); \
     template PackedSell<T> PackedSell<T>::from_csr(const CsrMatrix<T>&, const PackedSellPlan<T>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

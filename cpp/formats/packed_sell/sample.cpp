@@ -96,5 +96,6 @@ std::vector<CommonPart> find_common_parts(const std::vector<PartKey>& sample) {
     template std::vector<T> find_dictionary(const std::vector<T>&); \
     template Real<T> find_scale(const std::vector<T>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu::packed

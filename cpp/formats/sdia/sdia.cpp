@@ -96,5 +96,6 @@ void Sdia<T>::spmv(const Product<T>& product) const {
     template struct Sdia<T>; \
     SPMVGPU_NEW_VALUES_ON_HOST(Sdia, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -8,5 +8,6 @@ namespace spmvgpu {
     SPMVGPU_BUILD_ON_GPU(Sell, T) \
     SPMVGPU_NEW_VALUES_ON_GPU(Sell, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

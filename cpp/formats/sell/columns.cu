@@ -10,5 +10,6 @@ void Sell<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) co
 
 #define INSTANTIATE(T) template void Sell<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -75,5 +75,6 @@ void Sell<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
 
 #define INSTANTIATE(T) template void Sell<T>::spmv_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

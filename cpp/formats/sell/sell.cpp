@@ -106,5 +106,6 @@ void Sell<T>::multiply_panel(const Product<T>& product) const {
     template struct Sell<T>; \
     SPMVGPU_NEW_VALUES_ON_HOST(Sell, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -155,5 +155,6 @@ std::string asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
     template std::string describe_asymmetry(index_t, index_t, T, const T*, bool); \
     template std::string asymmetry(const CsrMatrix<T>&, bool);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -10,5 +10,6 @@ void Stencil<T>::multiply_columns_cuda(const Product<T>& product, Stream stream)
 
 #define INSTANTIATE(T) template void Stencil<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

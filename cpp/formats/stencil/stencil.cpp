@@ -144,5 +144,6 @@ void Stencil<T>::spmv(const Product<T>& product) const {
     template struct Stencil<T>; \
     SPMVGPU_NEW_VALUES_ON_HOST(Stencil, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -116,6 +116,7 @@ Array<index_t> find(const Tsmv<T>& tsmv) {
 
 #define INSTANTIATE(T) template Array<index_t> find(const Tsmv<T>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace tsmv_sources
 

@@ -308,5 +308,6 @@ void Tsmv<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
 
 #define INSTANTIATE(T) template void Tsmv<T>::spmv_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

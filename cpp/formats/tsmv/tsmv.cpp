@@ -112,5 +112,6 @@ void Tsmv<T>::spmv(const Product<T>& product) const {
     template struct Tsmv<T>; \
     SPMVGPU_NEW_VALUES_ON_HOST(Tsmv, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -12,5 +12,6 @@ SPMVGPU_RUN_ON_GPU(TakeEvery)
     SPMVGPU_RUN_ON_GPU(ReorderByClusters<T>) \
     SPMVGPU_RUN_ON_GPU(EntriesBefore<T>)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

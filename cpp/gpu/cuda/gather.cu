@@ -180,5 +180,6 @@ template void gather_on_gpu(index_t*, const Columns<const index_t>&, const index
     template void gather_on_gpu(T*, const Columns<const T>&, const index_t*, index_t, int, Stream); \
     template void scatter_on_gpu(const Columns<T>&, const T*, const index_t*, index_t, T, int, Stream);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu::gpu

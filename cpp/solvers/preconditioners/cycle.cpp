@@ -52,5 +52,6 @@ void CycleMap<T>::apply(const T* x, T* y, Stream stream) const {
 
 #define INSTANTIATE(T) template class CycleMap<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -13,5 +13,6 @@ void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream s
 
 #define INSTANTIATE(T) template void run_cycle(const CycleMap<T>&, int, const T*, T*, Stream);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu::gpu

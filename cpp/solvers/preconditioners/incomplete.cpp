@@ -315,5 +315,6 @@ void FactorsMap<T>::apply(const T* x, T* y, Stream stream) const {
     template class IncompleteFactors<T>; \
     template class FactorsMap<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

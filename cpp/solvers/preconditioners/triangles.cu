@@ -70,5 +70,6 @@ void solve_triangles(const IncompleteFactors<T>& factors, const T* b, T* between
 
 #define INSTANTIATE(T) template void solve_triangles(const IncompleteFactors<T>&, const T*, T*, T*, unsigned*, Stream);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu::gpu

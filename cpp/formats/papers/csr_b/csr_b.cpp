@@ -35,5 +35,6 @@ void CsrB<T>::multiply_panel(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct CsrB<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

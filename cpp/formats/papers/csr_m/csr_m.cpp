@@ -61,5 +61,6 @@ void CsrM<T>::multiply_panel(const Product<T>& product) const {
 
 #define INSTANTIATE(T) template struct CsrM<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -81,5 +81,6 @@ void CsrM<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     template void CsrM<T>::gather_x_cuda(const Product<T>&, Stream) const; \
     template void CsrM<T>::spmv_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

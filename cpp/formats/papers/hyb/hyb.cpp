@@ -67,5 +67,6 @@ void Hyb<T>::multiply_panel(const Product<T>& product) const {
     template struct Hyb<T>; \
     SPMVGPU_NEW_VALUES_ON_HOST(Hyb, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

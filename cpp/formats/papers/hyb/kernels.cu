@@ -23,5 +23,6 @@ void Hyb<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) con
     template void Hyb<T>::spmv_cuda(const Product<T>&, Stream) const; \
     template void Hyb<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu
