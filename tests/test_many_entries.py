@@ -89,7 +89,7 @@ def test_costs_are_those_of_the_pieces(fmt):
     assert cost["bytes"] == sum(piece.nbytes for piece in pieces_of(op))
     assert cost["padding"] >= 1.0
     predicted = next(entry for entry in sg.predict(A, "cpu") if entry.format == fmt)
-    assert predicted.time_us > 0
+    assert predicted.time_us is None or predicted.time_us > 0  # none where nothing is known
     assert predicted.bytes >= A.nnz * 8
 
 

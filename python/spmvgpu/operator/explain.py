@@ -77,7 +77,7 @@ def _faster(stored: Stored, predictions: Predictions, ordinal: int) -> Iterator[
     own_us = next((entry.time_us for entry in predictions if entry.format == in_use), None)
     for entry in predictions:
         format, time_us, known = entry.format, entry.time_us, traits(entry.format)
-        if time_us is None or own_us is None or own_us < _LEAST_GAIN * time_us:
+        if not time_us or own_us is None or own_us < _LEAST_GAIN * time_us:
             return
         promise = f"{format} is predicted to be {own_us / time_us:.2f} times as fast as {in_use}"
         if known.only_if_asked:

@@ -311,12 +311,13 @@ def _together(pieces: Sequence[Sequence[Prediction]]) -> list[Prediction]:
     entries = []
     for name in dict.fromkeys(entry.format for entry in pieces[0]):
         every = [[entry for entry in piece if entry.format == name] for piece in pieces]
-        refused = next((entry for found in every for entry in found if entry.time_us is None), None)
+        refused = next((entry for found in every for entry in found if entry.bytes is None), None)
         if refused is not None:
             entries.append(refused)
             continue
         for same in zip(*every, strict=True):
-            time = sum(entry.time_us or 0.0 for entry in same)
+            times = [entry.time_us for entry in same if entry.time_us is not None]
+            time = sum(times) if len(times) == len(same) else None
             size = sum(entry.bytes or 0 for entry in same)
             padding = max(entry.padding or 0.0 for entry in same)
             entries.append(replace(same[0], time_us=time, bytes=size, padding=padding))
