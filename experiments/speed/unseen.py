@@ -1,9 +1,9 @@
 """How near to the best of all formats one gets by default, on matrices that nobody has tuned for.
 
 The matrices are drawn at random, another set for every seed (`unseen_families`). Every format is timed on
-each, in the given order and in others, and the kernels of those that come close. What ``format="auto"`` takes
-is then timed in turns with the fastest few and with the other libraries: its time over the least is its
-regret.
+each matrix, in the given order of rows and in others. A format that is nearly the fastest is timed with
+other options, too. The format that ``format="auto"`` takes is then timed in turns with the fastest few and
+with the other libraries. Its time over the least time is its regret.
 """
 
 from __future__ import annotations
@@ -221,7 +221,9 @@ class Trials:
             key = self.key(op, order)
             if key not in self.found:
                 self.problem.check(ours.variant(self.problem, name, op).result())
-                predicted = self._predicted_us(format, op.options) if order == "given" else None
+                # With options of its own it is not what the prediction is for.
+                is_predicted = order == "given" and not options
+                predicted = self._predicted_us(format, op.options) if is_predicted else None
                 self.found[key] = Tried(format, dict(options), order, self._product_us(op), predicted)
             return self.found[key].time_us
         return None
