@@ -101,7 +101,7 @@ def expected_sectors(csr):
         found["block_sectors"].append(sectors_per_entry(csr, of_blocks))
     for name, window in {"run_sectors": 1 << 12, "long_run_sectors": 1 << 19}.items():
         windows = -(-nnz // window)
-        taken = min(windows, max(2, (1 << 19) // window))
+        taken = min(windows, max(2, (1 << 18) // window))
         firsts = [window * (windows * s // taken) for s in range(taken)]
         found[name] = sectors_per_entry(csr, [[np.arange(k, min(k + window, nnz))] for k in firsts])
     return found

@@ -39,9 +39,11 @@ struct Device {
 };
 
 // What a format may adapt itself to while it is built: the device it will run on.
+struct Features;
 struct Target {
     Device device;
     int processors = 1;  // streaming multiprocessors of a GPU, threads of a CPU
+    const Features* features = nullptr;  // of the matrix, where they are known
 };
 
 // How several vectors lie in one array: entry i of vector j is `i * row + j * column` entries behind the first.

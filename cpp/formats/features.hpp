@@ -3,9 +3,28 @@
 
 #include <array>
 
-#include "core/types.hpp"
+#include "core/csr_matrix.hpp"
+#include "core/passes/bits.hpp"
 
 namespace spmvgpu {
+
+// A canonical matrix in CSR, with values of any type.
+struct AnyCsr {
+    index_t rows, cols, nnz;
+    const index_t *row_offsets, *col_indices;
+    const Word* values;
+    int item_bytes;
+};
+template <class T>
+AnyCsr any_csr(const CsrMatrix<T>& csr) {
+    return {csr.rows,
+            csr.cols,
+            csr.nnz,
+            csr.row_offsets.data(),
+            csr.col_indices.data(),
+            reinterpret_cast<const Word*>(csr.values.data()),
+            sizeof(T)};
+}
 
 struct Features {
     static constexpr index_t kWarp = 32;
@@ -21,6 +40,10 @@ struct Features {
     // row. 32 * warp_steps[0] is the slots of ELLPACK-R or of slices in the given order.
     std::array<double, kLaneCounts> warp_steps{};
 
+    // Rows of more than kPerLane entries for each of 2^i lanes.
+    static constexpr index_t kPerLane = 16;
+    std::array<double, kLaneCounts> longer{};
+
     // Different sectors of x, 32 bytes, per entry, in what a warp loads at once and in what the 8 warps of a thread
     // block have in flight, four loads each: what the L1 is asked for, and what the L2 is, if the L1 keeps nothing.
     static constexpr index_t kBlock = 8 * kWarp, kInFlight = 4;
@@ -29,6 +52,8 @@ struct Features {
     // Different sectors of x, per entry, in so many consecutive entries: what comes from the L2, if the L1 keeps what a
     // thread block reads, and from memory, if the L2 keeps what all of them read in a while.
     static constexpr index_t kRun = 1 << 12, kLongRun = 1 << 19;
+    // Of small matrices neither matters.
+    static constexpr index_t kSmall = 1 << 17;
     double run_sectors = 0, long_run_sectors = 0;
 
     // Different diagonals that the first entries of a few rows lie on: there are no fewer.

@@ -1,7 +1,7 @@
 #include "planning/features.hpp"
 
 #include "core/passes/host_passes.hpp"
-#include "planning/feature_passes.hpp"
+#include "formats/feature_passes.hpp"
 
 namespace spmvgpu {
 

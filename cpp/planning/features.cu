@@ -1,5 +1,5 @@
 #include "gpu/cuda/passes.cuh"
-#include "planning/feature_passes.hpp"
+#include "formats/feature_passes.hpp"
 
 namespace spmvgpu {
 

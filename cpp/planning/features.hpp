@@ -3,29 +3,9 @@
 // features.
 #pragma once
 
-#include "core/csr_matrix.hpp"
-#include "core/passes/bits.hpp"
 #include "formats/features.hpp"
 
 namespace spmvgpu {
-
-// A canonical matrix in CSR, with values of any type.
-struct AnyCsr {
-    index_t rows, cols, nnz;
-    const index_t *row_offsets, *col_indices;
-    const Word* values;
-    int item_bytes;
-};
-template <class T>
-AnyCsr any_csr(const CsrMatrix<T>& csr) {
-    return {csr.rows,
-            csr.cols,
-            csr.nnz,
-            csr.row_offsets.data(),
-            csr.col_indices.data(),
-            reinterpret_cast<const Word*>(csr.values.data()),
-            sizeof(T)};
-}
 
 // Of arrays in host memory.
 Features extract_features(const AnyCsr& csr);

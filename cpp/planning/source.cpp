@@ -43,11 +43,18 @@ const Features& AnySource::features() {
     return *features_;
 }
 
+const Features* AnySource::known_features() {
+    const std::lock_guard lock(features_mutex_);
+    return features_ ? &*features_ : nullptr;
+}
+
 template <class T>
 std::shared_ptr<const MatrixPlan> PlannedSource<T>::plan(const std::string& format, const Options& options,
                                                          const Target& target) {
+    Target informed = target;
+    informed.features = known_features();
     const auto make = [&] {
-        return std::make_shared<const MatrixPlan>(plan_matrix(this->csr(), format, options, target));
+        return std::make_shared<const MatrixPlan>(plan_matrix(this->csr(), format, options, informed));
     };
     if (target.device != device()) return make();
     const Key key{format, options, target.processors};

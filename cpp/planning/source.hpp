@@ -58,6 +58,10 @@ public:
     // distances from the diagonal.
     virtual double share_like_next() const = 0;
 
+protected:
+    // Nothing where nobody asked for them yet.
+    const Features* known_features();
+
 private:
     Mutex features_mutex_;
     std::optional<Features> features_;

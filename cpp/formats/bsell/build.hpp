@@ -17,7 +17,22 @@ namespace spmvgpu {
 
 namespace bsell_choice {
 
-constexpr double kWorthSorting = 1.05;  // sort only if that saves more than this factor of the places
+inline constexpr times::Terms kCosts = times::costs({{times::kLaunch, 0.735},
+                                                     {times::kMemory, 0.285},
+                                                     {times::kCache, 0.211},
+                                                     {times::kXMemory, 0.126},
+                                                     {times::kXCache, 2.44},
+                                                     {times::kWaves, 0.144},
+                                                     {times::kDepth, 0.0219},
+                                                     {times::kLoads, 0.466},
+                                                     {times::kGathers, 0.201},
+                                                     {times::kSums, 4.16},
+                                                     {times::kUnsorted, 0.342},
+                                                     {times::kPermuted, 1.26},
+                                                     {times::kSorted, 0.108},
+                                                     {times::kXLines, 3.02},
+                                                     {times::kEntries, 1.18},
+                                                     {times::kXStart, 4.73}});
 
 // Throws the FormatError for a matrix that has too many places.
 [[noreturn]] void refuse_size(std::size_t csr_bytes);
@@ -58,8 +73,15 @@ struct Builder<Bsell<T>, Passes> {
         plan.block = choose_block(passes, csr, tuning.max_block);
         const index_t block = plan.block, block_rows = csr.rows / block;
         const Array<index_t> offsets = block_offsets(passes, csr, block);
-        plan.slices = cut_into_slices(passes, block_rows, csr.nnz / (block * block), offsets.data(), tuning.sigma,
-                                      bsell_choice::kWorthSorting);
+        const SliceTimes times({.costs = bsell_choice::kCosts,
+                                .asked_warps = tuning.warps_per_slice,
+                                .most_warps = BsellTuning::kMostWarps,
+                                .slot_bytes = double(block * block * sizeof(T) + sizeof(std::uint16_t)),
+                                .block = block,
+                                .in_flight = Bsell<T>::in_flight(block)},
+                               csr.pattern(), sizeof(T), target);
+        plan.slices =
+            cut_into_slices(passes, block_rows, csr.nnz / (block * block), offsets.data(), tuning.sigma, times);
         plan.tuning.sigma = plan.slices.sigma;
         const std::int64_t places = plan.slices.slots;
         plan.cost.slots = places * block * block;
@@ -74,11 +96,7 @@ struct Builder<Bsell<T>, Passes> {
         plan.cost.bytes = plan.slices.offsets.size() * sizeof(index_t) + slots * sizeof(index_t) +
                           places * sizeof(std::uint16_t) + std::size_t(plan.far_slots) * kSliceLanes * sizeof(index_t) +
                           plan.cost.slots * sizeof(T) + plan.slices.permutation.bytes();
-        if (tuning.warps_per_slice == 0) {
-            plan.tuning.warps_per_slice =
-                std::min(choose_warps_per_slice(plan.slices.count(), places, plan.slices.widest, target.processors),
-                         BsellTuning::kMostWarps);
-        }
+        plan.tuning.warps_per_slice = times.fastest_warps(plan.slices, static_cast<double>(plan.cost.bytes));
         return plan;
     }
 

@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kBlockSize)
     bsell_lane_per_block_row(index_t block_rows, index_t slices, const index_t* __restrict__ slice_offsets,
                              BlockColumns columns, const T* __restrict__ values,
                              const index_t* __restrict__ permutation, Product<T> product) {
-    constexpr int kInFlight = kBlock == 1 ? 4 : kBlock == 2 ? 2 : 1;  // slots
+    constexpr int kInFlight = Bsell<T>::in_flight(kBlock);
     constexpr int kSlicesPerBlock = kBlockSize / (kWarps * kWarp);
     const int lane = threadIdx.x % kWarp;
     const int warp = threadIdx.x / kWarp % kWarps;

@@ -97,6 +97,8 @@ struct Bsell {
         visit("permutation", self.permutation);
     }
 
+    // Slots of a slice that a warp of a GPU loads at once.
+    static constexpr int in_flight(int block) { return block == 1 ? 4 : block == 2 ? 2 : 1; }
     index_t block_rows() const { return rows / block; }
     index_t block_row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
 

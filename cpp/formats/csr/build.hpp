@@ -1,22 +1,15 @@
 // How csr is built; see formats/builder.hpp.
 #pragma once
 
-#include "core/passes/sectors.hpp"
 #include "formats/builder.hpp"
 #include "formats/csr/layout.hpp"
+#include "formats/feature_passes.hpp"
 #include "formats/shared/node_rows.hpp"
+#include "formats/times.hpp"
 
 namespace spmvgpu {
 
-// What the choice of a kernel looks at. Above kLarge non-zeros bandwidth rules, below it latency. Thresholds: measured
-// on an H200.
 namespace csr_choice {
-
-constexpr index_t kLarge = 3'000'000;
-
-// The lanes of a row, and the tile if gathers do not matter; both from sizes alone.
-int choose_lanes(double mean_row_length, index_t nnz);
-int choose_tile(index_t nnz, double mean_row_length, int processors, int value_bytes);
 
 // Longer rows are cut into segments, so that no block walks one alone: long enough to be worth a block, short enough to
 // spread the rows of a small matrix. No shorter than a tile.
@@ -25,68 +18,8 @@ constexpr index_t choose_segment(index_t tile) {
     return segment < 1024 ? 1024 : segment > 4096 ? 4096 : segment;
 }
 
-struct Neighbours {
-    std::int64_t near = 0, entries = 0;
-
-    constexpr Neighbours& operator+=(const Neighbours& other) {
-        near += other.near;
-        entries += other.entries;
-        return *this;
-    }
-};
-
-// The fraction of the entries that lie within a cache sector or two of the entry before them in the row, from a sample
-// of rows.
-template <class T, class Passes>
-double fraction_of_neighbours(Passes& passes, const CsrMatrix<T>& csr) {
-    constexpr index_t kSample = 4096, kNear = 8;
-    constexpr std::int64_t kNanosecondsPerRow = 100;
-    const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
-    const std::int64_t step = csr.rows < kSample ? 1 : csr.rows / kSample;
-    const auto found = passes.template reduce<Neighbours>((csr.rows + step - 1) / step,
-                                                          [=] SPMVGPU_BODY(std::int64_t i) {
-                                                              const index_t begin = row_offsets[i * step],
-                                                                            end = row_offsets[i * step + 1];
-                                                              Neighbours row{0, end - begin};
-                                                              for (index_t k = begin + 1; k < end; ++k)
-                                                                  row.near += cols[k] - cols[k - 1] <= kNear;
-                                                              return row;
-                                                          },
-                                                          kNanosecondsPerRow);
-    return static_cast<double>(found.near) / static_cast<double>(found.entries > 0 ? found.entries : 1);
-}
-
-// Shuffle has a group of lanes per row, so rows must be even; and its many rows in flight share little of x, so in a
-// large matrix the columns must be close together.
-template <class T, class Passes>
-CsrKernel choose_kernel(Passes& passes, const CsrMatrix<T>& csr, int lanes) {
-    constexpr index_t kSmall = 1 << 17;
-    const index_t most_per_lane = csr.nnz < kSmall ? 8 : 16;  // in small matrices a long row is waited for
-    constexpr double kMinNeighbours = 0.25;
-    const index_t* const row_offsets = csr.row_offsets.data();
-    const auto longest = largest<index_t>(
-        passes, csr.rows, [=] SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
-    if (longest > most_per_lane * lanes) return CsrKernel::kBalanced;
-    const bool scattered = csr.nnz >= kLarge && fraction_of_neighbours(passes, csr) < kMinNeighbours;
-    return scattered ? CsrKernel::kBalanced : CsrKernel::kShuffle;
-}
-
-// Blocks wait for their slowest gather. Where the entries of a tile share few sectors of x, as in graphs, gathers take
-// longest, and more and smaller tiles wait less: with 512 non-zeros products are measured up to 1.3 times as fast there
-// as with what sizes alone choose, and slower elsewhere. Neighbours in a row, which choose_kernel counts, do not tell:
-// those of a wide band are far apart, and the rows beside it gather the same sectors.
-constexpr int kScatteredTile = 512;
-
-template <class T, class Passes>
-bool gathers_anywhere(Passes& passes, const CsrMatrix<T>& csr) {
-    constexpr index_t kWindow = 1 << 12, kSampled = 1 << 18;
-    constexpr double kMinSectors = 0.45;  // per entry
-    Array<Tally> tallies = passes.template scratch<Tally>(1);
-    Tally* const tally = tallies.data();
-    passes.fill(tally, 1, Tally{});
-    sample_windows(passes, csr.nnz, csr.col_indices.data(), sector_shift(sizeof(T)), kWindow, kSampled, tally);
-    return sectors_per_entry(passes.read(tally)) >= kMinSectors;
-}
+// What is fastest of all that a tuning leaves open, for values of so many bytes.
+CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_bytes, int processors);
 
 // Where the rows of a tile that begins with `row` end: as many whole rows as fit, and at least one; `tile` bounds the
 // rows too, for the sake of empty ones. A row that is cut into segments is by itself, as it does not fit.
@@ -132,21 +65,15 @@ struct Builder<Csr<T>, Passes> {
                 plan.tiles, plan.spans, plan.segments, plan.tuning,     plan.node_rows};
     }
 
-    // Chooses what the tuning leaves open.
-    static CsrTuning complete(Passes& passes, const CsrMatrix<T>& csr, CsrTuning tuning, const Target& target) {
-        const double mean = static_cast<double>(csr.nnz) / (csr.rows > 0 ? csr.rows : 1);
-        if (tuning.lanes_per_row == 0) tuning.lanes_per_row = csr_choice::choose_lanes(mean, csr.nnz);
-        if (tuning.kernel == CsrKernel::kAuto) {
-            tuning.kernel = csr_choice::choose_kernel(passes, csr, tuning.lanes_per_row);
-        }
-        if (tuning.tile == 0) {
-            tuning.tile = csr_choice::choose_tile(csr.nnz, mean, target.processors, sizeof(T));
-            const bool is_read = target.device.is_gpu() && tuning.kernel == CsrKernel::kBalanced;
-            if (is_read && tuning.tile > csr_choice::kScatteredTile && csr_choice::gathers_anywhere(passes, csr)) {
-                tuning.tile = csr_choice::kScatteredTile;
-            }
-        }
-        return tuning;
+    // Chooses what the tuning leaves open. The CPU multiplies in one way.
+    static CsrTuning complete(Passes& passes, const CsrMatrix<T>& csr, const CsrTuning& asked, const Target& target) {
+        const auto choose = [&](const Features& features) {
+            return csr_choice::fastest(asked, features, sizeof(T), target.processors);
+        };
+        if (asked.kernel != CsrKernel::kAuto && asked.lanes_per_row != 0 && asked.tile != 0) return asked;
+        if (target.features != nullptr) return choose(*target.features);
+        if (target.device.is_gpu()) return choose(feature_passes::of_lengths_and_runs(passes, any_csr(csr)));
+        return choose(times::of_sizes(csr.rows, csr.cols, csr.nnz));
     }
 
     static void plan_tiles(Passes& passes, CsrPlan& plan, index_t rows, const index_t* row_offsets) {

@@ -1,32 +1,131 @@
-#include <algorithm>
-#include <bit>
-#include <cmath>
+#include <limits>
 
 #include "formats/csr/build.hpp"
 #include "formats/csr/layout.hpp"
 #include "formats/host_build.hpp"
 #include "formats/panel_products.hpp"
 #include "formats/row_products.hpp"
+#include "formats/times.hpp"
 
 namespace spmvgpu {
 
 namespace csr_choice {
 
-// The lanes of a row read about this many entries each: where latency rules fewer, so that a row is done in one go.
-int choose_lanes(double mean_row_length, index_t nnz) {
-    const double entries_per_lane = nnz < kLarge ? 2.5 : 4;
-    const auto lanes = static_cast<unsigned>(std::ceil(std::max(1.0, mean_row_length / entries_per_lane)));
-    return static_cast<int>(std::min(32u, std::bit_ceil(lanes)));
+namespace {
+
+using namespace times;
+
+constexpr Terms kShuffleCosts = costs({{kLaunch, 0.267},
+                                       {kMemory, 0.266},
+                                       {kCache, 0.235},
+                                       {kXMemory, 0.473},
+                                       {kXCache, 7.22},
+                                       {kLines, 3.38},
+                                       {kRefetch, 14.8},
+                                       {kWaves, 0.566},
+                                       {kDepth, 0.0644},
+                                       {kLoads, 0.279},
+                                       {kGathers, 0.542}});
+
+Terms tile_costs(int tile) {
+    switch (tile) {
+        case 256:
+        case 512:
+            return costs({{kLaunch, 1.21},
+                          {kMemory, 0.268},
+                          {kCache, 0.161},
+                          {kXMemory, 9.02},
+                          {kXCache, 4.95},
+                          {kEntries, 2.97},
+                          {kHasLong, 0.752},
+                          {kLongRows, 43.7},
+                          {kLoads, 0.339},
+                          {kGathers, 0.0309},
+                          {kCut, 0.5},
+                          {kXStart, 7.13}});
+        case 1024:
+            return costs({{kLaunch, 0.997},
+                          {kMemory, 0.301},
+                          {kCache, 0.246},
+                          {kXMemory, 9.06},
+                          {kXCache, 4.84},
+                          {kEntries, 1.47},
+                          {kRounds, 0.321},
+                          {kHasLong, 0.554},
+                          {kDepth, 0.634},
+                          {kLongRows, 45.8},
+                          {kLoads, 0.292},
+                          {kGathers, 0.0733},
+                          {kCut, 0.5},
+                          {kXStart, 6.06}});
+        case 2048:
+            return costs({{kLaunch, 0.933},
+                          {kMemory, 0.293},
+                          {kCache, 0.22},
+                          {kXMemory, 8.8},
+                          {kXCache, 4.32},
+                          {kEntries, 1.64},
+                          {kWaves, 0.439},
+                          {kRounds, 0.531},
+                          {kHasLong, 0.387},
+                          {kDepth, 0.357},
+                          {kLongRows, 31.1},
+                          {kLoads, 0.106},
+                          {kGathers, 0.0147},
+                          {kCut, 0.5},
+                          {kXStart, 8.4}});
+        default:
+            return costs({{kLaunch, 0.363},
+                          {kMemory, 0.297},
+                          {kCache, 0.228},
+                          {kXMemory, 7.94},
+                          {kXCache, 4.32},
+                          {kEntries, 1.41},
+                          {kWaves, 1.3},
+                          {kRounds, 0.541},
+                          {kHasLong, 0.31},
+                          {kDepth, 0.382},
+                          {kLongRows, 42.1},
+                          {kLoads, 0.0767},
+                          {kXStart, 8.33},
+                          {kCut, 0.5}});
+    }
 }
 
-int choose_tile(index_t nnz, double mean_row_length, int processors, int value_bytes) {
-    // The largest tile that gives every multiprocessor some blocks to overlap, and a block not many more rows than
-    // threads. Blocks of large tiles are there for longer, so there are to be more of them.
-    constexpr double kRowsPerTile = 512;
-    const auto least_blocks = [processors](int tile) { return (tile > 1024 ? 16 : 8) * processors; };
-    int tile = value_bytes > 8 ? 2048 : 4096;  // its products lie in shared memory
-    while (tile > 256 && (nnz / tile < least_blocks(tile) || tile > kRowsPerTile * mean_row_length)) tile /= 2;
-    return tile;
+double time_of(const Work& work, const CsrTuning& tuning) {
+    if (tuning.kernel == CsrKernel::kShuffle) return time_us(work.by_rows(tuning.lanes_per_row), kShuffleCosts);
+    const Terms terms = work.by_tiles(tuning.tile, Tile::threads(tuning.tile), choose_segment(tuning.tile));
+    return time_us(terms, tile_costs(tuning.tile));
+}
+
+}  // namespace
+
+CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_bytes, int processors) {
+    const Work work(features, item_bytes, {processors});
+    const auto best_of = [&](CsrKernel kernel, int CsrTuning::*field, std::initializer_list<int> values) {
+        std::pair best(asked.*field, std::numeric_limits<double>::infinity());
+        for (const int value : values) {
+            CsrTuning tuning = asked;
+            if (asked.*field != 0 && value != asked.*field) continue;
+            tuning.kernel = kernel;
+            tuning.*field = value;
+            const double us = time_of(work, tuning);
+            if (us < best.second) best = {value, us};
+        }
+        return best;
+    };
+    // Smaller tiles were never fastest by more than noise. The products of a tile lie in shared memory.
+    const bool holds_large = item_bytes <= 8;
+    const auto [lanes, rows_us] = best_of(CsrKernel::kShuffle, &CsrTuning::lanes_per_row, {1, 2, 4, 8, 16, 32});
+    const auto [tile, tiles_us] =
+        best_of(CsrKernel::kBalanced, &CsrTuning::tile, {1024, 512, 2048, holds_large ? 4096 : 2048});
+    CsrTuning chosen = asked;
+    chosen.lanes_per_row = lanes;
+    chosen.tile = tile;
+    if (asked.kernel == CsrKernel::kAuto) {
+        chosen.kernel = rows_us < tiles_us ? CsrKernel::kShuffle : CsrKernel::kBalanced;
+    }
+    return chosen;
 }
 
 }  // namespace csr_choice

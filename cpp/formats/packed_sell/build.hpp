@@ -20,6 +20,21 @@ struct Builder<PackedSell<T>, Passes> {
 
     // Lanes without an entry take no memory, only time; and rows that are far apart need wider columns.
     static constexpr double kWorthSorting = 1.25;
+    static constexpr times::Terms kCosts = times::costs({{times::kLaunch, 1.49},
+                                                         {times::kMemory, 0.338},
+                                                         {times::kCache, 0.279},
+                                                         {times::kXMemory, 0.041},
+                                                         {times::kXCache, 1.03},
+                                                         {times::kDepth, 0.234},
+                                                         {times::kLoads, 0.519},
+                                                         {times::kGathers, 0.0675},
+                                                         {times::kSlots, 0.887},
+                                                         {times::kSums, 7.98},
+                                                         {times::kUnsorted, 0.509},
+                                                         {times::kPermuted, 2.27},
+                                                         {times::kSorted, 0.337},
+                                                         {times::kXLines, 4.45},
+                                                         {times::kXStart, 3.11}});
     // Nanoseconds that laying out takes per slot of a lane, and writing as well.
     static constexpr std::int64_t kNanosecondsPerLane = 8;
 
@@ -28,7 +43,13 @@ struct Builder<PackedSell<T>, Passes> {
         using namespace packed;
         Plan plan;
         plan.tuning = tuning;
-        plan.slices = cut_into_slices(passes, csr.rows, csr.nnz, csr.row_offsets.data(), tuning.sigma, kWorthSorting);
+        const SliceTimes times({.costs = kCosts,
+                                .asked_warps = tuning.warps_per_slice,
+                                .most_warps = 8,
+                                .slot_bytes = sizeof(T) + sizeof(std::uint16_t),
+                                .worth_sorting = kWorthSorting},
+                               csr.pattern(), sizeof(T), target);
+        plan.slices = cut_into_slices(passes, csr.rows, csr.nnz, csr.row_offsets.data(), tuning.sigma, times);
         plan.tuning.sigma = plan.slices.sigma;
         plan.cost.slots = plan.slices.slots;  // at most a quarter more will be laid out
         plan.cost.entries = plan.cost.gathers = csr.nnz;
@@ -49,9 +70,7 @@ struct Builder<PackedSell<T>, Passes> {
                           plan.slices.permutation.bytes();
         plan.cost.stores_in_order = plan.slices.permutation.size() == 0;
         if (target.device.is_gpu()) plan.cost.launches = csr.rows > 0;
-        if (tuning.warps_per_slice == 0) {
-            plan.tuning.warps_per_slice = choose_warps_per_slice(plan.slices.count(), target.processors);
-        }
+        plan.tuning.warps_per_slice = times.fastest_warps(plan.slices, static_cast<double>(plan.cost.bytes));
         return plan;
     }
 
@@ -220,15 +239,6 @@ struct Builder<PackedSell<T>, Passes> {
             heads[kHeadWords * s + 1] += static_cast<std::uint64_t>(common_granules + granules[s]);  // from 0
         });
         return passes.template reduce<ModeCounts>(slices, [=] SPMVGPU_BODY(std::int64_t s) { return counts[s]; });
-    }
-
-    // More than one warp per slice pays only where there are so few slices that there would be fewer warps than hide
-    // what loads take: each warp of a slice reads its heads anew.
-    static int choose_warps_per_slice(index_t slices, int processors) {
-        constexpr int kBusyWarps = 32, kMostWarps = 8;
-        int warps = 1;
-        while (warps < kMostWarps && std::int64_t(slices) * warps < std::int64_t(kBusyWarps) * processors) warps *= 2;
-        return warps;
     }
 };
 

@@ -11,7 +11,20 @@
 
 namespace spmvgpu {
 
-constexpr double kWorthSortingSell = 1.05;  // sort only if that saves more than this factor of the slots
+inline constexpr times::Terms kSellCosts = times::costs({{times::kLaunch, 0.58},
+                                                         {times::kMemory, 0.274},
+                                                         {times::kCache, 0.214},
+                                                         {times::kXCache, 2.51},
+                                                         {times::kWaves, 0.0381},
+                                                         {times::kDepth, 0.0875},
+                                                         {times::kLoads, 0.383},
+                                                         {times::kGathers, 0.221},
+                                                         {times::kSums, 2.27},
+                                                         {times::kUnsorted, 0.457},
+                                                         {times::kPermuted, 0.86},
+                                                         {times::kSorted, 0.206},
+                                                         {times::kXLines, 4.57},
+                                                         {times::kXStart, 5.08}});
 
 // What lies in the slots of sell: in those of a lane the entries of its row, in order.
 struct SellSlots {
@@ -36,8 +49,12 @@ struct Builder<Sell<T>, Passes> {
 
     static SellPlan plan_for(Passes& passes, const CsrMatrix<T>& csr, const SellTuning& tuning, const Target& target) {
         const index_t* const row_offsets = csr.row_offsets.data();
-        SellPlan plan{
-            tuning, {}, cut_into_slices(passes, csr.rows, csr.nnz, row_offsets, tuning.sigma, kWorthSortingSell)};
+        const SliceTimes times({.costs = kSellCosts,
+                                .asked_warps = tuning.warps_per_slice,
+                                .most_warps = 32,
+                                .slot_bytes = sizeof(T) + sizeof(index_t)},
+                               csr.pattern(), sizeof(T), target);
+        SellPlan plan{tuning, {}, cut_into_slices(passes, csr.rows, csr.nnz, row_offsets, tuning.sigma, times)};
         const Slices& slices = plan.slices;
         plan.tuning.sigma = slices.sigma;
         plan.cost.bytes = slices.slots * (sizeof(T) + sizeof(index_t)) + slices.offsets.size() * sizeof(index_t) +
@@ -47,10 +64,7 @@ struct Builder<Sell<T>, Passes> {
         plan.cost.stores_in_order = slices.permutation.size() == 0;
         if (target.device.is_gpu()) plan.cost.launches = csr.rows > 0;
         check_padding(Sell<T>::kName, plan.cost, tuning.max_padding, csr.bytes());
-        if (tuning.warps_per_slice == 0) {
-            plan.tuning.warps_per_slice =
-                choose_warps_per_slice(slices.count(), slices.slots, slices.widest, target.processors);
-        }
+        plan.tuning.warps_per_slice = times.fastest_warps(slices, static_cast<double>(plan.cost.bytes));
         return plan;
     }
 

@@ -1,22 +1,41 @@
 #include "formats/shared/slices.hpp"
 
+#include <limits>
+
 namespace spmvgpu {
 
-int choose_warps_per_slice(index_t slices, std::int64_t slots, std::int64_t widest, int processors) {
-    // Share slices among warps until each has few columns left to walk, or the device has its fill of warps: one round
-    // of them where latency rules, several where bandwidth does. Whatever their number, leave none a very wide slice.
-    constexpr std::int64_t kLarge = 3'000'000;
-    constexpr double kMaxColumnsPerWarp = 64;
-    const bool large = slots >= kLarge;
-    const double columns_per_warp = large ? 6 : 3, warps_per_processor = large ? 256 : 64;
-    const double width = static_cast<double>(slots) / std::max(static_cast<double>(slices), 1.0) / kSliceLanes;
-    int warps = 1;
-    while (warps < 32 && ((warps * columns_per_warp < width &&
-                           warps * static_cast<double>(slices) < warps_per_processor * processors) ||
-                          warps * kMaxColumnsPerWarp < static_cast<double>(widest))) {
-        warps *= 2;
+SliceTimes::SliceTimes(const SliceKernel& kernel, const CsrPattern& csr, int item_bytes, const Target& target)
+    : kernel_(kernel),
+      is_for_gpu_(target.device.is_gpu()),
+      features_(target.features != nullptr ? *target.features : times::of_sizes(csr.rows, csr.cols, csr.nnz)),
+      work_(features_, item_bytes, {target.processors}) {}
+
+double SliceTimes::operator()(const Slices& slices) const {
+    const auto slots = static_cast<double>(slices.slots);
+    const bool is_sorted = slices.sigma > 1;
+    if (!is_for_gpu_) return is_sorted ? kernel_.worth_sorting * slots : slots;
+    const double of_rows = is_sorted ? sizeof(index_t) * double(features_.rows) / kernel_.block : 0;
+    return fastest(slices, slots * kernel_.slot_bytes + of_rows).first;
+}
+
+std::pair<double, int> SliceTimes::fastest(const Slices& slices, double bytes) const {
+    std::pair best(std::numeric_limits<double>::infinity(), 1);
+    const auto try_warps = [&](int warps) {
+        const times::Slicing slicing{.bytes = bytes,
+                                     .slots = static_cast<double>(slices.slots),
+                                     .widest = static_cast<double>(slices.widest),
+                                     .block = kernel_.block,
+                                     .warps = warps,
+                                     .is_sorted = slices.sigma > 1,
+                                     .in_flight = kernel_.in_flight};
+        best = std::min(best, {times::time_us(work_.by_slices(slicing), kernel_.costs), warps});
+    };
+    if (kernel_.asked_warps > 0) {
+        try_warps(kernel_.asked_warps);
+    } else {
+        for (int warps = 1; warps <= kernel_.most_warps; warps *= 2) try_warps(warps);
     }
-    return warps;
+    return best;
 }
 
 }  // namespace spmvgpu

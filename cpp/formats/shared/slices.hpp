@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "core/array.hpp"
 #include "formats/shared/slice_products.hpp"
+#include "formats/times.hpp"
 
 namespace spmvgpu {
 
@@ -26,7 +28,33 @@ inline index_t slice_end(index_t slice, index_t rows) {
     return first + std::min(kSliceLanes, rows - first);
 }
 
-// How many warps of a GPU share the columns of each of so many slices, the widest of which has so many columns.
-int choose_warps_per_slice(index_t slices, std::int64_t slots, std::int64_t widest, int processors);
+// A format's kernel with slices, as the times of its products on a GPU depend on it.
+struct SliceKernel {
+    times::Terms costs;
+    int asked_warps, most_warps;  // that share the slots of a slice; 0 if none were asked for
+    double slot_bytes;
+    double worth_sorting = 1.05;  // on the CPU: where that saves this factor of the slots
+    int block = 1;
+    double in_flight = 4;  // slots
+};
+
+// How long products take with a matrix cut into slices in one way or another.
+class SliceTimes {
+public:
+    SliceTimes(const SliceKernel& kernel, const CsrPattern& csr, int item_bytes, const Target& target);
+
+    // Microseconds on a GPU; for the CPU slots, which are as good for comparing.
+    double operator()(const Slices& slices) const;
+    // How many warps of a GPU are to share each slice; of slices that take so many bytes.
+    int fastest_warps(const Slices& slices, double bytes) const { return fastest(slices, bytes).second; }
+
+private:
+    std::pair<double, int> fastest(const Slices& slices, double bytes) const;
+
+    SliceKernel kernel_;
+    bool is_for_gpu_;
+    Features features_;
+    times::Work work_;
+};
 
 }  // namespace spmvgpu

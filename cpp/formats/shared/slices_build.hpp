@@ -55,11 +55,11 @@ Slices cut_with_windows(Passes& passes, index_t rows, const index_t* row_offsets
     return result;
 }
 
-// The slices with windows of sigma rows; of sigma 0 with the window that sorting pays for, which it does where it saves
-// more than a factor worth_sorting of the slots.
-template <class Passes>
+// The slices with windows of sigma rows; of sigma 0 with the window whose slices take the least time, of which a
+// function says how much of it is: microseconds on a GPU, anything on the CPU.
+template <class Passes, class Time>
 Slices cut_into_slices(Passes& passes, index_t rows, index_t nnz, const index_t* row_offsets, int sigma,
-                       double worth_sorting) {
+                       const Time& time) {
     // Windows that are looked at. A small one keeps neighbouring rows, and so x, close together.
     constexpr index_t kSigmas[] = {256, 4096, 16384};
     constexpr double kWorthSortingFar = 1.25;  // in windows beyond the first only from this padding on
@@ -76,10 +76,11 @@ Slices cut_into_slices(Passes& passes, index_t rows, index_t nnz, const index_t*
     if (sigma != 0) return cut(sigma);
     Slices best{1, {}, {}, in_order.columns * kSliceLanes, in_order.longest};
     for (const index_t candidate : kSigmas) {
-        const double enough = best.sigma > 1 ? std::max(worth_sorting, kWorthSortingFar) : worth_sorting;
-        if (static_cast<double>(best.slots) <= enough * nnz) break;
+        if (best.sigma > 1 && static_cast<double>(best.slots) <= kWorthSortingFar * nnz) break;
+        const Slices without_padding{candidate, {}, {}, nnz, in_order.longest};
+        if (time(without_padding) >= time(best)) break;
         Slices next = cut(candidate);
-        if (worth_sorting * static_cast<double>(next.slots) < static_cast<double>(best.slots)) best = std::move(next);
+        if (time(next) < time(best)) best = std::move(next);
     }
     return best.sigma > 1 ? best : cut(1);
 }

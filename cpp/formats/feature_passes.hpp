@@ -7,19 +7,22 @@
 
 #include "core/passes/bits.hpp"
 #include "core/passes/sectors.hpp"
-#include "planning/features.hpp"
+#include "formats/features.hpp"
 
 namespace spmvgpu::feature_passes {
 
 struct RowLengths {
     std::int64_t empty = 0, longest = 0, squares = 0;
-    std::int64_t steps[Features::kLaneCounts] = {};
+    std::int64_t steps[Features::kLaneCounts] = {}, longer[Features::kLaneCounts] = {};
 
     constexpr RowLengths& operator+=(const RowLengths& other) {
         empty += other.empty;
         longest = std::max(longest, other.longest);
         squares += other.squares;
-        for (int i = 0; i < Features::kLaneCounts; ++i) steps[i] += other.steps[i];
+        for (int i = 0; i < Features::kLaneCounts; ++i) {
+            steps[i] += other.steps[i];
+            longer[i] += other.longer[i];
+        }
         return *this;
     }
 };
@@ -36,6 +39,7 @@ constexpr RowLengths read_warp(const index_t* row_offsets, index_t rows, index_t
         lengths[row - begin] = length;
         found.empty += length == 0;
         found.squares += std::int64_t(length) * length;
+        for (int i = 0; i < Features::kLaneCounts; ++i) found.longer[i] += length > Features::kPerLane << i;
     }
     for (int level = 0; level < Features::kLaneCounts; ++level) {
         const int lanes_log = Features::kLaneCounts - 1 - level, groups = kWarp >> level;
@@ -61,6 +65,7 @@ void read_row_lengths(Passes& passes, Features& features, const index_t* row_off
     features.mean = features.nnz / count;
     features.deviation = std::sqrt(std::max(0.0, squares / count - features.mean * features.mean));
     std::copy(std::begin(found.steps), std::end(found.steps), features.warp_steps.begin());
+    std::copy(std::begin(found.longer), std::end(found.longer), features.longer.begin());
 }
 
 // Loads at once beyond which no more of a group are looked at: where one row is far longer than the others, most rounds
@@ -210,10 +215,32 @@ void sample_rows_and_values(Passes& passes, const AnyCsr& csr, Sampled* sampled)
         10 * kMost);
 }
 
+constexpr index_t kInWindows = 1 << 18;
+
+// What options are chosen by: the lengths of rows, and of matrices that are not small the sectors of x.
+template <class Passes>
+Features of_lengths_and_runs(Passes& passes, const AnyCsr& csr) {
+    const int shift = sector_shift(csr.item_bytes);
+    Features features;
+    features.rows = csr.rows;
+    features.cols = csr.cols;
+    features.nnz = csr.nnz;
+    if (csr.nnz < Features::kSmall) {
+        read_row_lengths(passes, features, csr.row_offsets);
+        return features;
+    }
+    Array<Sampled> tallies = passes.template scratch<Sampled>(1);
+    Sampled* const sampled = tallies.data();
+    passes.fill(sampled, 1, Sampled{});
+    sample_windows(passes, csr.nnz, csr.col_indices, shift, Features::kRun, kInWindows, &sampled->run);
+    read_row_lengths(passes, features, csr.row_offsets);
+    features.run_sectors = sectors_per_entry(passes.read(sampled).run);
+    return features;
+}
+
 // The samples are counted first, all of them without waiting for any.
 template <class Passes>
 Features extract(Passes& passes, const AnyCsr& csr) {
-    constexpr index_t kInWindows = 1 << 19;
     Features features;
     features.rows = csr.rows;
     features.cols = csr.cols;

@@ -1,0 +1,143 @@
+#include "formats/times.hpp"
+
+#include <bit>
+
+namespace spmvgpu::times {
+
+namespace {
+
+constexpr double kThreadsOfProcessor = 2048, kWarpsOfProcessor = 64;
+constexpr double kSectorsOfMesh = 0.15;
+constexpr double kInFlight = 4;  // loads of a thread, of CSR
+
+// What fraction of a product's data the next one finds in a cache; the size is in caches.
+double kept(double size, double all_up_to, double none_from) {
+    return std::clamp((none_from - size) / (none_from - all_up_to), 0.0, 1.0);
+}
+
+// A few waves of blocks take as long as whole ones; of many, blocks of one begin while those of another end.
+double waves_of(double fills) {
+    constexpr double kFew = 3;
+    return fills < kFew ? std::max(1.0, std::ceil(fills)) : fills + 0.5;
+}
+
+}  // namespace
+
+double time_us(const Terms& terms, const Terms& costs) {
+    const auto sum = [&](Term begin, Term end) {
+        double total = 0;
+        for (int term = begin; term < end; ++term) total += terms[term] * costs[term];
+        return total;
+    };
+    const double moved = sum(kMemory, kLines), worked = sum(kLines, kWaves), waited = sum(kWaves, kTermCount);
+    return sum(kLaunch, kMemory) + std::sqrt(moved * moved + worked * worked + waited * waited);
+}
+
+Features of_sizes(index_t rows, index_t cols, index_t nnz) {
+    Features features;
+    features.rows = rows;
+    features.cols = cols;
+    features.nnz = nnz;
+    features.mean = features.deviation = static_cast<double>(nnz) / std::max<index_t>(rows, 1);
+    features.run_sectors = kSectorsOfMesh;
+    return features;
+}
+
+double Work::run_sectors() const {
+    if (features_.nnz >= Features::kSmall) return features_.run_sectors;
+    return item_ < 8 ? 0.1 : kSectorsOfMesh;
+}
+
+Terms Work::streams(double bytes) const {
+    const double vectors = features_.rows * item_ + std::min(features_.cols * item_, 32.0 * features_.nnz);
+    const double stream = bytes + vectors;
+    // The matrix of the product before is still in the cache, all of it or, around the cache's size, some.
+    const double in_cache = kept(stream / machine_.cache_bytes, 0.65, 1.35);
+    Terms terms{};
+    terms[kLaunch] = 1;
+    terms[kMemory] = stream * (1 - in_cache) / kMillion;
+    terms[kCache] = stream * in_cache / kMillion;
+    return terms;
+}
+
+Terms Work::base(double bytes) const {
+    const double x_kept = kept(features_.cols * item_ / machine_.cache_bytes, 0.8, 1.6);
+    Terms terms = streams(bytes);
+    terms[kXMemory] = features_.long_run_sectors * entries_ * (1 - x_kept);
+    terms[kXCache] = run_sectors() * entries_;
+    return terms;
+}
+
+Terms Work::by_rows(int lanes) const {
+    constexpr double kWarp = 32, kLine = 128, kColumn = 4, kHeld = 2.5e5;  // bytes that the L1 holds
+    const int i = std::bit_width(static_cast<unsigned>(lanes)) - 1;
+    const double rows = features_.rows, mean = std::max(features_.mean, 1e-3), groups = kWarp / lanes;
+    // Lines that a warp's load touches: of each of its rows, but no more than all of them lie in.
+    const auto touched = [&](double item) {
+        const double beyond_first = std::max(0.0, std::min<double>(lanes, mean) * item - item);
+        return std::min(groups * (1 + beyond_first / kLine), groups * mean * item / kLine + 1);
+    };
+    const double steps = features_.warp_steps[i], warps = rows * lanes / kWarp;
+    const double full = machine_.processors * kWarpsOfProcessor, fills = warps / full;
+    const double at_once = std::min(kThreadsOfProcessor / lanes, rows / machine_.processors) * kInFlight * lanes;
+    const double held = at_once * (item_ + kColumn + 32 * run_sectors());
+    Terms terms = base(csr_bytes());
+    terms[kLines] = steps * (touched(item_) + touched(kColumn)) / kMillion;
+    terms[kRefetch] = std::max(0.0, mean / (kInFlight * lanes) - 1) * rows / kMillion * std::min(1.0, held / kHeld);
+    terms[kWaves] = waves_of(fills);
+    terms[kDepth] = waves_of(fills) * i;
+    terms[kLoads] = std::max(steps / kInFlight / full + 0.5 * std::min(1.0, fills),
+                             std::ceil(double(features_.longest) / lanes / kInFlight));
+    terms[kGathers] = terms[kLoads] * run_sectors();
+    return terms;
+}
+
+Terms Work::by_tiles(int tile, int threads, int longest_segment) const {
+    const int items = tile / threads, blocks = (items < 8 ? 8 : 6) * 256 / threads;  // of a multiprocessor
+    const double mean = std::max(features_.mean, 1e-3), uneven = std::min(mean + features_.deviation, double(tile));
+    const double tiles = std::max(features_.nnz / (tile - 0.5 * uneven), double(features_.rows) / tile);
+    const double fills = tiles / (blocks * machine_.processors), waves = waves_of(fills);
+    const double rows_of_tile = std::clamp<double>(tile / mean, 1, tile);
+    int lanes_log = Features::kLaneCounts - 1;
+    while (lanes_log > 0 && rows_of_tile * (1 << lanes_log) > threads) --lanes_log;
+    const double long_rows = features_.longer[lanes_log], long_of_tile = long_rows / std::max(tiles, 1.0);
+    Terms terms = base(csr_bytes());
+    terms[kXStart] = terms[kXCache] / (1 + fills);
+    terms[kCut] = features_.longest > longest_segment;
+    terms[kEntries] = entries_;
+    terms[kLongRows] = long_rows / kMillion;
+    terms[kWaves] = waves;
+    terms[kRounds] = waves * std::max(1.0, rows_of_tile / threads);
+    terms[kHasLong] = waves * std::min(1.0, long_of_tile);
+    terms[kDepth] = waves * long_of_tile / (threads / 32.0);
+    terms[kLoads] = std::ceil(std::min<double>(features_.longest, longest_segment) / threads / kInFlight);
+    terms[kGathers] = (terms[kLoads] + waves) * run_sectors();
+    return terms;
+}
+
+Terms Work::by_slices(const Slicing& s) const {
+    constexpr double kLanes = 32, kVaries = 3;
+    const double rows = features_.rows, slices = std::max(1.0, std::ceil(rows / s.block / kLanes));
+    const double warps = slices * s.warps, width = s.slots / kLanes / slices;
+    const double full = machine_.processors * kWarpsOfProcessor, fills = warps / full, waves = waves_of(fills);
+    const double rounds = std::max(1.0, std::ceil(width / s.warps / s.in_flight));
+    // Neighbours whose rows are of one length stay neighbours.
+    const double far = s.is_sorted ? std::min(1.0, kVaries * features_.deviation / std::max(1.0, features_.mean)) : 0;
+    Terms terms = base(s.bytes);
+    terms[kXStart] = terms[kXCache] / (1 + fills);
+    terms[kUnsorted] = entries_ * far;
+    terms[kPermuted] = s.is_sorted ? rows / kMillion : 0;
+    terms[kXLines] = entries_ * run_sectors() / s.block;
+    terms[kEntries] = entries_ / s.block;
+    terms[kSlots] = s.slots * s.block * s.block / kMillion;
+    terms[kSums] = s.warps > 1 ? warps * kLanes / kMillion : 0;
+    terms[kWaves] = waves;
+    terms[kDepth] = waves * std::log2(s.warps);
+    terms[kSorted] = s.is_sorted ? waves : 0;
+    terms[kLoads] =
+        std::max(warps * rounds / full + 0.5 * std::min(1.0, fills), std::ceil(s.widest / s.warps / s.in_flight));
+    terms[kGathers] = terms[kLoads] * run_sectors();
+    return terms;
+}
+
+}  // namespace spmvgpu::times
