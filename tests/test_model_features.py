@@ -46,10 +46,13 @@ def test_rounds_of_loads_of_warps():
 def test_sectors_of_a_full_matrix(dtype, per_sector):
     n = 64
     found = of([n] * n, list(range(n)) * n, n, dtype)
-    # One lane a row: all 32 rows read the same entry of x. A whole warp on a row: 32 neighbours.
-    assert found["warp_sectors"][0] == pytest.approx(1 / 32)
-    assert found["warp_sectors"][5] == pytest.approx(1 / per_sector)
     assert found["run_sectors"] == pytest.approx(n / per_sector / n**2)
+
+
+def test_rows_longer_than_lanes_are_for():
+    lengths = [16, 17, 33, 65, 600]
+    found = of(lengths, [c for k in lengths for c in range(k)], 600)
+    assert list(found["longer"]) == [4, 3, 2, 1, 1, 1]
 
 
 def test_sectors_of_scattered_columns():
@@ -58,8 +61,6 @@ def test_sectors_of_scattered_columns():
     columns = np.sort(rng.integers(0, cols, (n, 4), dtype=np.int32), axis=1).reshape(-1)
     found = of([4] * n, columns, cols)
     assert found["run_sectors"] > 0.99
-    assert min(found["warp_sectors"]) > 0.99
-    assert min(found["block_sectors"]) > 0.99
 
 
 def sectors_per_entry(csr, groups):
@@ -70,35 +71,9 @@ def sectors_per_entry(csr, groups):
     return found / max(1, sum(len(places) for places in rounds))
 
 
-def rounds_of(csr, begin, threads, lanes, in_flight):
-    """What so many threads with so many lanes a row load, round by round."""
-    rows = range(begin, min(begin + threads // lanes, csr.shape[0]))
-    step, taken, rounds = lanes * in_flight, 0, []
-    while len(rounds) < 64 and taken < 2048:
-        first = len(rounds) * step
-        spans = [(csr.indptr[r] + first, min(csr.indptr[r] + first + step, csr.indptr[r + 1])) for r in rows]
-        places = np.concatenate([np.arange(*span) for span in spans] or [[]]).astype(int)
-        if not places.size:
-            break
-        rounds.append(places)
-        taken += places.size
-    return rounds
-
-
 def expected_sectors(csr):
     """As the features are described, one group after the other."""
-    rows, nnz = csr.shape[0], csr.nnz
-    blocks = -(-rows // 256)
-    samples = min(blocks, 64)
-    begins = [256 * (blocks * s // samples) for s in range(samples)]
-    found = {"warp_sectors": [], "block_sectors": []}
-    for lanes in (1, 2, 4, 8, 16, 32):
-        step = 32 // lanes
-        warps = [range(begin, min(begin + 32, rows), step) for begin in begins]
-        of_warps = [rounds_of(csr, row, 32, lanes, 1) for sample in warps for row in sample]
-        of_blocks = [rounds_of(csr, row, 256, lanes, 4) for row in begins]
-        found["warp_sectors"].append(sectors_per_entry(csr, of_warps))
-        found["block_sectors"].append(sectors_per_entry(csr, of_blocks))
+    nnz, found = csr.nnz, {}
     for name, window in {"run_sectors": 1 << 12, "long_run_sectors": 1 << 19}.items():
         windows = -(-nnz // window)
         taken = min(windows, max(2, (1 << 18) // window))
@@ -194,7 +169,6 @@ def test_features_of_every_matrix_are_finite(case, dtype):
     found = features(matrix(case, dtype))
     for value in found.values():
         assert np.all(np.isfinite(value))
-    assert np.all(np.asarray(found["warp_sectors"]) <= 1)
 
 
 def test_the_same_matrix_has_the_same_features():

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import CASES, matrix
-from spmvgpu import _core, gallery
+from spmvgpu import gallery
 from spmvgpu.inputs import limits
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.csr import CanonicalCsr
@@ -67,47 +67,34 @@ def test_the_profile_of_a_gpu_predicts_without_the_gpu():
     small = predict_csr(CanonicalCsr.of(gallery.poisson2d(50)), 0, "roofline", profile)
     large = predict_csr(CanonicalCsr.of(gallery.poisson2d(700)), 0, "roofline", profile)
     names = {entry.name for entry in small if entry.time_us is not None}
-    assert {"csr kernel=balanced", "csr kernel=shuffle", "sell"} <= names
+    assert {"csr", "sell"} <= names
     times = {entry.name: entry.time_us for entry in small}
     assert all(entry.time_us > times[entry.name] for entry in large if entry.time_us is not None)
 
 
-def test_a_format_that_the_profile_does_not_know_comes_after_those_that_it_does():
-    profile = Profile.read(SHIPPED / "nvidia-h200.json")
-    for parameters in profile.roofline.values():
-        parameters["variants"] = [v for v in parameters["variants"] if v["format"] != "sell"]
+def test_a_format_that_was_never_timed_comes_after_those_that_were():
+    profile = replace(Profile.read(SHIPPED / "nvidia-h100-80gb-hbm3.json"), formats={})
     table = predict_csr(CanonicalCsr.of(gallery.poisson2d(700)), 0, "roofline", profile)
-    entry = next(entry for entry in table if entry.format == "sell")
+    entry = next(entry for entry in table if entry.format == "csr_m")
     assert entry.time_us is entry.error is None
     assert entry.bytes > 0
-    assert re.search(r"^sell +not known +- +[0-9.]+ +1\.\d\d +\[1\]", str(table), re.MULTILINE)
-    assert "has no times" in entry.note
+    assert re.search(r"^csr_m +not known +- +[0-9.]+ +1\.\d\d +\[\d\]", str(table), re.MULTILINE)
+    assert "ever timed" in entry.note
     assert all(other.time_us is None for other in table[table.index(entry) :])
     assert all(other.bytes is not None for other in table[: table.index(entry)])
 
 
-def test_auto_passes_over_a_format_that_the_profile_does_not_know(monkeypatch):
-    """However few bytes it has: nobody knows yet how fast its kernel is on the device."""
-    profile, A = Profile.read(SHIPPED / "nvidia-h200.json"), CanonicalCsr.of(gallery.poisson2d(50))
-
-    def considered(*unknown):
-        roofline = {
-            dtype: {**of_type, "variants": [v for v in of_type["variants"] if v["format"] not in unknown]}
-            for dtype, of_type in profile.roofline.items()
-        }
-        known = replace(profile, roofline=roofline)
-        monkeypatch.setattr(profile_module, "load_profile", lambda _: known)
-        return {entry.format for entry in predict_considered(A, Request(), 0)}
-
-    every = set(_core.formats_to_consider(0, "cached", None))
-    assert (
-        {"csr", "sell", "dia"}
-        <= considered()
-        == every & {v["format"] for v in profile.roofline["f64"]["variants"]}
-    )
-    assert considered("dia") == considered() - {"dia"}
-    # A profile that knows none leaves nothing better.
-    assert considered(*sg.formats()) == every
+def test_a_format_that_the_profile_has_times_of_is_known():
+    without = Profile.read(SHIPPED / "nvidia-h100-80gb-hbm3.json")
+    without = replace(without, formats={name: f for name, f in without.formats.items() if name not in {"sell", "csr_m"}})
+    timed = replace(without, formats={**without.formats, "csr_m": without.formats["csr"]})
+    A = CanonicalCsr.of(gallery.poisson2d(700))
+    tables = [{entry[0]: entry for entry in A.source.predict(0, p.model(A.dtype, True))[0]} for p in (without, timed)]
+    assert [table["csr_m"][2] is not None for table in tables] == [False, True]
+    for table in tables:
+        assert table["sell"][2] is not None  # by what it costs on another device
+        assert table["sell"][5] is None
+        assert table["csr"][5] is not None
 
 
 def test_of_a_matrix_in_pieces_every_format_is_planned(monkeypatch):

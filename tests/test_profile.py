@@ -7,7 +7,7 @@ import os
 import pytest
 
 import spmvgpu as sg
-from spmvgpu import gallery
+from spmvgpu import _core, gallery
 from spmvgpu.cli import main
 from spmvgpu.devices import CPU
 from spmvgpu.planning import profile
@@ -33,7 +33,7 @@ def changed(path, **changes):
     return path
 
 
-@pytest.mark.parametrize("name", ["generic-cpu.json", "nvidia-h200.json"])
+@pytest.mark.parametrize("name", ["generic-cpu.json", "nvidia-h100-80gb-hbm3.json", "nvidia-h200.json"])
 def test_shipped_profiles_are_complete(name):
     found = Profile.read(SHIPPED / name)
     assert found.kind == ("cpu" if "cpu" in name else "cuda")
@@ -41,9 +41,9 @@ def test_shipped_profiles_are_complete(name):
     assert found.measured["quick"] is False
     for dtype in ("f32", "f64"):
         assert found.power[dtype] > 1e7
-        formats = {variant["format"] for variant in found.roofline[dtype]["variants"]}
-        assert {"csr", "sell", "coo"} <= formats <= set(sg.formats())
         assert found.extra["guo2011"][dtype].keys() == {"csr", "ell", "coo"}
+    assert set(found.rates) <= set(_core.RATES)
+    assert set(found.formats) <= set(sg.formats())
     assert set(found.bus) == ({"up", "down"} if found.kind == "cuda" else set())
 
 
@@ -67,7 +67,7 @@ def test_the_own_profile_goes_before_the_shipped_one():
         ("{", "not JSON"),
         ("[1, 2]", "not a device profile"),
         ('{"schema": 99}', "another schema"),
-        ('{"schema": 1, "device": "x"}', "missing or unknown"),
+        ('{"schema": 2, "device": "x"}', "missing or unknown"),
     ],
 )
 def test_a_broken_profile_is_named_and_replaced(text, reason):
@@ -83,13 +83,13 @@ def test_a_broken_profile_is_named_and_replaced(text, reason):
 
 
 def test_entries_of_a_wrong_type_are_refused(tmp_path):
-    with pytest.warns(UserWarning, match="roofline is not an object"):
-        sg.predict(A, "cpu", profile=changed(tmp_path / "p.json", roofline=3))
+    with pytest.warns(UserWarning, match="rates is not an object"):
+        sg.predict(A, "cpu", profile=changed(tmp_path / "p.json", rates=3))
 
 
 def test_models_with_missing_parts_are_refused(tmp_path):
-    with pytest.warns(UserWarning, match=r"roofline are missing.*f64"):
-        sg.predict(A, "cpu", profile=changed(tmp_path / "p.json", roofline={"f32": {}}))
+    with pytest.warns(UserWarning, match=r"power are missing.*f64"):
+        sg.predict(A, "cpu", profile=changed(tmp_path / "p.json", power={"f32": 1.0}))
     with pytest.warns(UserWarning, match=r"guo2011 are missing.*f32"):
         sg.partition.separator(A, "cpu", profile=changed(tmp_path / "q.json", guo2011={"f64": {"csr": {}}}))
 
@@ -113,10 +113,16 @@ def test_an_unreadable_profile_does_not_stop_an_operator():
     assert op.format in sg.formats()
 
 
-def test_a_gpu_without_a_profile_gets_another_ones(monkeypatch):
-    monkeypatch.setattr(profile, "device_model", lambda ordinal: "NVIDIA Imaginary 9")
-    with pytest.warns(UserWarning, match=r"no profile of NVIDIA Imaginary 9.*NVIDIA H200.*calibrate"):
-        assert load_profile(0).device == "NVIDIA H200"
+def test_a_gpu_without_a_profile_is_scaled_from_another_one():
+    reference = Profile.read(SHIPPED / "nvidia-h100-80gb-hbm3.json")
+    half = {
+        "multiprocessors": 66, "clock": 1.98e9, "memory_bandwidth": 1.676e12, "l2_bytes": 1 << 25,
+    }  # fmt: skip
+    found = profile.scaled(reference, half)
+    assert (found.processors, found.cache_bytes) == (66, 1 << 25)
+    assert found.rates["memory"] == found.rates["work"] == 2
+    assert found.rates["load"] == 1
+    assert found.power["f64"] == reference.power["f64"] / 2
 
 
 def edited(edit):
@@ -170,15 +176,12 @@ def _use_profile():
         _set("guo2011", "f64", "coo", {"line": [-1.0, 1.0]}),
         _set("guo2011", "f64", "csr", "line", [6.0, 0]),
         _set("guo2011", "f64", "csr", "full_load", 0),
-        _set("roofline", "f64", "places", [[1.0]]),
-        _set("roofline", "f64", "launch_us", float("inf")),
-        _set("roofline", "f64", "variants", [3]),
-        _set("roofline", "f64", "variants", 0, "norm", 0),
-        _set("roofline", "f64", "variants", 0, "residuals", []),
-        _set("roofline", "f64", "variants", 0, "residuals", 0, 1e300),
-        _set("roofline", "f64", "variants", 0, "costs", {"entries": "many"}),
-        _set("roofline", "f64", "variants", 0, "costs", {"entries": 1e300}),
-        _set("roofline", "f64", "variants", 0, "options", {"no such option": 1}),
+        _set("rates", {"launch": 0}),
+        _set("rates", {"launch": "fast"}),
+        _set("formats", [3]),
+        _set("formats", {"csr": {"scale": 1.0}}),
+        _set("formats", {"csr": {"scale": 1e300, "error": 0.1}}),
+        _set("formats", {"csr": {"scale": 1.0, "error": "large"}}),
     ],
 )
 def test_a_damaged_profile_is_replaced_with_one_warning(edit):

@@ -26,7 +26,7 @@ StepTuples tuples(const Steps& steps) {
 
 namespace {
 
-using Model = std::shared_ptr<const DeviceModel>;
+using Model = std::shared_ptr<DeviceModel>;
 // As the Python class Prediction has them.
 using PredictionTuple = std::tuple<std::string, Options, std::optional<double>, std::optional<std::int64_t>,
                                    std::optional<double>, std::optional<double>, std::string>;
@@ -64,18 +64,18 @@ std::tuple<bool, CandidateTuples, StepTuples> rank_source(AnySource& source, int
     if (needs_predictions(request, source.any().nnz)) model = call_python(load_model).cast<Model>();
     const GilRelease release;
     Steps steps;
-    const Ranking ranking = rank(source, model.get(), request, steps);
+    const Ranking ranking = rank(source, model, request, steps);
     return {ranking.is_timed, tuples(ranking), tuples(steps)};
 }
 
-std::pair<PredictionTuples, StepTuples> predict_all(AnySource& source, int ordinal, const DeviceModel& model) {
+std::pair<PredictionTuples, StepTuples> predict_all(AnySource& source, int ordinal, const Model& model) {
     const GilRelease release;
     Steps steps;
     const auto predictions = predict(source, model, ordinal, steps);
     return {tuples(predictions), tuples(steps)};
 }
 
-std::pair<PredictionTuples, StepTuples> predict_some(AnySource& source, int ordinal, const DeviceModel& model,
+std::pair<PredictionTuples, StepTuples> predict_some(AnySource& source, int ordinal, const Model& model,
                                                      const std::string& mode, std::optional<bool> symmetric,
                                                      std::optional<double> products) {
     const GilRelease release;
@@ -104,8 +104,7 @@ void register_planning(py::module_& module) {
         .def("rank", &rank_source, py::arg("ordinal"), py::arg("format"), py::arg("options"), py::arg("mode"),
              py::arg("symmetric"), py::arg("products"), py::arg("spent_us"), py::arg("load_model"),
              "(is_timed, candidates, steps) of a request. `load_model` is called only if predictions are needed.")
-        .def("predict", &predict_all, py::arg("ordinal"), py::arg("model"),
-             "(predictions, steps) for every kernel of every format.")
+        .def("predict", &predict_all, py::arg("ordinal"), py::arg("model"), "(predictions, steps) for every format.")
         .def("predict_considered", &predict_some, py::arg("ordinal"), py::arg("model"), py::arg("mode"),
              py::arg("symmetric"), py::arg("products") = py::none(),
              "(predictions, steps) for the formats that a request considers; with a budget, for what is worth a plan.")

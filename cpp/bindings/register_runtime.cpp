@@ -31,8 +31,7 @@ py::list describe_formats() {
                                     py::arg("allowed") = allowed_values(option)));
         }
         formats.append(py::dict(py::arg("name") = format.name, py::arg("options") = options,
-                                py::arg("candidates") = format.candidates, py::arg("kernels") = format.kernels,
-                                py::arg("traits") = format.traits));
+                                py::arg("candidates") = format.candidates, py::arg("traits") = format.traits));
     }
     return formats;
 }
@@ -47,6 +46,7 @@ py::dict device_properties(int ordinal) {
     return py::dict(py::arg("model") = properties.model, py::arg("multiprocessors") = properties.multiprocessors,
                     py::arg("memory_free") = memory.free, py::arg("memory_idle") = memory.idle,
                     py::arg("memory_total") = memory.total, py::arg("l2_bytes") = properties.l2_bytes,
+                    py::arg("clock") = properties.clock, py::arg("memory_bandwidth") = properties.memory_bandwidth,
                     py::arg("compute_capability") = py::make_tuple(properties.major, properties.minor));
 }
 
@@ -67,8 +67,7 @@ void register_runtime(py::module_& module) {
         .def_readonly("only_if_asked", &Traits::only_if_asked)
         .def_readonly("needs_rows_that_repeat", &Traits::needs_rows_that_repeat)
         .def_readonly("needs_few_values", &Traits::needs_few_values);
-    module.def("describe_formats", &describe_formats,
-               "Names, options, tuning candidates, kernels and traits of all formats.");
+    module.def("describe_formats", &describe_formats, "Names, options, tuning candidates and traits of all formats.");
     module.def("build_info", &build_info, "How the extension was built.");
     module.def("device_count", &gpu::device_count, "Usable CUDA devices; 0 without a driver.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");

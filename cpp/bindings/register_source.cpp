@@ -93,7 +93,7 @@ void register_source_of(py::module_& module) {
                 using Nearer = std::tuple<std::optional<Permutation>, std::optional<std::shared_ptr<S>>, StepTuples>;
                 const GilRelease release;
                 Steps steps;
-                auto found = source.nearer_order(Budget(products, spent_us, 0), steps);
+                auto found = source.nearer_order(Budget(products, spent_us, 0, true), steps);
                 if (!found) return Nearer{std::nullopt, std::nullopt, tuples(steps)};
                 return Nearer{std::move(found->permutation), std::make_shared<S>(found->csr), tuples(steps)};
             },

@@ -68,47 +68,6 @@ void read_row_lengths(Passes& passes, Features& features, const index_t* row_off
     std::copy(std::begin(found.longer), std::end(found.longer), features.longer.begin());
 }
 
-// Loads at once beyond which no more of a group are looked at: where one row is far longer than the others, most rounds
-// are its alone.
-constexpr index_t kMaxRounds = 64, kMaxEntries = 2048;
-
-// What a group of threads loads in its rounds, 2^step_log entries of each row in a round. Its numbers are sectors with
-// the round before them, so that the different ones are those of every round, added up.
-struct GroupOfRows {
-    Tally* tally;
-    index_t runs;  // rows
-    const index_t *row_offsets, *col_indices;
-    int shift, step_log;
-    index_t rounds;
-
-    // Entries of the first `before` rounds.
-    constexpr index_t entries(index_t before) const {
-        const index_t most = before << step_log;
-        index_t sum = 0;
-        for (index_t i = 0; i < runs; ++i) sum += std::min(std::max(row_offsets[i + 1] - row_offsets[i], 0), most);
-        return sum;
-    }
-    // Rounds begin as long as fewer entries were loaded before.
-    constexpr void limit_rounds() {
-        index_t least = 1;
-        while (least < rounds) {
-            const index_t middle = (least + rounds) / 2;
-            if (entries(middle) < kMaxEntries) {
-                least = middle + 1;
-            } else {
-                rounds = middle;
-            }
-        }
-    }
-    constexpr Run run(index_t i) const {
-        const std::int64_t stop = row_offsets[i] + (std::int64_t(rounds) << step_log);
-        return {row_offsets[i], static_cast<index_t>(std::min<std::int64_t>(row_offsets[i + 1], stop))};
-    }
-    constexpr std::int64_t number(const Run& run, index_t k) const {
-        return std::int64_t((k - run.begin) >> step_log) << 32 | (col_indices[k] >> shift);
-    }
-};
-
 // What is sampled of a few rows that are spread evenly, or of values. Numbers are diagonals, counted from the lower
 // left corner; or keys, which hardly two different rows, or values, share.
 enum class Sample { kDiagonals, kRows, kValues, kCount };
@@ -158,49 +117,12 @@ private:
     }
 };
 
-// Sectors and entries, with 1, 2, 4, ... lanes a row where there are several.
 struct Sampled {
-    Tally warps[Features::kLaneCounts], blocks[Features::kLaneCounts], run, long_run;
+    Tally run, long_run;  // sectors and entries
     Tally few[static_cast<int>(Sample::kCount)];
 
     constexpr Tally& of(Sample what) { return few[static_cast<int>(what)]; }
 };
-
-// A sample is a thread block's rows: with 2^i lanes a row the block, and as many warps as have kWarp rows together.
-template <class Passes>
-void sample_groups(Passes& passes, const Features& features, const index_t* row_offsets, const index_t* col_indices,
-                   int shift, Sampled* sampled) {
-    constexpr index_t kWarp = Features::kWarp, kBlock = Features::kBlock, kInFlight = Features::kInFlight;
-    constexpr int kLaneCounts = Features::kLaneCounts, kInFlightLog = std::countr_zero(unsigned(kInFlight));
-    constexpr index_t kSamples = 64, kWarps = (1 << kLaneCounts) - 1;
-    const index_t rows = features.rows, blocks = rows / kBlock + (rows % kBlock != 0);
-    const index_t samples = std::min(blocks, kSamples);
-    const std::int64_t block_groups = std::int64_t(samples) * kLaneCounts;  // first, for they take longest
-    const std::int64_t work = std::min<std::int64_t>(1500, features.nnz / 2 + 1);
-    passes.template distinct<GroupOfRows>(
-        block_groups + std::int64_t(samples) * kWarps, std::min(features.nnz, kMaxEntries - 1 + kBlock * kInFlight),
-        [=] SPMVGPU_BODY(std::int64_t g) {
-            const bool is_block = g < block_groups;
-            const std::int64_t s = is_block ? g / kLaneCounts : (g - block_groups) / kWarps;
-            const auto place = static_cast<int>(is_block ? g % kLaneCounts : (g - block_groups) % kWarps);
-            int lanes_log = is_block ? place : 0;  // the first warp has one lane a row, the next two have two, ...
-            while (!is_block && 2 << lanes_log <= place + 1) ++lanes_log;
-            const index_t in_warp = kWarp >> lanes_log;
-            const auto row = static_cast<index_t>(blocks / samples * s + blocks % samples * s / samples) * kBlock;
-            const index_t first = is_block ? 0 : (place + 1 - (1 << lanes_log)) * in_warp;
-            const index_t most = is_block ? kBlock >> lanes_log : in_warp;
-            GroupOfRows group{is_block ? &sampled->blocks[lanes_log] : &sampled->warps[lanes_log],
-                              std::min(rows - row - first, most),
-                              row_offsets + row + first,
-                              col_indices,
-                              shift,
-                              is_block ? lanes_log + kInFlightLog : lanes_log,
-                              kMaxRounds};
-            if (is_block) group.limit_rounds();  // a warp has no more entries in all of its rounds
-            return group;
-        },
-        work);
-}
 
 template <class Passes>
 void sample_rows_and_values(Passes& passes, const AnyCsr& csr, Sampled* sampled) {
@@ -249,16 +171,11 @@ Features extract(Passes& passes, const AnyCsr& csr) {
     Array<Sampled> tallies = passes.template scratch<Sampled>(1);
     Sampled* const sampled = tallies.data();
     passes.fill(sampled, 1, Sampled{});
-    sample_groups(passes, features, csr.row_offsets, csr.col_indices, shift, sampled);
     sample_windows(passes, csr.nnz, csr.col_indices, shift, Features::kRun, kInWindows, &sampled->run);
     sample_windows(passes, csr.nnz, csr.col_indices, shift, Features::kLongRun, kInWindows, &sampled->long_run);
     sample_rows_and_values(passes, csr, sampled);
     read_row_lengths(passes, features, csr.row_offsets);
     Sampled found = passes.read(sampled);
-    for (int i = 0; i < Features::kLaneCounts; ++i) {
-        features.warp_sectors[i] = sectors_per_entry(found.warps[i]);
-        features.block_sectors[i] = sectors_per_entry(found.blocks[i]);
-    }
     features.run_sectors = sectors_per_entry(found.run);
     features.long_run_sectors = sectors_per_entry(found.long_run);
     features.diagonals = static_cast<index_t>(found.of(Sample::kDiagonals).different);

@@ -44,13 +44,8 @@ struct Features {
     static constexpr index_t kPerLane = 16;
     std::array<double, kLaneCounts> longer{};
 
-    // Different sectors of x, 32 bytes, per entry, in what a warp loads at once and in what the 8 warps of a thread
-    // block have in flight, four loads each: what the L1 is asked for, and what the L2 is, if the L1 keeps nothing.
-    static constexpr index_t kBlock = 8 * kWarp, kInFlight = 4;
-    std::array<double, kLaneCounts> warp_sectors{}, block_sectors{};
-
-    // Different sectors of x, per entry, in so many consecutive entries: what comes from the L2, if the L1 keeps what a
-    // thread block reads, and from memory, if the L2 keeps what all of them read in a while.
+    // Different sectors of x, 32 bytes, per entry, in so many consecutive entries: what comes from the L2, if the L1
+    // keeps what a thread block reads, and from memory, if the L2 keeps what all of them read in a while.
     static constexpr index_t kRun = 1 << 12, kLongRun = 1 << 19;
     // Of small matrices neither matters.
     static constexpr index_t kSmall = 1 << 17;

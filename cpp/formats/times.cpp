@@ -2,9 +2,15 @@
 
 #include <bit>
 
+#include "core/parallel.hpp"
+
 namespace spmvgpu::times {
 
 namespace {
+
+#define SPMVGPU_TERM(id, rate) rate,
+constexpr std::array<Rate, kTermCount> kRateOf = {SPMVGPU_FOR_TERMS(SPMVGPU_TERM)};
+#undef SPMVGPU_TERM
 
 constexpr double kThreadsOfProcessor = 2048, kWarpsOfProcessor = 64;
 constexpr double kSectorsOfMesh = 0.15;
@@ -23,12 +29,13 @@ double waves_of(double fills) {
 
 }  // namespace
 
-double time_us(const Terms& terms, const Terms& costs) {
+double time_us(const Terms& terms, const Terms& costs, const Machine& machine) {
     const auto sum = [&](Term begin, Term end) {
         double total = 0;
-        for (int term = begin; term < end; ++term) total += terms[term] * costs[term];
+        for (int term = begin; term < end; ++term) total += terms[term] * costs[term] * machine.rates[kRateOf[term]];
         return total;
     };
+    if (!machine.is_gpu) return sum(kLaunch, kTermCount);
     const double moved = sum(kMemory, kLines), worked = sum(kLines, kWaves), waited = sum(kWaves, kTermCount);
     return sum(kLaunch, kMemory) + std::sqrt(moved * moved + worked * worked + waited * waited);
 }
@@ -44,15 +51,15 @@ Features of_sizes(index_t rows, index_t cols, index_t nnz) {
 }
 
 double Work::run_sectors() const {
-    if (features_.nnz >= Features::kSmall) return features_.run_sectors;
+    if (features.nnz >= Features::kSmall) return features.run_sectors;
     return item_ < 8 ? 0.1 : kSectorsOfMesh;
 }
 
 Terms Work::streams(double bytes) const {
-    const double vectors = features_.rows * item_ + std::min(features_.cols * item_, 32.0 * features_.nnz);
+    const double vectors = features.rows * item_ + std::min(features.cols * item_, 32.0 * features.nnz);
     const double stream = bytes + vectors;
     // The matrix of the product before is still in the cache, all of it or, around the cache's size, some.
-    const double in_cache = kept(stream / machine_.cache_bytes, 0.65, 1.35);
+    const double in_cache = kept(stream / machine.cache_bytes, 0.65, 1.35);
     Terms terms{};
     terms[kLaunch] = 1;
     terms[kMemory] = stream * (1 - in_cache) / kMillion;
@@ -61,25 +68,68 @@ Terms Work::streams(double bytes) const {
 }
 
 Terms Work::base(double bytes) const {
-    const double x_kept = kept(features_.cols * item_ / machine_.cache_bytes, 0.8, 1.6);
+    const double x_kept = kept(features.cols * item_ / machine.cache_bytes, 0.8, 1.6);
     Terms terms = streams(bytes);
-    terms[kXMemory] = features_.long_run_sectors * entries_ * (1 - x_kept);
+    terms[kXMemory] = features.long_run_sectors * entries_ * (1 - x_kept);
     terms[kXCache] = run_sectors() * entries_;
+    return terms;
+}
+
+Terms Work::by_entries() const {
+    const double fills = features.nnz / (kInFlight * kThreadsOfProcessor * machine.processors);
+    Terms terms = base(stored.bytes);
+    terms[kXStart] = terms[kXCache] / (1 + fills);
+    terms[kEntries] = entries_;
+    terms[kRows] = features.rows / kMillion;
+    terms[kWaves] = waves_of(fills);
+    terms[kGathers] = run_sectors();
+    return terms;
+}
+
+Terms Work::by_diagonals() const {
+    Terms terms = streams();
+    terms[kSlots] = stored.slots / kMillion;
+    terms[kRows] = features.rows / kMillion;
+    terms[kWaves] = waves_of(features.rows / (kThreadsOfProcessor * machine.processors));
+    terms[kLoads] = stored.slots / rows();
+    return terms;
+}
+
+std::int64_t Work::parts_of(int rows_of_a_part, int lanes) const {
+    return (features.rows * std::int64_t(lanes) + rows_of_a_part - 1) / rows_of_a_part;
+}
+
+Terms Work::on_cpu(std::int64_t parts) const {
+    const bool serial = piece_count(static_cast<std::int64_t>(multiplied() + features.rows)) == 1;
+    // A thread reads from memory at a rate of its own; of more threads than were measured no more is known.
+    const double from_memory = serial ? 1.0 : 1.0 / std::min(machine.processors, machine.measured_processors);
+    // Costs are of what the busiest thread does, so that they hold for any number of threads.
+    const double by_rows = serial ? 1.0 : 1.0 / std::clamp<double>(static_cast<double>(parts), 1, machine.processors);
+    Terms terms = base(stored.bytes);
+    terms[kWake] = !serial;
+    terms[kSharedCache] = serial ? 0.0 : terms[kCache];
+    terms[kMemory] *= from_memory;
+    terms[kCache] *= by_rows;
+    terms[kXMemory] *= from_memory;
+    terms[kXCache] *= by_rows;
+    terms[kEntries] = features.nnz * by_rows / kMillion;
+    terms[kSlots] = multiplied() * by_rows / kMillion;
+    terms[kRows] = features.rows * by_rows / kMillion;
     return terms;
 }
 
 Terms Work::by_rows(int lanes) const {
     constexpr double kWarp = 32, kLine = 128, kColumn = 4, kHeld = 2.5e5;  // bytes that the L1 holds
     const int i = std::bit_width(static_cast<unsigned>(lanes)) - 1;
-    const double rows = features_.rows, mean = std::max(features_.mean, 1e-3), groups = kWarp / lanes;
+    const double rows = features.rows, mean = std::max(features.mean, 1e-3), groups = kWarp / lanes;
     // Lines that a warp's load touches: of each of its rows, but no more than all of them lie in.
     const auto touched = [&](double item) {
         const double beyond_first = std::max(0.0, std::min<double>(lanes, mean) * item - item);
         return std::min(groups * (1 + beyond_first / kLine), groups * mean * item / kLine + 1);
     };
-    const double steps = features_.warp_steps[i], warps = rows * lanes / kWarp;
-    const double full = machine_.processors * kWarpsOfProcessor, fills = warps / full;
-    const double at_once = std::min(kThreadsOfProcessor / lanes, rows / machine_.processors) * kInFlight * lanes;
+    const double steps = features.warp_steps[i], warps = rows * lanes / kWarp;
+    const double full = machine.processors * kWarpsOfProcessor, fills = warps / full;
+    const double at_once = std::min(kThreadsOfProcessor / lanes, rows / machine.processors) * kInFlight * lanes;
     const double held = at_once * (item_ + kColumn + 32 * run_sectors());
     Terms terms = base(csr_bytes());
     terms[kLines] = steps * (touched(item_) + touched(kColumn)) / kMillion;
@@ -87,42 +137,42 @@ Terms Work::by_rows(int lanes) const {
     terms[kWaves] = waves_of(fills);
     terms[kDepth] = waves_of(fills) * i;
     terms[kLoads] = std::max(steps / kInFlight / full + 0.5 * std::min(1.0, fills),
-                             std::ceil(double(features_.longest) / lanes / kInFlight));
+                             std::ceil(double(features.longest) / lanes / kInFlight));
     terms[kGathers] = terms[kLoads] * run_sectors();
     return terms;
 }
 
 Terms Work::by_tiles(int tile, int threads, int longest_segment) const {
     const int items = tile / threads, blocks = (items < 8 ? 8 : 6) * 256 / threads;  // of a multiprocessor
-    const double mean = std::max(features_.mean, 1e-3), uneven = std::min(mean + features_.deviation, double(tile));
-    const double tiles = std::max(features_.nnz / (tile - 0.5 * uneven), double(features_.rows) / tile);
-    const double fills = tiles / (blocks * machine_.processors), waves = waves_of(fills);
+    const double mean = std::max(features.mean, 1e-3), uneven = std::min(mean + features.deviation, double(tile));
+    const double tiles = std::max(features.nnz / (tile - 0.5 * uneven), double(features.rows) / tile);
+    const double fills = tiles / (blocks * machine.processors), waves = waves_of(fills);
     const double rows_of_tile = std::clamp<double>(tile / mean, 1, tile);
     int lanes_log = Features::kLaneCounts - 1;
     while (lanes_log > 0 && rows_of_tile * (1 << lanes_log) > threads) --lanes_log;
-    const double long_rows = features_.longer[lanes_log], long_of_tile = long_rows / std::max(tiles, 1.0);
+    const double long_rows = features.longer[lanes_log], long_of_tile = long_rows / std::max(tiles, 1.0);
     Terms terms = base(csr_bytes());
     terms[kXStart] = terms[kXCache] / (1 + fills);
-    terms[kCut] = features_.longest > longest_segment;
+    terms[kCut] = features.longest > longest_segment;
     terms[kEntries] = entries_;
     terms[kLongRows] = long_rows / kMillion;
     terms[kWaves] = waves;
     terms[kRounds] = waves * std::max(1.0, rows_of_tile / threads);
     terms[kHasLong] = waves * std::min(1.0, long_of_tile);
     terms[kDepth] = waves * long_of_tile / (threads / 32.0);
-    terms[kLoads] = std::ceil(std::min<double>(features_.longest, longest_segment) / threads / kInFlight);
+    terms[kLoads] = std::ceil(std::min<double>(features.longest, longest_segment) / threads / kInFlight);
     terms[kGathers] = (terms[kLoads] + waves) * run_sectors();
     return terms;
 }
 
 Terms Work::by_slices(const Slicing& s) const {
     constexpr double kLanes = 32, kVaries = 3;
-    const double rows = features_.rows, slices = std::max(1.0, std::ceil(rows / s.block / kLanes));
+    const double rows = features.rows, slices = std::max(1.0, std::ceil(rows / s.block / kLanes));
     const double warps = slices * s.warps, width = s.slots / kLanes / slices;
-    const double full = machine_.processors * kWarpsOfProcessor, fills = warps / full, waves = waves_of(fills);
+    const double full = machine.processors * kWarpsOfProcessor, fills = warps / full, waves = waves_of(fills);
     const double rounds = std::max(1.0, std::ceil(width / s.warps / s.in_flight));
     // Neighbours whose rows are of one length stay neighbours.
-    const double far = s.is_sorted ? std::min(1.0, kVaries * features_.deviation / std::max(1.0, features_.mean)) : 0;
+    const double far = s.is_sorted ? std::min(1.0, kVaries * features.deviation / std::max(1.0, features.mean)) : 0;
     Terms terms = base(s.bytes);
     terms[kXStart] = terms[kXCache] / (1 + fills);
     terms[kUnsorted] = entries_ * far;

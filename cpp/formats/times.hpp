@@ -17,37 +17,69 @@ namespace spmvgpu::times {
 
 inline constexpr double kMillion = 1e6;
 
-// In millions, but for launches, loads, rounds and what is there or is not.
-enum Term {
-    // Before and after everything else.
-    kLaunch,
-    kCut,     // whether a row is shared by several blocks or warps
-    kXStart,  // sectors of x that all threads ask for at the same time, as none has begun to multiply
-    // What moves.
-    kMemory,   // bytes that come from memory
-    kCache,    // and from the last cache before it
-    kXMemory,  // sectors of x, likewise
-    kXCache,
-    kRefetch,   // sectors that the L1 lost before a thread came back to them
-    kUnsorted,  // entries whose rows are far apart, as they were sorted,
-    kPermuted,  // and their rows
-    // What is worked.
-    kLines,   // of the L1 that warps ask for
-    kXLines,  // those of x
-    kEntries,
-    kSlots,
-    kSums,      // that warps of a slice add up
-    kLongRows,  // of a tile, of more entries than its lanes are for
-    // What is waited for.
-    kWaves,    // of blocks that fill the device, one after the other
-    kDepth,    // steps of a sum over lanes, in each of them
-    kRounds,   // of rows of a tile
-    kHasLong,  // whether tiles have long rows
-    kSorted,   // whether rows are looked up in their order
-    kLoads,    // that wait for each other
-    kGathers,  // and those of x, as far as they reach beyond the L1
-    kTermCount
-};
+// The numbers that a device is described by: how long each takes, over how long it takes on the device that the costs
+// of formats are of, an H100 or a CPU of 16 threads.
+#define SPMVGPU_FOR_RATES(MACRO)                                       \
+    MACRO(kRateLaunch, "launch")                                       \
+    MACRO(kRateWake, "wake") /* of the threads of a CPU */             \
+    MACRO(kRateMemory, "memory")                                       \
+    MACRO(kRateCache, "cache")                                         \
+    MACRO(kRateSharedCache, "shared_cache")                            \
+    MACRO(kRateXMemory, "x_memory") /* gathers, from memory */         \
+    MACRO(kRateXCache, "x_cache")   /* and from the cache before it */ \
+    MACRO(kRateWork, "work")        /* instructions and the L1 */      \
+    MACRO(kRateStart, "start")      /* of a block of threads */        \
+    MACRO(kRateLoad, "load")        /* that is waited for */           \
+    MACRO(kRateGather, "gather")    /* likewise */
+
+#define SPMVGPU_RATE(id, name) id,
+enum Rate { SPMVGPU_FOR_RATES(SPMVGPU_RATE) kRateCount };
+#undef SPMVGPU_RATE
+#define SPMVGPU_RATE(id, name) name,
+inline constexpr std::array<const char*, kRateCount> kRateNames = {SPMVGPU_FOR_RATES(SPMVGPU_RATE)};
+#undef SPMVGPU_RATE
+using Rates = std::array<double, kRateCount>;
+
+// THE list of terms, with what the time of each goes with. In millions, but for launches, loads, rounds and what is
+// there or is not.
+#define SPMVGPU_FOR_TERMS(MACRO)                                                                   \
+    /* Before and after everything else. */                                                        \
+    MACRO(kLaunch, kRateLaunch)                                                                    \
+    MACRO(kWake, kRateWake)     /* whether a CPU wakes threads */                                  \
+    MACRO(kEmpty, kRateLaunch)  /* whether there are empty rows */                                 \
+    MACRO(kCut, kRateLoad)      /* whether blocks or warps share a row */                          \
+    MACRO(kXStart, kRateXCache) /* sectors of x that all threads ask for at once, to begin with */ \
+    /* What moves. */                                                                              \
+    MACRO(kMemory, kRateMemory)           /* bytes that come from memory */                        \
+    MACRO(kCache, kRateCache)             /* and from the last cache before it, */                 \
+    MACRO(kSharedCache, kRateSharedCache) /* which all threads of a CPU share */                   \
+    MACRO(kXMemory, kRateXMemory)         /* sectors of x, likewise */                             \
+    MACRO(kXCache, kRateXCache)                                                                    \
+    MACRO(kRefetch, kRateCache)   /* sectors that the L1 lost before a thread came back to them */ \
+    MACRO(kUnsorted, kRateXCache) /* entries whose rows are far apart, as they were sorted, */     \
+    MACRO(kPermuted, kRateXCache) /* and their rows */                                             \
+    /* What is worked. */                                                                          \
+    MACRO(kLines, kRateWork)  /* of the L1 that warps ask for */                                   \
+    MACRO(kXLines, kRateWork) /* those of x */                                                     \
+    MACRO(kEntries, kRateWork)                                                                     \
+    MACRO(kSlots, kRateWork)                                                                       \
+    MACRO(kRows, kRateWork)                                                                        \
+    MACRO(kIndices, kRateWork)  /* bytes beside values */                                          \
+    MACRO(kChanges, kRateWork)  /* rows that are unlike the one before */                          \
+    MACRO(kSums, kRateWork)     /* that warps of a slice add up */                                 \
+    MACRO(kLongRows, kRateWork) /* of a tile, of more entries than its lanes are for */            \
+    /* What is waited for. */                                                                      \
+    MACRO(kWaves, kRateStart)    /* of blocks that fill the device, one after the other */         \
+    MACRO(kDepth, kRateStart)    /* steps of a sum over lanes, in each of them */                  \
+    MACRO(kRounds, kRateStart)   /* of rows of a tile */                                           \
+    MACRO(kHasLong, kRateStart)  /* whether tiles have long rows */                                \
+    MACRO(kSorted, kRateStart)   /* whether rows are looked up in their order */                   \
+    MACRO(kLoads, kRateLoad)     /* that wait for each other */                                    \
+    MACRO(kGathers, kRateGather) /* and those of x, as far as they reach beyond the L1 */
+
+#define SPMVGPU_TERM(id, rate) id,
+enum Term { SPMVGPU_FOR_TERMS(SPMVGPU_TERM) kTermCount };
+#undef SPMVGPU_TERM
 using Terms = std::array<double, kTermCount>;
 
 constexpr Terms costs(std::initializer_list<std::pair<Term, double>> given) {
@@ -56,17 +88,32 @@ constexpr Terms costs(std::initializer_list<std::pair<Term, double>> given) {
     return terms;
 }
 
+constexpr Rates rates_of_one() {
+    Rates rates;
+    rates.fill(1);
+    return rates;
+}
+
+// A device, a GPU unless it is said.
+struct Machine {
+    int processors = 1;                       // that a product is for
+    double cache_bytes = 400e3 * processors;  // of the last cache before memory
+    bool is_gpu = true;
+    int measured_processors = processors;  // of a CPU, that the rates were measured with
+    Rates rates = rates_of_one();
+};
+
 // Microseconds of a product.
-double time_us(const Terms& terms, const Terms& costs);
+double time_us(const Terms& terms, const Terms& costs, const Machine& machine);
+
+// How much of a matrix a format stores: what a plan says, or what it is at least.
+struct Amount {
+    double bytes = 0, slots = 0;
+    double padding = 1;  // slots per entry
+};
 
 // Features of a matrix of which no more is known: its rows are uneven, and its columns those of a mesh.
 Features of_sizes(index_t rows, index_t cols, index_t nnz);
-
-// A GPU with so many multiprocessors.
-struct Machine {
-    int processors = 1;
-    double cache_bytes = 400e3 * processors;  // of the L2
-};
 
 // A kernel with lanes side by side that read slots of slices.
 struct Slicing {
@@ -77,29 +124,47 @@ struct Slicing {
     double in_flight = 4;  // slots that a warp loads at once
 };
 
-// A matrix with values of a type on a GPU.
+// A matrix with values of a type, of which so much is stored, on a device.
 class Work {
 public:
-    Work(const Features& features, int item_bytes, const Machine& machine)
-        : features_(features), item_(item_bytes), machine_(machine), entries_(features.nnz / kMillion) {}
+    Work(const Features& features, int item_bytes, const Machine& machine, const Amount& stored = {})
+        : features(features), stored(stored), machine(machine), item_(item_bytes), entries_(features.nnz / kMillion) {}
 
-    // What every kernel moves that reads so many bytes of a matrix.
-    Terms streams(double bytes) const;
+    double rows() const { return std::max<index_t>(features.rows, 1); }
+    double index_bytes() const { return std::max(0.0, stored.bytes - stored.slots * item_); }
 
+    // What every kernel moves that reads what is stored, without x and with it.
+    Terms streams() const { return streams(stored.bytes); }
+    // A kernel that walks the entries one after the other, whatever rows they lie in.
+    Terms by_entries() const;
+    // A kernel with a thread for each row, which reads x where it lies on whole diagonals.
+    Terms by_diagonals() const;
     // CSR by rows, so many lanes each.
     Terms by_rows(int lanes) const;
     // CSR by tiles of so many entries, each by a block.
     Terms by_tiles(int tile, int threads, int longest_segment) const;
     Terms by_slices(const Slicing& slicing) const;
 
+    // On the CPU, where threads walk slots and entries row by row: as many as there are processors, or no more than so
+    // many parts. One thread does it all if there is little to do.
+    static constexpr std::int64_t kAnyParts = std::int64_t(1) << 40;
+    Terms on_cpu(std::int64_t parts = kAnyParts) const;
+    // Parts of so many rows.
+    std::int64_t parts_of(int rows_of_a_part, int lanes = 1) const;
+    // A slot that stands for an entry and its mirror image is multiplied twice.
+    double multiplied() const { return stored.padding * features.nnz; }
+
+    const Features& features;
+    const Amount stored;
+    const Machine machine;
+
 private:
-    double csr_bytes() const { return double(features_.nnz) * (item_ + 4) + 4.0 * features_.rows; }
+    double csr_bytes() const { return double(features.nnz) * (item_ + 4) + 4.0 * features.rows; }
     double run_sectors() const;
+    Terms streams(double bytes) const;
     Terms base(double bytes) const;
 
-    const Features& features_;
     double item_;
-    Machine machine_;
     double entries_;  // in millions
 };
 

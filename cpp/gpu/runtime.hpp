@@ -17,6 +17,8 @@ struct Properties {
     int multiprocessors = 0;
     int major = 0, minor = 0;  // compute capability
     std::size_t l2_bytes = 0;
+    double clock = 0;             // of the multiprocessors, a second
+    double memory_bandwidth = 0;  // bytes a second
 };
 
 struct Memory {

@@ -83,8 +83,7 @@ std::vector<FormatInfo> list_formats() {
     std::vector<FormatInfo> list;
     for_each_format<double>([&]<class Format>() {
         using Tuning = typename Format::Tuning;
-        list.push_back({Format::kName, list_options(Tuning{}), Tuning::candidates(),
-                        roofline::FormatModel<Format>::kernels(), Format::kTraits});
+        list.push_back({Format::kName, list_options(Tuning{}), Tuning::candidates(), Format::kTraits});
     });
     return list;
 }
@@ -104,10 +103,15 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
         result.options = list_options(plan.tuning);
         result.counts = counts_of(plan);
         result.made = std::move(plan);
-        result.terms = [](const roofline::Subject& subject, const MatrixPlan& plan) {
-            const Cost& cost = plan.cost;
-            return roofline::terms_of<Format>(subject, {double(cost.bytes), double(cost.slots), cost.padding()},
-                                              std::any_cast<const typename Format::Plan&>(plan.made));
+        result.time_us = [](const roofline::Subject& subject, const MatrixPlan& plan, const Options& changed) {
+            const roofline::Amount stored{double(plan.cost.bytes), double(plan.cost.slots), plan.cost.padding()};
+            const auto& made = std::any_cast<const typename Format::Plan&>(plan.made);
+            if (changed.empty()) return roofline::time_us<Format>(subject, stored, made);
+            auto other = made;
+            Options options = changed;
+            for (const OptionInfo& taken : plan.options) options.try_emplace(taken.name, taken.value);
+            other.tuning = read_options<typename Format::Tuning>(Format::kName, options);
+            return roofline::time_us<Format>(subject, stored, other);
         };
     });
     return result;

@@ -19,7 +19,6 @@ struct FormatInfo {
     std::string name;
     std::vector<OptionInfo> options;  // with their defaults
     std::vector<Options> candidates;  // what tuning tries
-    std::vector<Options> kernels;     // see GeneralModel
     Traits traits;
 };
 std::vector<FormatInfo> list_formats();
@@ -33,8 +32,8 @@ struct MatrixPlan {
     std::map<std::string, double> counts;  // see counts_of()
     std::any made;                         // the format's own plan
 
-    // What a product of it moves and waits for.
-    roofline::Terms (*terms)(const roofline::Subject&, const MatrixPlan&) = nullptr;
+    // Microseconds of a product, and of one with other options, which must not change what is stored.
+    double (*time_us)(const roofline::Subject&, const MatrixPlan&, const Options&) = nullptr;
 };
 
 // Of a canonical matrix in host memory or on a GPU. The target need not be there. Throws as convert() does.

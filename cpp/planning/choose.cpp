@@ -16,7 +16,9 @@ namespace {
 // What a conversion on a GPU is expected to take beside its bytes, and how fast it writes. This is rather too long,
 // because a trial that has begun is finished: no conversion in the benchmarks' setup.json, of an H200, took more than
 // 1.6 ms.
-constexpr double kConversionUs = 1000, kConversionBytesPerUs = 500e3;
+constexpr double kConversionUs = 600, kConversionBytesPerUs = 500e3;
+// The same on the CPU, where little waits for launches; and what the format that needs no conversion takes on a GPU.
+constexpr double kConversionOnCpuUs = 200, kConversionBytesPerUsOnCpu = 2e3, kPlanUs = 100;
 
 // What an order by clusters is expected to take on a GPU: launches, passes over the entries as long as products, and
 // passes over the rows; see orders.json, of an H200.
@@ -114,23 +116,29 @@ std::string variant_name(const std::string& format, const Options& options) {
     return name;
 }
 
-double Budget::trial_us(double bytes, double product_us) const {
-    return kConversionUs + bytes / kConversionBytesPerUs + trial_products_ * product_us;
+double Budget::trial_us(const std::string& format, double bytes, double product_us) const {
+    const double products = trial_products_ * product_us;
+    if (format == kPlain) return products + (is_for_gpu_ ? kPlanUs : 0);
+    if (!is_for_gpu_) return products + kConversionOnCpuUs + bytes / kConversionBytesPerUsOnCpu;
+    return products + kConversionUs + bytes / kConversionBytesPerUs;
 }
 
-bool Budget::may_afford_trials(double product_us) const { return 2 * trial_us(0, product_us) <= left_us(product_us); }
+bool Budget::may_afford_trials(double product_us) const {
+    return 2 * (kConversionUs + trial_products_ * product_us) <= left_us(product_us);
+}
 
 bool Budget::affords_order(double product_us, index_t rows) const {
     return kOrderUs + kOrderProducts * product_us + kOrderUsPerRow * rows <= all_us(product_us);
 }
 
 Budget budget_of(const Request& request, std::int64_t nnz) {
-    return {request.products, request.spent_us, trial_series(request.device, nnz).launches()};
+    return {request.products, request.spent_us, trial_series(request.device, nnz).launches(), request.device.is_gpu()};
 }
 
 bool needs_predictions(const Request& request, std::int64_t nnz) {
     if (request.format != "auto") return false;
-    return request.mode == Mode::kFull || (request.device.is_gpu() && nnz >= kSmallEntries);
+    if (request.mode == Mode::kFull) return true;
+    return nnz >= kSmallEntries && (request.device.is_gpu() || request.mode == Mode::kCached);
 }
 
 bool takes_long_to_plan(const std::string& format, Device device) {
@@ -138,12 +146,12 @@ bool takes_long_to_plan(const std::string& format, Device device) {
 }
 
 std::vector<std::string> formats_to_consider(const Request& request) {
-    const bool is_gpu = request.device.is_gpu(), whatever_it_takes = request.mode == Mode::kFull;
+    const bool whatever_it_takes = request.mode == Mode::kFull;
     std::vector<std::string> names;
     for (const FormatInfo& format : all_formats()) {
         const Traits& traits = format.traits;
         bool is_considered = whatever_it_takes || !takes_long_to_plan(traits, request.device);
-        if (is_gpu && traits.needs_few_values && !request.has_few_values) is_considered = whatever_it_takes;
+        if (traits.needs_few_values && !request.has_few_values) is_considered = whatever_it_takes;
         if (traits.needs_symmetry && request.symmetric) is_considered = *request.symmetric;
         if (is_considered && !traits.only_if_asked) names.push_back(format.name);
     }
@@ -181,8 +189,8 @@ Ranking rank_predictions(std::vector<Prediction> predictions, const Request& req
         double cost = 0;
         const double left = budget.left_us(*predictions.front().time_us);
         for (const Prediction& prediction : close) {
-            const double trial =
-                budget.trial_us(static_cast<double>(prediction.bytes.value_or(0)), *prediction.time_us);
+            const double trial = budget.trial_us(prediction.format, static_cast<double>(prediction.bytes.value_or(0)),
+                                                 *prediction.time_us);
             cost += trial;
             if (cost > left) break;
             ranking.candidates.push_back({prediction.format, prediction.options, {}, trial});

@@ -45,14 +45,14 @@ struct Request {
 // The time that choosing may take.
 class Budget {
 public:
-    Budget(double products, double spent_us, int trial_products)
-        : products_(products), spent_us_(spent_us), trial_products_(trial_products) {}
+    Budget(double products, double spent_us, int trial_products, bool is_for_gpu)
+        : products_(products), spent_us_(spent_us), trial_products_(trial_products), is_for_gpu_(is_for_gpu) {}
 
     // From now on time is spent.
     void start_clock() { start_ = Clock::now(); }
 
     // What a trial takes if all goes as predicted: a conversion, and a short series of products.
-    double trial_us(double bytes, double product_us) const;
+    double trial_us(const std::string& format, double bytes, double product_us) const;
     // Whether there may be time for two trials, or else there is none, of products that take so long.
     bool may_afford_trials(double product_us) const;
     // Whether a plan that takes so long is affordable, however much of the budget is spent.
@@ -72,6 +72,7 @@ private:
     using Clock = std::chrono::steady_clock;
     double products_, spent_us_;
     int trial_products_;
+    bool is_for_gpu_;
     std::optional<Clock::time_point> start_;
 };
 

@@ -54,29 +54,35 @@ Amount ModelOf<T>::of_band(const std::string& format, index_t block, const Targe
 }
 
 template <class T>
-double ModelOf<T>::least_time_us(const Subject& subject, const Variant& variant, Device device) const {
+double ModelOf<T>::least_time_us(const Subject& subject, const std::string& format, Device device) const {
     constexpr double kNever = std::numeric_limits<double>::infinity();
     double least = kNever;
-    with_format<T>(variant.format, [&]<class Format>() {
+    with_format<T>(format, [&]<class Format>() {
         if constexpr (Format::kTraits.only_if_asked) {
             least = 0;
         } else {
             using Known = FormatModel<Format>;
             const Features& features = subject.features;
             typename Format::Plan plan;
-            plan.tuning = read_options<typename Format::Tuning>(Format::kName, variant.options);
             if (Known::least_slots(features, plan) > std::max(kMostSlots * features.nnz, kFewSlots)) return;
             if (!Known::may_hold(features)) return;
-            const Amount band = of_band(variant.format, Known::block(features), {device, subject.machine.processors});
+            const Amount band = of_band(format, Known::block(features), {device, subject.machine.processors});
             const bool is_half = band.slots < 1;  // of a symmetric matrix
             Known::each_choice(features, plan, [&] {
                 const double slots = Known::least_slots(features, plan);
                 const Amount stored{kLess * slots * band.bytes, is_half ? kLess * slots * band.slots : slots};
-                least = std::min(least, variant.time_us(terms_of<Format>(subject, stored, plan)));
+                least = std::min(least, time_us<Format>(subject, stored, plan));
             });
         }
     });
     return least;
+}
+
+template <class T>
+bool ModelOf<T>::has_costs(const std::string& format) const {
+    bool measured = false;
+    with_format<T>(format, [&]<class Format>() { measured = FormatModel<Format>::kIsMeasured; });
+    return measured;
 }
 
 #define INSTANTIATE(T) template class ModelOf<T>;

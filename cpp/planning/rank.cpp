@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <set>
 #include <string>
 
 #include "core/errors.hpp"
@@ -13,7 +12,10 @@ namespace spmvgpu {
 
 namespace {
 
-constexpr char kNotKnown[] = "the profile of the device has no times of this format; tune='full' tries it";
+constexpr char kNotKnown[] = "no product of this format was ever timed; tune='full' tries it";
+
+// Other options of a format are worth a trial if they are predicted to be within this factor of those it takes.
+constexpr double kNearOptions = 1.15;
 
 // A format that stores values once is faster where values are most of what a product reads: in large matrices whose
 // entries read x from few sectors. Few values are so many different ones among those that features are found from.
@@ -31,108 +33,87 @@ bool has_few_values(AnySource& source, Steps& steps) {
     return found.run_sectors <= kSectorsTogether && found.different_values <= kFewValues;
 }
 
-// Whether a plan has made the choices that are a variant's options.
-bool has_options(const MatrixPlan& plan, const Options& options) {
-    return std::ranges::all_of(options, [&](const auto& option) {
-        return std::ranges::any_of(plan.options, [&](const OptionInfo& taken) {
-            return taken.name == option.first && taken.value == option.second;
-        });
-    });
-}
-
-// The kernels of a format that are predicted together, by their places in the model; none where the model has none.
-struct Kernels {
+// Formats by what their products take at least, where there is a need to know.
+struct Asked {
     std::string format;
-    std::vector<std::size_t> variants;
     double least_us = 0;
 };
 
 class Predictor {
 public:
-    using IsWorthAPlan = std::function<bool(const Kernels&, std::optional<double> error, const Prediction& best)>;
+    using IsWorthAPlan = std::function<bool(const Asked&, std::optional<double> error, const Prediction& best)>;
 
-    Predictor(AnySource& source, const DeviceModel& model, int ordinal, Steps& steps)
+    Predictor(AnySource& source, std::shared_ptr<const DeviceModel> model, int ordinal, Steps& steps)
         : source_(source),
           model_(model),
-          machine_(model.times->machine()),
-          target_{machine_.is_gpu ? Device{std::max(ordinal, 0)} : Device{},
-                  machine_.is_gpu ? machine_.processors : max_threads()},
+          target_{model->machine().is_gpu ? Device{std::max(ordinal, 0)} : Device{},
+                  model->machine().is_gpu ? model->machine().processors : max_threads()},
           steps_(steps),
-          case_(model.times, timed(steps, "features", "", [&]() -> const Features& { return source.features(); }),
+          case_(model, timed(steps, "features", "", [&]() -> const Features& { return source.features(); }),
                 target_.processors) {}
 
-    std::vector<std::size_t> variants_of(const std::string& format) const {
-        std::vector<std::size_t> places;
-        const auto& variants = model_.times->variants();
-        for (std::size_t place = 0; place < variants.size(); ++place) {
-            if (variants[place].format == format) places.push_back(place);
+    std::vector<Prediction> predict(const std::vector<std::string>& formats, const IsWorthAPlan& is_worth,
+                                    bool with_near_options) const {
+        std::vector<Asked> all;
+        for (const std::string& format : formats) {
+            all.push_back({format, is_worth ? case_.least_time_us(format, target_.device) : 0});
         }
-        return places;
-    }
-
-    // In the order of the least times, where there is a need to know them.
-    std::vector<Prediction> predict(std::vector<Kernels> asked, const IsWorthAPlan& is_worth) const {
-        if (is_worth) {
-            for (Kernels& kernels : asked) kernels.least_us = least_us(kernels.variants);
-        }
-        std::ranges::stable_sort(asked, {}, &Kernels::least_us);
+        std::ranges::stable_sort(all, {}, &Asked::least_us);
         std::vector<Prediction> predictions;
         std::optional<Prediction> best;
-        std::set<std::string> refusing;  // with every kernel alike
-        for (const Kernels& kernels : asked) {
-            if (refusing.contains(kernels.format)) continue;
-            if (best && is_worth && !is_worth(kernels, largest_error(kernels.variants), *best)) continue;
-            Prediction prediction = of(kernels);
-            if (!prediction.time_us) refusing.insert(kernels.format);
-            if (prediction.time_us && (!best || *prediction.time_us < *best->time_us)) best = prediction;
-            predictions.push_back(std::move(prediction));
+        for (const Asked& asked : all) {
+            if (best && is_worth && !is_worth(asked, model_->of(asked.format).error, *best)) continue;
+            const std::vector<Prediction> found = of(asked.format, with_near_options);
+            const Prediction& own = found.front();
+            if (own.time_us && (!best || *own.time_us < *best->time_us)) best = own;
+            predictions.insert(predictions.end(), found.begin(), found.end());
         }
         return predictions;
     }
 
 private:
-    const Options& options_of(std::size_t variant) const { return model_.times->variants()[variant].options; }
-    double least_us(const std::vector<std::size_t>& variants) const {
-        double least = variants.empty() ? 0 : std::numeric_limits<double>::infinity();
-        for (const std::size_t place : variants) least = std::min(least, case_.least_time_us(place, target_.device));
-        return least;
-    }
-    std::optional<double> largest_error(const std::vector<std::size_t>& variants) const {
-        std::optional<double> largest;
-        for (const std::size_t place : variants) largest = std::max(largest, model_.errors[place]);  // none is less
-        return largest;
-    }
-
-    Prediction of(const Kernels& kernels) const {
-        Prediction prediction;
-        prediction.format = kernels.format;
-        if (kernels.variants.size() == 1) prediction.options = options_of(kernels.variants.front());
+    // With the options that the format takes, and with others that are predicted to be nearly as good.
+    std::vector<Prediction> of(const std::string& format, bool with_near_options) const {
+        Prediction own;
+        own.format = format;
         std::shared_ptr<const MatrixPlan> plan;
         try {
-            plan = timed(steps_, "plan", kernels.format,
-                         [&] { return source_.plan(kernels.format, prediction.options, target_); });
+            plan = timed(steps_, "plan", format, [&] { return source_.plan(format, {}, target_); });
         } catch (const FormatError& refused) {
-            prediction.options.clear();
-            prediction.note = refused.what();
-            return prediction;
+            own.note = refused.what();
+            return {own};
         }
-        prediction.bytes = plan->cost.bytes;
-        prediction.padding = plan->cost.padding();
-        if (kernels.variants.empty()) {
-            prediction.note = kNotKnown;
-            return prediction;
+        own.bytes = plan->cost.bytes;
+        own.padding = plan->cost.padding();
+        if (!model_->is_known(format)) {
+            own.note = kNotKnown;
+            return {own};
         }
-        const auto taken = std::ranges::find_if(
-            kernels.variants, [&](std::size_t place) { return has_options(*plan, options_of(place)); });
-        const std::size_t place = taken == kernels.variants.end() ? kernels.variants.front() : *taken;
-        prediction.time_us = case_.time_us(place, *plan);
-        prediction.error = model_.errors[place];
-        return prediction;
+        own.time_us = case_.time_us(format, *plan);
+        own.error = model_->of(format).error;
+        static const std::vector<FormatInfo> kFormats = list_formats();
+        std::vector<Prediction> found = {own};
+        if (!with_near_options || !target_.device.is_gpu()) return found;
+        for (const FormatInfo& info : kFormats) {
+            if (info.name != format) continue;
+            for (const Options& options : info.candidates) {
+                const bool is_taken = std::ranges::all_of(options, [&](const auto& option) {
+                    return std::ranges::any_of(plan->options, [&](const OptionInfo& taken) {
+                        return taken.name == option.first && taken.value == option.second;
+                    });
+                });
+                if (is_taken) continue;
+                Prediction other = own;
+                other.options = options;
+                other.time_us = case_.time_us(format, *plan, options);
+                if (*other.time_us < kNearOptions * *own.time_us) found.push_back(std::move(other));
+            }
+        }
+        return found;
     }
 
     AnySource& source_;
-    const DeviceModel& model_;
-    const roofline::Machine& machine_;
+    std::shared_ptr<const DeviceModel> model_;
     Target target_;
     Steps& steps_;
     roofline::Case case_;
@@ -140,48 +121,45 @@ private:
 
 }  // namespace
 
-std::vector<Prediction> predict(AnySource& source, const DeviceModel& model, int ordinal, Steps& steps) {
-    const Predictor predictor(source, model, ordinal, steps);
-    std::vector<Kernels> asked;
-    for (const FormatInfo& format : list_formats()) {
-        const auto variants = predictor.variants_of(format.name);
-        for (const std::size_t place : variants) asked.push_back({format.name, {place}});
-        if (variants.empty()) asked.push_back({format.name, {}});
-    }
-    return predictor.predict(std::move(asked), {});
+std::vector<Prediction> predict(AnySource& source, const std::shared_ptr<const DeviceModel>& model, int ordinal,
+                                Steps& steps) {
+    std::vector<std::string> formats;
+    for (const FormatInfo& format : list_formats()) formats.push_back(format.name);
+    return Predictor(source, model, ordinal, steps).predict(formats, {}, false);
 }
 
-std::vector<Prediction> predict_considered(AnySource& source, const DeviceModel& model, const Request& request,
-                                           const Budget* budget, Steps& steps) {
+std::vector<Prediction> predict_considered(AnySource& source, const std::shared_ptr<const DeviceModel>& model,
+                                           const Request& request, const Budget* budget, Steps& steps) {
     const Predictor predictor(source, model, request.device.ordinal, steps);
-    std::vector<Kernels> asked;
-    for (const std::string& format : formats_to_consider(request))
-        asked.push_back({format, predictor.variants_of(format)});
-    const auto is_unknown = [](const Kernels& kernels) { return kernels.variants.empty(); };
-    if (request.mode != Mode::kFull && !std::ranges::all_of(asked, is_unknown)) std::erase_if(asked, is_unknown);
-    if (budget == nullptr) return predictor.predict(std::move(asked), {});
+    std::vector<std::string> formats = formats_to_consider(request);
+    const auto is_unknown = [&](const std::string& format) { return !model->is_known(format); };
+    if (request.mode != Mode::kFull && !std::ranges::all_of(formats, is_unknown)) std::erase_if(formats, is_unknown);
+    if (budget == nullptr) return predictor.predict(formats, {}, false);
     return predictor.predict(
-        std::move(asked), [&](const Kernels& kernels, std::optional<double> error, const Prediction& best) {
-            return is_worth_a_plan(request, *budget, kernels.format, kernels.least_us, error, best);
-        });
+        formats,
+        [&](const Asked& asked, std::optional<double> error, const Prediction& best) {
+            return is_worth_a_plan(request, *budget, asked.format, asked.least_us, error, best);
+        },
+        request.mode == Mode::kCached);
 }
 
-Ranking rank(AnySource& source, const DeviceModel* model, const Request& asked, Steps& steps) {
+Ranking rank(AnySource& source, const std::shared_ptr<const DeviceModel>& model, const Request& asked, Steps& steps) {
     const index_t nnz = source.any().nnz;
     Budget budget = budget_of(asked, nnz);
     budget.start_clock();
     if (asked.format != "auto") return rank_options(asked);
-    if (!needs_predictions(asked, nnz)) {
-        if (asked.device.is_gpu()) return rank_small();
-        return rank_on_cpu(nnz >= kLeastEntriesOnCpu && source.share_like_next() >= kLeastAlike);
-    }
+    const bool is_gpu = asked.device.is_gpu(), is_bounded = asked.mode != Mode::kFull;
+    const bool rows_repeat =
+        !is_gpu && is_bounded && nnz >= kLeastEntriesOnCpu && source.share_like_next() >= kLeastAlike;
+    if (rows_repeat || !needs_predictions(asked, nnz)) return is_gpu ? rank_small() : rank_on_cpu(rows_repeat);
     Request request = asked;
     request.has_few_values = has_few_values(source, steps);
-    const bool is_bounded = request.mode != Mode::kFull;
-    auto predictions = predict_considered(source, *model, request, is_bounded ? &budget : nullptr, steps);
+    auto predictions = predict_considered(source, model, request, is_bounded ? &budget : nullptr, steps);
     // Without the copy in CSR on a GPU there may be room for the matrix, which is planned in host memory then.
     const bool has_last_resort = !source.device().is_gpu();
-    return rank_predictions(std::move(predictions), request, budget, has_last_resort);
+    Ranking ranking = rank_predictions(std::move(predictions), request, budget, has_last_resort);
+    // On the CPU trials decide: predictions err more than formats differ.
+    return is_gpu || ranking.is_timed ? ranking : rank_on_cpu(false);
 }
 
 }  // namespace spmvgpu

@@ -1,17 +1,15 @@
 // The library's own model: a product takes as long as what it moves and waits for takes.
 //
-// The time of a format is a sum of terms (or their p-norm, where they overlap): a launch, bytes from memory and from
-// the cache, sectors of x from the L1, the L2 and memory, entries, slots and rows walked, and the longest chain of
-// dependent loads. What a term counts follows from the matrix and the format's plan, see formats/model.hpp; what it
-// costs is fitted on the calibration samples, in Python. What remains is taken from the samples most like the matrix.
+// What a term counts follows from the matrix and the format's plan; what it costs on one device is the format's own,
+// see formats/model.hpp. Another device is described by a dozen rates, and where a format was timed on it, by the
+// factor by which its products take longer than that says.
 #pragma once
 
-#include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "core/mutex.hpp"
 #include "formats/model.hpp"
@@ -19,55 +17,49 @@
 
 namespace spmvgpu::roofline {
 
-// Where a matrix lies among others, for finding those most like it: distances of 1 are near.
-using Point = std::array<double, 8>;
-Point point_of(const Features& features);
-
-// A format with options that make a kernel of its own of it, and the cost of its terms.
-struct Variant {
-    std::string format;
-    Options options;
-    double norm = 1;                // the p of the p-norm that joins the terms
-    Terms costs{};                  // microseconds per unit
-    std::vector<double> residuals;  // logarithm of measured over what the terms say, by sample; NaN where unknown
-
-    double time_us(const Terms& terms) const;
+// What is known of a format's times on a device.
+struct Measured {
+    double scale = 1;             // products take as many times as long as the rates say
+    std::optional<double> error;  // mean relative error of predictions; none if it is unknown
 };
 
-// How much each sample says of a matrix at a point, and the factor by which those like it take longer than their terms
-// say, which is drawn towards 1 where there are few.
-std::vector<double> weights_at(const Point& point, const std::vector<Point>& places);
-double correction(const std::vector<double>& weights, const std::vector<double>& residuals);
-
-// The variants of a device for values of one type.
+// A device, for values of one type.
 class Model {
 public:
-    Model(const Machine& machine, int item_bytes, std::vector<Variant> variants, std::vector<Point> places);
+    Model(const Machine& machine, int item_bytes, std::map<std::string, Measured> formats)
+        : machine_(machine), item_bytes_(item_bytes), formats_(std::move(formats)) {}
     virtual ~Model() = default;
 
     const Machine& machine() const { return machine_; }
     int item_bytes() const { return item_bytes_; }
-    const std::vector<Variant>& variants() const { return variants_; }
-    const std::vector<Point>& places() const { return places_; }
+    // Whether a format was ever timed, on this device or on those that the costs of formats are of.
+    bool is_known(const std::string& format) const { return formats_.contains(format) || has_costs(format); }
+    Measured of(const std::string& format) const {
+        const auto found = formats_.find(format);
+        return found == formats_.end() ? Measured{} : found->second;
+    }
 
-    // What the terms of a product of a variant cost at least; for a format that is chosen only if asked for, 0.
-    virtual double least_time_us(const Subject& subject, const Variant& variant, Device device) const = 0;
+    // What a product of a format costs at least; of one that is chosen only if asked for, 0.
+    virtual double least_time_us(const Subject& subject, const std::string& format, Device device) const = 0;
 
 private:
+    virtual bool has_costs(const std::string& format) const = 0;
+
     Machine machine_;
     int item_bytes_;
-    std::vector<Variant> variants_;
-    std::vector<Point> places_;
+    std::map<std::string, Measured> formats_;
 };
 
 template <class T>
 class ModelOf : public Model {
 public:
-    ModelOf(const Machine& machine, std::vector<Variant> variants, std::vector<Point> places)
-        : Model(machine, sizeof(T), std::move(variants), std::move(places)) {}
-    double least_time_us(const Subject& subject, const Variant& variant, Device device) const override;
+    ModelOf(const Machine& machine, std::map<std::string, Measured> formats)
+        : Model(machine, sizeof(T), std::move(formats)) {}
+    double least_time_us(const Subject& subject, const std::string& format, Device device) const override;
 
 private:
+    bool has_costs(const std::string& format) const override;
+
     // What a format stores per entry of a symmetric band of dense blocks, which all formats store with hardly any
     // padding; nothing if it does not hold it.
     Amount of_band(const std::string& format, index_t block, const Target& target) const;
@@ -79,19 +71,25 @@ private:
 // A matrix before the model of a device with so many processors.
 class Case {
 public:
-    Case(std::shared_ptr<const Model> model, const Features& features, int processors);
+    Case(std::shared_ptr<const Model> model, const Features& features, int processors)
+        : model_(std::move(model)), subject_{features, model_->item_bytes(), model_->machine()} {
+        subject_.machine.processors = processors;
+    }
 
-    // Microseconds of a product of a variant, by its place among the model's, as planned.
-    double time_us(std::size_t variant, const MatrixPlan& plan) const;
+    // Microseconds of a product as planned, or with other options that change nothing that is stored.
+    double time_us(const std::string& format, const MatrixPlan& plan, const Options& changed = {}) const {
+        return plan.time_us(subject_, plan, changed) * model_->of(format).scale;
+    }
 
     // And what it takes at least, if the matrix suits it as well as its features allow: it says of many formats that
     // they need not be planned, which takes passes over the matrix.
-    double least_time_us(std::size_t variant, Device device) const;
+    double least_time_us(const std::string& format, Device device) const {
+        return model_->least_time_us(subject_, format, device) * model_->of(format).scale;
+    }
 
 private:
     std::shared_ptr<const Model> model_;
     Subject subject_;
-    std::vector<double> corrections_;
 };
 
 }  // namespace spmvgpu::roofline

@@ -100,7 +100,7 @@ def _profile(run: Run, path: Path | None) -> tuple[Profile, dict[str, list[Row]]
     if path is not None:
         print(f"profile: {path}\n", flush=True)
         return load_profile(ordinal, path, check), {}
-    seconds, (profile, samples) = timed(lambda: calibrate(ordinal, quick=run.quick))
+    seconds, (profile, samples) = timed(lambda: calibrate(ordinal, quick=run.quick, sections=True))
     run.environment["calibration_seconds"] = round(seconds, 1)
     print(f"calibrated in {seconds:.0f} seconds\n", flush=True)
     return profile, samples

@@ -112,7 +112,7 @@ def compare(run: Run, problem: Problem) -> Iterator[Row]:
         model: {p.name: p.time_us for p in predict_csr(canonical, ordinal, model, profile)}
         for model in MODELS
     }
-    variants = calibrate.variants(profile.kind)
+    variants = calibrate.variants(ordinal)
     if CSR_VECTOR not in variants:
         variants = [*variants, CSR_VECTOR]
     for record in measure.time_variants(problem.name, csr, variants, described["dtype"], ordinal):

@@ -238,11 +238,6 @@ def pieces_for(csr: CanonicalCsr, format: str) -> Iterator[CanonicalCsr]:
     return csr.pieces()
 
 
-def kernels(format: str) -> list[Options]:
-    """The options that make a kernel of its own of a format on a GPU, each of which is predicted alone."""
-    return [dict(options) for options in _FORMATS[format]["kernels"]]
-
-
 def candidates(format: str) -> list[Options]:
     """What tuning a format tries, likeliest first."""
     return [dict(options) for options in _FORMATS[format]["candidates"]]

@@ -307,7 +307,7 @@ def test_a_given_profile_and_a_matrix_that_is_cut(tmp_path, monkeypatch, capsys)
         Coo((0.0, 1.0)),
     )
     parameters = {"csr": vars(cuts.csr), "ell": vars(cuts.ell), "coo": vars(cuts.coo)}
-    calibrated, _ = calibrate(-1, quick=True)
+    calibrated, _ = calibrate(-1, quick=True, sections=True)
     file = tmp_path / "profile.json"
     replace(calibrated, extra={"guo2011": {"f32": parameters, "f64": parameters}}).save(file)
     monkeypatch.setattr(guo2011, "GUO2011", [wanted for wanted in GUO2011 if wanted.name == "Webbase"])

@@ -17,23 +17,6 @@ namespace spmvgpu {
 
 namespace bsell_choice {
 
-inline constexpr times::Terms kCosts = times::costs({{times::kLaunch, 0.735},
-                                                     {times::kMemory, 0.285},
-                                                     {times::kCache, 0.211},
-                                                     {times::kXMemory, 0.126},
-                                                     {times::kXCache, 2.44},
-                                                     {times::kWaves, 0.144},
-                                                     {times::kDepth, 0.0219},
-                                                     {times::kLoads, 0.466},
-                                                     {times::kGathers, 0.201},
-                                                     {times::kSums, 4.16},
-                                                     {times::kUnsorted, 0.342},
-                                                     {times::kPermuted, 1.26},
-                                                     {times::kSorted, 0.108},
-                                                     {times::kXLines, 3.02},
-                                                     {times::kEntries, 1.18},
-                                                     {times::kXStart, 4.73}});
-
 // Throws the FormatError for a matrix that has too many places.
 [[noreturn]] void refuse_size(std::size_t csr_bytes);
 
@@ -73,7 +56,7 @@ struct Builder<Bsell<T>, Passes> {
         plan.block = choose_block(passes, csr, tuning.max_block);
         const index_t block = plan.block, block_rows = csr.rows / block;
         const Array<index_t> offsets = block_offsets(passes, csr, block);
-        const SliceTimes times({.costs = bsell_choice::kCosts,
+        const SliceTimes times({.costs = kBsellCosts,
                                 .asked_warps = tuning.warps_per_slice,
                                 .most_warps = BsellTuning::kMostWarps,
                                 .slot_bytes = double(block * block * sizeof(T) + sizeof(std::uint16_t)),

@@ -32,6 +32,23 @@
 
 namespace spmvgpu {
 
+inline constexpr times::Terms kBsellCosts = times::costs({{times::kLaunch, 0.735},
+                                                          {times::kMemory, 0.285},
+                                                          {times::kCache, 0.211},
+                                                          {times::kXMemory, 0.126},
+                                                          {times::kXCache, 2.44},
+                                                          {times::kWaves, 0.144},
+                                                          {times::kDepth, 0.0219},
+                                                          {times::kLoads, 0.466},
+                                                          {times::kGathers, 0.201},
+                                                          {times::kSums, 4.16},
+                                                          {times::kUnsorted, 0.342},
+                                                          {times::kPermuted, 1.26},
+                                                          {times::kSorted, 0.108},
+                                                          {times::kXLines, 3.02},
+                                                          {times::kEntries, 1.18},
+                                                          {times::kXStart, 4.73}});  // of a product on a GPU
+
 struct BsellTuning {
     int max_block = 6;  // rows and columns of a block, at most: the largest that the matrix consists of
     int sigma = 0;      // window of the sort in block rows; 1 keeps the order; 0 sorts only where it saves padding

@@ -9,13 +9,24 @@ template <class T>
 struct FormatModel<Bsell<T>> : GeneralModel<Bsell<T>> {
     // A row of blocks for each lane, which reads x once for all rows of a block.
     static Terms on_gpu(const Work& work, const BsellPlan& plan) {
-        const double block = plan.block;
-        Terms terms = work.by_slices(plan.tuning.warps_per_slice, plan.tuning.sigma > 1);
-        for (const Term shared : {kXBlock, kXLoads, kXChain, kChain, kThreads}) terms[shared] /= block;
-        terms[kSlots] = work.stored.slots / (block * block) / kMillion;
-        terms[kEntries] = work.features.nnz / kMillion;
-        return terms;
+        return work.by_slices({.bytes = work.stored.bytes,
+                               .slots = work.stored.slots / (plan.block * plan.block),
+                               .widest = double(work.features.longest) / plan.block,
+                               .block = plan.block,
+                               .warps = plan.tuning.warps_per_slice,
+                               .is_sorted = plan.tuning.sigma > 1,
+                               .in_flight = Bsell<T>::in_flight(plan.block)});
     }
+    static constexpr bool kIsMeasured = true;
+    static const Terms& gpu_costs(const BsellPlan&) { return kBsellCosts; }
+    static constexpr Terms kCpuCosts = times::costs({{times::kLaunch, 0.284},
+                                                     {times::kWake, 47.4},
+                                                     {times::kMemory, 89},
+                                                     {times::kSharedCache, 2.28},
+                                                     {times::kCache, 18.7},
+                                                     {times::kXCache, 667},
+                                                     {times::kSlots, 534},
+                                                     {times::kRows, 3.12e+03}});
     static Terms on_cpu(const Work& work, const BsellPlan&) { return work.on_cpu(work.parts_of(32)); }
 
     // The largest that a matrix of so many rows, columns and entries can consist of.

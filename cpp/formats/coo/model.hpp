@@ -7,10 +7,29 @@ namespace spmvgpu::roofline {
 
 template <class T>
 struct FormatModel<Coo<T>> : GeneralModel<Coo<T>> {
+    static constexpr bool kIsMeasured = true;
+    static const Terms& gpu_costs(const auto&) {
+        static constexpr Terms kCosts = times::costs({{times::kLaunch, 2.55},
+                                                      {times::kMemory, 0.288},
+                                                      {times::kCache, 0.231},
+                                                      {times::kXMemory, 9.56},
+                                                      {times::kXCache, 4.66},
+                                                      {times::kEntries, 4.42},
+                                                      {times::kRows, 0.641},
+                                                      {times::kEmpty, 2.03},
+                                                      {times::kWaves, 0.591}});
+        return kCosts;
+    }
+    static constexpr Terms kCpuCosts = times::costs({{times::kWake, 82.6},
+                                                     {times::kMemory, 79},
+                                                     {times::kSharedCache, 4.16},
+                                                     {times::kXCache, 1.31e+03},
+                                                     {times::kEntries, 1.03e+03},
+                                                     {times::kRows, 8.68e+03}});
     static Terms on_gpu(const Work& work, const CooPlan&) {
         Terms terms = work.by_entries();
-        terms[kEmpty] = work.features.empty_rows > 0;
-        terms[kCut] = work.features.longest > 512;
+        terms[times::kEmpty] = work.features.empty_rows > 0;
+        terms[times::kCut] = work.features.longest > 512;
         return terms;
     }
 };

@@ -3,6 +3,7 @@
 
 #include "formats/builder.hpp"
 #include "formats/csr/layout.hpp"
+#include "formats/csr/model.hpp"
 #include "formats/feature_passes.hpp"
 #include "formats/shared/node_rows.hpp"
 #include "formats/times.hpp"
@@ -17,9 +18,6 @@ constexpr index_t choose_segment(index_t tile) {
     const index_t segment = 4 * tile;
     return segment < 1024 ? 1024 : segment > 4096 ? 4096 : segment;
 }
-
-// What is fastest of all that a tuning leaves open, for values of so many bytes.
-CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_bytes, int processors);
 
 // Where the rows of a tile that begins with `row` end: as many whole rows as fit, and at least one; `tile` bounds the
 // rows too, for the sake of empty ones. A row that is cut into segments is by itself, as it does not fit.

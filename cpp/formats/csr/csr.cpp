@@ -11,97 +11,88 @@ namespace spmvgpu {
 
 namespace csr_choice {
 
-namespace {
-
-using namespace times;
-
-constexpr Terms kShuffleCosts = costs({{kLaunch, 0.267},
-                                       {kMemory, 0.266},
-                                       {kCache, 0.235},
-                                       {kXMemory, 0.473},
-                                       {kXCache, 7.22},
-                                       {kLines, 3.38},
-                                       {kRefetch, 14.8},
-                                       {kWaves, 0.566},
-                                       {kDepth, 0.0644},
-                                       {kLoads, 0.279},
-                                       {kGathers, 0.542}});
-
-Terms tile_costs(int tile) {
-    switch (tile) {
-        case 256:
-        case 512:
-            return costs({{kLaunch, 1.21},
-                          {kMemory, 0.268},
-                          {kCache, 0.161},
-                          {kXMemory, 9.02},
-                          {kXCache, 4.95},
-                          {kEntries, 2.97},
-                          {kHasLong, 0.752},
-                          {kLongRows, 43.7},
-                          {kLoads, 0.339},
-                          {kGathers, 0.0309},
-                          {kCut, 0.5},
-                          {kXStart, 7.13}});
-        case 1024:
-            return costs({{kLaunch, 0.997},
-                          {kMemory, 0.301},
-                          {kCache, 0.246},
-                          {kXMemory, 9.06},
-                          {kXCache, 4.84},
-                          {kEntries, 1.47},
-                          {kRounds, 0.321},
-                          {kHasLong, 0.554},
-                          {kDepth, 0.634},
-                          {kLongRows, 45.8},
-                          {kLoads, 0.292},
-                          {kGathers, 0.0733},
-                          {kCut, 0.5},
-                          {kXStart, 6.06}});
-        case 2048:
-            return costs({{kLaunch, 0.933},
-                          {kMemory, 0.293},
-                          {kCache, 0.22},
-                          {kXMemory, 8.8},
-                          {kXCache, 4.32},
-                          {kEntries, 1.64},
-                          {kWaves, 0.439},
-                          {kRounds, 0.531},
-                          {kHasLong, 0.387},
-                          {kDepth, 0.357},
-                          {kLongRows, 31.1},
-                          {kLoads, 0.106},
-                          {kGathers, 0.0147},
-                          {kCut, 0.5},
-                          {kXStart, 8.4}});
-        default:
-            return costs({{kLaunch, 0.363},
-                          {kMemory, 0.297},
-                          {kCache, 0.228},
-                          {kXMemory, 7.94},
-                          {kXCache, 4.32},
-                          {kEntries, 1.41},
-                          {kWaves, 1.3},
-                          {kRounds, 0.541},
-                          {kHasLong, 0.31},
-                          {kDepth, 0.382},
-                          {kLongRows, 42.1},
-                          {kLoads, 0.0767},
-                          {kXStart, 8.33},
-                          {kCut, 0.5}});
-    }
+times::Terms terms_of(const times::Work& work, const CsrTuning& tuning) {
+    if (tuning.kernel == CsrKernel::kShuffle) return work.by_rows(tuning.lanes_per_row);
+    if (tuning.kernel == CsrKernel::kShared) return work.by_rows(32);
+    if (tuning.kernel == CsrKernel::kHalfWarp) return work.by_rows(16);
+    return work.by_tiles(tuning.tile, Tile::threads(tuning.tile), choose_segment(tuning.tile));
 }
 
-double time_of(const Work& work, const CsrTuning& tuning) {
-    if (tuning.kernel == CsrKernel::kShuffle) return time_us(work.by_rows(tuning.lanes_per_row), kShuffleCosts);
-    const Terms terms = work.by_tiles(tuning.tile, Tile::threads(tuning.tile), choose_segment(tuning.tile));
-    return time_us(terms, tile_costs(tuning.tile));
+const times::Terms& costs_of(const CsrTuning& tuning) {
+    static constexpr times::Terms kByRows = times::costs({{times::kLaunch, 0.267},
+                                                          {times::kMemory, 0.266},
+                                                          {times::kCache, 0.235},
+                                                          {times::kXMemory, 0.473},
+                                                          {times::kXCache, 7.22},
+                                                          {times::kLines, 3.38},
+                                                          {times::kRefetch, 14.8},
+                                                          {times::kWaves, 0.566},
+                                                          {times::kDepth, 0.0644},
+                                                          {times::kLoads, 0.279},
+                                                          {times::kGathers, 0.542}});
+    static constexpr times::Terms kTilesOf512 = times::costs({{times::kLaunch, 1.21},
+                                                              {times::kMemory, 0.268},
+                                                              {times::kCache, 0.161},
+                                                              {times::kXMemory, 9.02},
+                                                              {times::kXCache, 4.95},
+                                                              {times::kEntries, 2.97},
+                                                              {times::kHasLong, 0.752},
+                                                              {times::kLongRows, 43.7},
+                                                              {times::kLoads, 0.339},
+                                                              {times::kGathers, 0.0309},
+                                                              {times::kCut, 0.5},
+                                                              {times::kXStart, 7.13}});
+    static constexpr times::Terms kTilesOf1024 = times::costs({{times::kLaunch, 0.997},
+                                                               {times::kMemory, 0.301},
+                                                               {times::kCache, 0.246},
+                                                               {times::kXMemory, 9.06},
+                                                               {times::kXCache, 4.84},
+                                                               {times::kEntries, 1.47},
+                                                               {times::kRounds, 0.321},
+                                                               {times::kHasLong, 0.554},
+                                                               {times::kDepth, 0.634},
+                                                               {times::kLongRows, 45.8},
+                                                               {times::kLoads, 0.292},
+                                                               {times::kGathers, 0.0733},
+                                                               {times::kCut, 0.5},
+                                                               {times::kXStart, 6.06}});
+    static constexpr times::Terms kTilesOf2048 = times::costs({{times::kLaunch, 0.933},
+                                                               {times::kMemory, 0.293},
+                                                               {times::kCache, 0.22},
+                                                               {times::kXMemory, 8.8},
+                                                               {times::kXCache, 4.32},
+                                                               {times::kEntries, 1.64},
+                                                               {times::kWaves, 0.439},
+                                                               {times::kRounds, 0.531},
+                                                               {times::kHasLong, 0.387},
+                                                               {times::kDepth, 0.357},
+                                                               {times::kLongRows, 31.1},
+                                                               {times::kLoads, 0.106},
+                                                               {times::kGathers, 0.0147},
+                                                               {times::kCut, 0.5},
+                                                               {times::kXStart, 8.4}});
+    static constexpr times::Terms kTilesOf4096 = times::costs({{times::kLaunch, 0.363},
+                                                               {times::kMemory, 0.297},
+                                                               {times::kCache, 0.228},
+                                                               {times::kXMemory, 7.94},
+                                                               {times::kXCache, 4.32},
+                                                               {times::kEntries, 1.41},
+                                                               {times::kWaves, 1.3},
+                                                               {times::kRounds, 0.541},
+                                                               {times::kHasLong, 0.31},
+                                                               {times::kDepth, 0.382},
+                                                               {times::kLongRows, 42.1},
+                                                               {times::kLoads, 0.0767},
+                                                               {times::kXStart, 8.33},
+                                                               {times::kCut, 0.5}});
+    if (tuning.kernel != CsrKernel::kBalanced) return kByRows;
+    if (tuning.tile <= 512) return kTilesOf512;
+    if (tuning.tile == 1024) return kTilesOf1024;
+    return tuning.tile == 2048 ? kTilesOf2048 : kTilesOf4096;
 }
-
-}  // namespace
 
 CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_bytes, int processors) {
-    const Work work(features, item_bytes, {processors});
+    const times::Work work(features, item_bytes, {.processors = processors});
     const auto best_of = [&](CsrKernel kernel, int CsrTuning::*field, std::initializer_list<int> values) {
         std::pair best(asked.*field, std::numeric_limits<double>::infinity());
         for (const int value : values) {
@@ -109,7 +100,7 @@ CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_byt
             if (asked.*field != 0 && value != asked.*field) continue;
             tuning.kernel = kernel;
             tuning.*field = value;
-            const double us = time_of(work, tuning);
+            const double us = times::time_us(terms_of(work, tuning), costs_of(tuning), work.machine);
             if (us < best.second) best = {value, us};
         }
         return best;
@@ -133,7 +124,7 @@ CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_byt
 std::vector<Options> CsrTuning::candidates() {
     using namespace std::string_literals;
     std::vector<Options> list;
-    for (std::int64_t tile : {2048, 1024, 512, 256, 4096}) list.push_back({{"kernel", "balanced"s}, {"tile", tile}});
+    for (std::int64_t tile : {1024, 512, 2048, 4096}) list.push_back({{"kernel", "balanced"s}, {"tile", tile}});
     for (std::int64_t lanes : {8, 4, 16, 2, 32, 1}) list.push_back({{"kernel", "shuffle"s}, {"lanes_per_row", lanes}});
     return list;
 }

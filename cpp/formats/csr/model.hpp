@@ -1,34 +1,41 @@
 #pragma once
 
-#include <cmath>
-
 #include "formats/csr/rows.hpp"
 #include "formats/model.hpp"
+
+namespace spmvgpu::csr_choice {
+
+// What a product takes on a GPU with a tuning that leaves nothing open.
+times::Terms terms_of(const times::Work& work, const CsrTuning& tuning);
+const times::Terms& costs_of(const CsrTuning& tuning);
+
+// What is fastest of all that a tuning leaves open, for values of so many bytes.
+CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_bytes, int processors);
+
+}  // namespace spmvgpu::csr_choice
 
 namespace spmvgpu::roofline {
 
 template <class T>
 struct FormatModel<Csr<T>> : GeneralModel<Csr<T>> {
-    static std::vector<Options> kernels() {
-        using namespace std::string_literals;
-        return {{{"kernel", "balanced"s}}, {{"kernel", "shuffle"s}}};
-    }
-
-    static Terms on_gpu(const Work& work, const CsrPlan& plan) {
-        const CsrKernel kernel = plan.tuning.kernel;
-        if (kernel == CsrKernel::kShuffle) return work.by_rows(plan.tuning.lanes_per_row);
-        if (kernel == CsrKernel::kShared) return work.by_rows(32);
-        if (kernel == CsrKernel::kHalfWarp) return work.by_rows(16);
-        Terms terms = work.by_entries();
-        terms[kDepth] = std::log1p(work.features.longest / 32.0);
-        return terms;
-    }
+    static constexpr bool kIsMeasured = true;
+    static Terms on_gpu(const Work& work, const CsrPlan& plan) { return csr_choice::terms_of(work, plan.tuning); }
+    static const Terms& gpu_costs(const CsrPlan& plan) { return csr_choice::costs_of(plan.tuning); }
+    static constexpr Terms kCpuCosts = times::costs({{times::kWake, 39.5},
+                                                     {times::kMemory, 44},
+                                                     {times::kSharedCache, 1.65},
+                                                     {times::kXCache, 679},
+                                                     {times::kEntries, 437},
+                                                     {times::kRows, 4.68e+03}});
 
     template <class Visit>
     static void each_choice(const Features&, CsrPlan& plan, const Visit& visit) {
         const CsrKernel asked = plan.tuning.kernel;
-        if (asked != CsrKernel::kShuffle) visit();
-        if (asked != CsrKernel::kShuffle && asked != CsrKernel::kAuto) return;
+        if (asked != CsrKernel::kShuffle) {
+            plan.tuning.kernel = CsrKernel::kBalanced;
+            for (plan.tuning.tile = 512; plan.tuning.tile <= 4096; plan.tuning.tile *= 2) visit();
+        }
+        if (asked == CsrKernel::kBalanced) return;
         plan.tuning.kernel = CsrKernel::kShuffle;
         each_power_of_two(plan.tuning.lanes_per_row, 32, visit);
     }

@@ -20,21 +20,6 @@ struct Builder<PackedSell<T>, Passes> {
 
     // Lanes without an entry take no memory, only time; and rows that are far apart need wider columns.
     static constexpr double kWorthSorting = 1.25;
-    static constexpr times::Terms kCosts = times::costs({{times::kLaunch, 1.49},
-                                                         {times::kMemory, 0.338},
-                                                         {times::kCache, 0.279},
-                                                         {times::kXMemory, 0.041},
-                                                         {times::kXCache, 1.03},
-                                                         {times::kDepth, 0.234},
-                                                         {times::kLoads, 0.519},
-                                                         {times::kGathers, 0.0675},
-                                                         {times::kSlots, 0.887},
-                                                         {times::kSums, 7.98},
-                                                         {times::kUnsorted, 0.509},
-                                                         {times::kPermuted, 2.27},
-                                                         {times::kSorted, 0.337},
-                                                         {times::kXLines, 4.45},
-                                                         {times::kXStart, 3.11}});
     // Nanoseconds that laying out takes per slot of a lane, and writing as well.
     static constexpr std::int64_t kNanosecondsPerLane = 8;
 
@@ -43,7 +28,7 @@ struct Builder<PackedSell<T>, Passes> {
         using namespace packed;
         Plan plan;
         plan.tuning = tuning;
-        const SliceTimes times({.costs = kCosts,
+        const SliceTimes times({.costs = kPackedSellCosts,
                                 .asked_warps = tuning.warps_per_slice,
                                 .most_warps = 8,
                                 .slot_bytes = sizeof(T) + sizeof(std::uint16_t),

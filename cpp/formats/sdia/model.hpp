@@ -7,6 +7,21 @@ namespace spmvgpu::roofline {
 
 template <class T>
 struct FormatModel<Sdia<T>> : GeneralModel<Sdia<T>> {
+    static constexpr bool kIsMeasured = true;
+    static const Terms& gpu_costs(const auto&) {
+        static constexpr Terms kCosts = times::costs({{times::kLaunch, 1.31},
+                                                      {times::kMemory, 0.417},
+                                                      {times::kCache, 0.303},
+                                                      {times::kSlots, 1.16},
+                                                      {times::kRows, 1.3},
+                                                      {times::kLoads, 0.234}});
+        return kCosts;
+    }
+    static constexpr Terms kCpuCosts = times::costs({{times::kLaunch, 2.95},
+                                                     {times::kWake, 12.9},
+                                                     {times::kMemory, 85.9},
+                                                     {times::kSharedCache, 5.11},
+                                                     {times::kCache, 21.5}});
     static Terms on_gpu(const Work& work, const SdiaPlan&) { return work.by_diagonals(); }
     static Terms on_cpu(const Work& work, const SdiaPlan&) { return work.on_cpu(work.parts_of(512)); }
 

@@ -11,21 +11,6 @@
 
 namespace spmvgpu {
 
-inline constexpr times::Terms kSellCosts = times::costs({{times::kLaunch, 0.58},
-                                                         {times::kMemory, 0.274},
-                                                         {times::kCache, 0.214},
-                                                         {times::kXCache, 2.51},
-                                                         {times::kWaves, 0.0381},
-                                                         {times::kDepth, 0.0875},
-                                                         {times::kLoads, 0.383},
-                                                         {times::kGathers, 0.221},
-                                                         {times::kSums, 2.27},
-                                                         {times::kUnsorted, 0.457},
-                                                         {times::kPermuted, 0.86},
-                                                         {times::kSorted, 0.206},
-                                                         {times::kXLines, 4.57},
-                                                         {times::kXStart, 5.08}});
-
 // What lies in the slots of sell: in those of a lane the entries of its row, in order.
 struct SellSlots {
     index_t rows;

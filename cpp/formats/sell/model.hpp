@@ -8,8 +8,20 @@ namespace spmvgpu::roofline {
 template <class T>
 struct FormatModel<Sell<T>> : GeneralModel<Sell<T>> {
     static Terms on_gpu(const Work& work, const SellPlan& plan) {
-        return work.by_slices(plan.tuning.warps_per_slice, plan.tuning.sigma > 1);
+        return work.by_slices({.bytes = work.stored.bytes,
+                               .slots = work.stored.slots,
+                               .widest = double(work.features.longest),
+                               .warps = plan.tuning.warps_per_slice,
+                               .is_sorted = plan.tuning.sigma > 1});
     }
+    static constexpr bool kIsMeasured = true;
+    static const Terms& gpu_costs(const SellPlan&) { return kSellCosts; }
+    static constexpr Terms kCpuCosts = times::costs({{times::kWake, 51.1},
+                                                     {times::kMemory, 44.5},
+                                                     {times::kSharedCache, 1.77},
+                                                     {times::kXCache, 515},
+                                                     {times::kSlots, 1.06e+03},
+                                                     {times::kRows, 2.56e+03}});
     static Terms on_cpu(const Work& work, const SellPlan&) { return work.on_cpu(work.parts_of(32)); }
 
     // Of slices in order it is known how many slots they take.

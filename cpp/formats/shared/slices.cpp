@@ -8,7 +8,7 @@ SliceTimes::SliceTimes(const SliceKernel& kernel, const CsrPattern& csr, int ite
     : kernel_(kernel),
       is_for_gpu_(target.device.is_gpu()),
       features_(target.features != nullptr ? *target.features : times::of_sizes(csr.rows, csr.cols, csr.nnz)),
-      work_(features_, item_bytes, {target.processors}) {}
+      work_(features_, item_bytes, {.processors = target.processors}) {}
 
 double SliceTimes::operator()(const Slices& slices) const {
     const auto slots = static_cast<double>(slices.slots);
@@ -28,7 +28,7 @@ std::pair<double, int> SliceTimes::fastest(const Slices& slices, double bytes) c
                                      .warps = warps,
                                      .is_sorted = slices.sigma > 1,
                                      .in_flight = kernel_.in_flight};
-        best = std::min(best, {times::time_us(work_.by_slices(slicing), kernel_.costs), warps});
+        best = std::min(best, {times::time_us(work_.by_slices(slicing), kernel_.costs, work_.machine), warps});
     };
     if (kernel_.asked_warps > 0) {
         try_warps(kernel_.asked_warps);

@@ -8,9 +8,22 @@ namespace spmvgpu::roofline {
 template <class T>
 struct FormatModel<Stencil<T>> : GeneralModel<Stencil<T>> {
     // Of neighbours that are the same stencil a warp reads each slot once, and of others once for each.
+    static constexpr bool kIsMeasured = true;
+    static const Terms& gpu_costs(const auto&) {
+        static constexpr Terms kCosts = times::costs({{times::kLaunch, 1.76},
+                                                      {times::kMemory, 0.354},
+                                                      {times::kCache, 0.243},
+                                                      {times::kSlots, 0.319},
+                                                      {times::kRows, 1.38},
+                                                      {times::kLoads, 0.077},
+                                                      {times::kChanges, 1.12}});
+        return kCosts;
+    }
+    static constexpr Terms kCpuCosts = times::costs(
+        {{times::kSharedCache, 14.2}, {times::kCache, 33.1}, {times::kEntries, 614}, {times::kRows, 1.87e+03}});
     static Terms on_gpu(const Work& work, const StencilPlan& plan) {
         Terms terms = work.by_diagonals();
-        terms[kChanges] = plan.changes * (work.features.nnz / work.rows()) / kMillion;
+        terms[times::kChanges] = plan.changes * (work.features.nnz / work.rows()) / kMillion;
         return terms;
     }
     static Terms on_cpu(const Work& work, const StencilPlan&) { return work.on_cpu(work.parts_of(512)); }

@@ -21,9 +21,8 @@ device should have nothing else to do."""
 
 
 class _Error(NamedTuple):
-    dtype: Annotated[str, "data type"]
     format: Annotated[str, "storage format"]
-    error: Annotated[float, "mean relative error of predictions, on samples left out of the fit"]
+    error: Annotated[float, "mean relative error of predictions"]
 
 
 FIELDS: Fields = {
@@ -88,15 +87,11 @@ def run(args: argparse.Namespace) -> int:
         report.line(f"power {dtype}", f"{rate / 1e9:.2f} billion non-zeros per second")
     for way, rate in profile.bus.items():
         report.line(f"bus {way}", f"{rate / 1e9:.1f} GB/s")
-    errors = [
-        _Error(dtype, variant["format"], variant["error"])
-        for dtype, parameters in profile.roofline.items()
-        for variant in parameters["variants"]
-    ]
-    report.text("mean error of predictions, on samples left out of the fit")
-    for dtype in profile.roofline:
-        found = ", ".join(f"{e.format}\u00a0{e.error:.0%}" for e in errors if e.dtype == dtype)
-        report.wrapped(f"  {dtype:<12}", found or "too few samples")
+    errors = [_Error(name, found["error"]) for name, found in profile.formats.items() if found["error"]]
+    found = ", ".join(f"{e.format}\u00a0{e.error:.0%}" for e in errors)
+    report.wrapped("mean error of predictions: ", found or "too few samples")
+    kept = str(profile.measured["kept"])
+    report.wrapped("not measured, kept as known: ", kept or "none")
     report.line("profile", str(path))
     report.finish(power=dict(profile.power), bus=dict(profile.bus), errors=errors, profile=path)
     return 0

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol, TypeAlias
@@ -18,10 +16,9 @@ from .. import _core
 from .._util.plugins import Plugins
 from .._util.types import HostArray
 from ..devices import CPU, build_info
-from ..formats import formats, kernels, variant_name
-from ..inputs.csr import CanonicalCsr
+from ..formats import formats
 from . import measure, samples
-from .profile import DTYPES, Profile, device_model
+from .profile import DTYPES, Profile, device_model, shipped
 
 Record = dict[str, Any]
 #: Which records the times join, the matrix, and what is timed on it.
@@ -41,16 +38,20 @@ class Section(Protocol):
 #: By name; of the device, and whether small samples do.
 SECTIONS: Mapping[str, Callable[[int, bool], Section]] = Plugins("calibration")
 
-# Entries of the largest samples: beyond the caches; on a GPU, whose cache is larger, in diagonals too.
-_MAX_NNZ = {"cpu": 1 << 24, "cuda": 1 << 25}
+# Entries of the largest samples: beyond the caches.
+_MAX_NNZ = {"cpu": 1 << 22, "cuda": 1 << 23}
 _QUICK_NNZ = 1 << 15
 
-# A slow or busy machine leaves out the last samples, so that calibration stays below two minutes.
-_SECONDS = 100.0
+# What is timed for rates and scales; a slow or busy machine leaves out the last samples.
+_SECONDS = {"cpu": 18.0, "cuda": 7.0}
 
 
 def calibrate(
-    ordinal: int, *, quick: bool = False, report: Callable[[float, str], None] = lambda done, what: None
+    ordinal: int,
+    *,
+    quick: bool = False,
+    sections: bool = False,
+    report: Callable[[float, str], None] = lambda done, what: None,
 ) -> tuple[Profile, dict[str, list[Record]]]:
     """Measure a device.
 
@@ -60,6 +61,8 @@ def calibrate(
         The device.
     quick : bool
         Small samples only, for trying out the way; the profile is no good.
+    sections : bool
+        Also what plug-ins measure, which takes minutes; else what was known of it is kept.
     report : callable
         Called with the fraction that is done, from 0 to 1, and what is being done.
 
@@ -72,40 +75,37 @@ def calibrate(
     kind = "cpu" if ordinal == CPU else "cuda"
     properties = _core.device_properties(ordinal)
     processors, cache_bytes = properties["multiprocessors"], _cache_bytes(properties)
-    machine = _core.Machine(kind == "cuda", cache_bytes, processors, processors)
     start = perf_counter()
-    sections = {name: make(ordinal, quick) for name, make in SECTIONS.items()}
-    jobs = [job for section in sections.values() for job in section.jobs()]
+    added = {name: make(ordinal, quick) for name, make in SECTIONS.items()} if sections else {}
+    jobs = [job for section in added.values() for job in section.jobs()]
     # In random order, so that what is left out when time is up is a bit of everything.
     general = list(samples.general_samples(_QUICK_NNZ if quick else _MAX_NNZ[kind]))
     order = np.random.default_rng(0).permutation(len(general))
-    jobs += [("roofline", general[i], variants(kind)) for i in order]
+    jobs += [("roofline", general[i], variants(ordinal)) for i in order]
     records: dict[str, list[Record]] = {part: [] for part, _, _ in jobs}
-    features: dict[str, _core.Features] = {}
     with ThreadPoolExecutor(4) as pool:
         # What is measured must not share the CPU with the making of the next matrix.
         matrices = (s.build() for _, s, _ in jobs) if kind == "cpu" else _ahead(pool, jobs)
         for i, ((part, sample, tried), matrix) in enumerate(zip(jobs, matrices, strict=False)):
             report(i / len(jobs), sample.name)
-            if perf_counter() - start > _SECONDS:
+            start = perf_counter() if part != "roofline" else start
+            if perf_counter() - start > _SECONDS[kind]:
                 break
             for dtype in DTYPES:
-                timed = partial(measure.time_variants, sample.name, matrix, tried, dtype, ordinal)
-                if part != "roofline":
-                    records[part] += timed()
-                    continue
-                data = matrix.data.astype(DTYPES[dtype], copy=False)
-                found = CanonicalCsr(data, matrix.indices, matrix.indptr, matrix.shape).features
-                features[f"{sample.name} {dtype}"] = found
-                records[part] += timed(partial(_core.roofline_terms, found, data.itemsize, machine))
+                records[part] += measure.time_variants(sample.name, matrix, tried, dtype, ordinal)
     report(1, "fitting")
-    extra = {name: section.fit(records) for name, section in sections.items()}
-    return _profile(ordinal, processors, cache_bytes, records["roofline"], features, quick, extra), records
+    fitted = {name: section.fit(records) for name, section in added.items()}
+    extra = fitted if sections else shipped(ordinal).extra
+    made = _profile(ordinal, processors, cache_bytes, records["roofline"], quick, extra)
+    for record in (record for part in records.values() for record in part):
+        for name in ("plan", "features"):
+            record.pop(name, None)
+    return made, records
 
 
-def variants(kind: str) -> list[measure.Variant]:
-    """What the roofline model knows: every format, and on a GPU by kernel."""
-    return [(name, options) for name in formats() for options in (kernels(name) if kind == "cuda" else [{}])]
+def variants(ordinal: int) -> list[measure.Variant]:
+    """What the roofline model knows: every format, those last that take long to plan."""
+    return [(name, {}) for name in sorted(formats(), key=lambda f: _core.takes_long_to_plan(f, ordinal))]
 
 
 def _ahead(pool: Executor, jobs: Sequence[Job]) -> Iterator[Any]:
@@ -124,11 +124,14 @@ def _profile(
     processors: int,
     cache_bytes: int,
     general: Sequence[Record],
-    features: Mapping[str, _core.Features],
     quick: bool,
     extra: Mapping[str, Any],
 ) -> Profile:
     kind = "cpu" if ordinal == CPU else "cuda"
+    known = shipped(ordinal)
+    rates = fit_rates(general, kind == "cuda", cache_bytes, processors)
+    machine = _core.Machine(kind == "cuda", cache_bytes, processors, rates)
+    of_formats, kept = fit_formats(general, machine, known.formats)
     return Profile(
         device=device_model(ordinal),
         kind=kind,
@@ -137,12 +140,14 @@ def _profile(
         memory_bandwidth=_rounded(max(1e6 * r["bytes"] / r["time_us"] for r in _largest(general))),
         power={dtype: _rounded(power(general, dtype)) for dtype in DTYPES},
         bus={way: _rounded(rate) for way, rate in measure.bus_bandwidth(ordinal).items()},
-        roofline={dtype: fit_roofline(dtype, general, features) for dtype in DTYPES},
+        rates=rates,
+        formats=of_formats,
         measured={
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "version": build_info()["version"],
             "cuda": build_info()["cuda_version"] if kind == "cuda" else None,
             "quick": quick,
+            "kept": ", ".join(kept),
         },
         extra=extra,
     )
@@ -166,106 +171,51 @@ def power(records: Sequence[Record], dtype: str) -> float:
     return float(np.exp(np.mean(np.log(rates))))
 
 
-def fit_roofline(
-    dtype: str, records: Sequence[Record], features: Mapping[str, _core.Features]
-) -> dict[str, Any]:
-    """Parameters of the library's own model."""
-    own = [record for record in records if record["dtype"] == dtype]
-    matrices = list(dict.fromkeys(record["matrix"] for record in own))
-    points = {name: _core.roofline_point(features[f"{name} {dtype}"]) for name in matrices}
-    by_variant: dict[str, list[Record]] = {}
-    for record in own:
-        by_variant.setdefault(variant_name(record["format"], record["options"]), []).append(record)
-    fitted = []
-    for timed in by_variant.values():
-        if len(timed) < MIN_SAMPLES:
-            continue
-        terms = [r["terms"] for r in timed]
-        found = fit(terms, [points[r["matrix"]] for r in timed], [r["time_us"] for r in timed])
-        residuals = {r["matrix"]: _rounded(x) for r, x in zip(timed, found.residuals, strict=True)}
-        fitted.append(
-            {
-                "format": timed[0]["format"],
-                "options": timed[0]["options"],
-                "norm": found.norm,
-                "error": _rounded(found.error),
-                "costs": {term: _rounded(cost) for term, cost in found.costs.items()},
-                "residuals": [residuals.get(matrix) for matrix in matrices],
-            }
+# Fewer samples than this say nothing about a format; rates stay near the reference until samples speak.
+MIN_SAMPLES = 6
+_PRIOR = 0.5
+
+
+def fit_rates(records: Sequence[Record], is_gpu: bool, cache_bytes: int, processors: int) -> dict[str, float]:
+    """The rates that the times of all formats together say, over those of the reference."""
+    from scipy.optimize import least_squares  # slow to import, and needed for calibrating alone
+
+    logs = np.log([record["time_us"] for record in records])
+
+    def off(found: HostArray) -> HostArray:
+        machine = _core.Machine(
+            is_gpu, cache_bytes, processors, dict(zip(_core.RATES, np.exp(found), strict=True))
         )
-    return {
-        "launch_us": min(record["time_us"] for record in own),
-        "places": [[_rounded(value) for value in points[matrix]] for matrix in matrices],
-        "variants": fitted,
-    }
+        return np.concatenate([np.log(_predicted(records, machine)) - logs, _PRIOR * found])
+
+    start = np.zeros(len(_core.RATES))
+    found = least_squares(off, start, loss="soft_l1", f_scale=0.1, max_nfev=20).x
+    return {name: _rounded(float(rate)) for name, rate in zip(_core.RATES, np.exp(found), strict=True)}
 
 
-# The core counts what a product of a variant moves and waits for, its terms, and adds up what they cost; see
-# cpp/planning/roofline.hpp. Here the costs are fitted to the times of the samples.
+def fit_formats(
+    records: Sequence[Record], machine: _core.Machine, known: Mapping[str, Mapping[str, float | None]]
+) -> tuple[dict[str, Mapping[str, float | None]], list[str]]:
+    """Scale and error of each format, and those that were hardly measured, which keep what was known."""
+    found: dict[str, Mapping[str, float | None]] = {}
+    kept = []
+    for name in formats():
+        own = [record for record in records if record["format"] == name]
+        if len(own) < MIN_SAMPLES:
+            found[name] = known.get(name, {"scale": 1.0, "error": None})
+            kept.append(name)
+            continue
+        over = np.array([record["time_us"] for record in own]) / _predicted(own, machine)
+        scale = float(np.exp(np.median(np.log(over))))
+        error = float(np.mean(np.abs(scale / over - 1)))
+        found[name] = {"scale": _rounded(scale), "error": _rounded(error)}
+    return found, kept
 
 
-@dataclass(frozen=True)
-class Fit:
-    """The cost of the terms of one variant."""
-
-    norm: float  # the p of the p-norm that joins the terms
-    costs: Mapping[str, float]  # microseconds per unit
-    residuals: HostArray  # logarithm of measured over what the terms say, by sample
-    error: float  # mean relative error on samples left out of the fit
-
-
-_NORMS = (1.0, 1.25, 1.5, 2.0)
-_FOLDS = 5
-
-#: Fewer samples than this say nothing about a format.
-MIN_SAMPLES = 12
-
-
-def fit(
-    terms: Sequence[Mapping[str, float]], points: Sequence[Sequence[float]], times: Sequence[float]
-) -> Fit:
-    """Costs with the least squared relative error, none negative; the norm by cross-validation."""
-    names = list(terms[0])
-    X = np.array([[entry[name] for name in names] for entry in terms])
-    y, Z = np.asarray(times, float), np.asarray(points, float)
-    everything = np.arange(len(y))
-    fold = np.random.default_rng(0).permutation(len(y)) % _FOLDS
-
-    def left_out(norm: float) -> HostArray:
-        predicted = np.empty(len(y))
-        for k in range(_FOLDS):
-            predicted[fold == k] = _predict(X, Z, y, everything[fold != k], fold == k, norm)
-        return predicted
-
-    errors = {norm: float(np.mean(np.abs(left_out(norm) / y - 1))) for norm in _NORMS}
-    norm = min(errors, key=lambda p: errors[p])
-    costs = _costs(X, y, norm)
-    residuals = np.log(y / _joined(X, costs, norm))
-    named = {name: float(cost) for name, cost in zip(names, costs, strict=True) if cost > 0}
-    return Fit(norm, named, residuals, errors[norm])
-
-
-def _predict(
-    X: HostArray, Z: HostArray, y: HostArray, known: HostArray, asked: HostArray, norm: float
-) -> HostArray:
-    costs = _costs(X[known], y[known], norm)
-    residuals = np.log(y[known] / _joined(X[known], costs, norm))
-    corrections = _core.roofline_corrections(Z[asked], Z[known], residuals)
-    predicted: HostArray = _joined(X[asked], costs, norm) * corrections
-    return predicted
-
-
-def _costs(X: HostArray, y: HostArray, norm: float) -> HostArray:
-    from scipy.optimize import nnls  # slow to import, and needed for calibrating alone
-
-    scaled, _ = nnls((X / y[:, None]) ** norm, np.ones(len(y)))
-    costs: HostArray = scaled ** (1 / norm)
-    return costs
-
-
-def _joined(X: HostArray, costs: HostArray, norm: float) -> HostArray:
-    joined: HostArray = np.maximum(((X * costs) ** norm).sum(axis=1), 1e-12) ** (1 / norm)
-    return joined
+def _predicted(records: Sequence[Record], machine: _core.Machine) -> HostArray:
+    return np.array(
+        [_core.roofline_time_us(r["features"], r["item_bytes"], machine, r["plan"]) for r in records]
+    )
 
 
 def save_records(path: Path, records: Mapping[str, Any]) -> None:

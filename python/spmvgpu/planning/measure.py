@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from time import perf_counter
 from typing import Any
 
@@ -25,14 +25,13 @@ def time_variants(
     variants: Iterable[Variant],
     dtype: str,
     ordinal: int,
-    terms_of: Callable[[_core.Plan], Mapping[str, float]] = lambda plan: {},
 ) -> Iterator[dict[str, Any]]:
-    """A record per variant that holds the matrix: the terms of its plan, bytes, microseconds a product."""
+    """A record per variant that holds the matrix: its plan, features, bytes, microseconds a product."""
     data = matrix.data.astype(DTYPES[dtype], copy=False)
     csr = CanonicalCsr(data, matrix.indices, matrix.indptr, matrix.shape)
     for format, options in variants:
         try:
-            terms = terms_of(csr.plan(format, ordinal, options))
+            plan = csr.plan(format, ordinal, options)
             built = csr.build(format, options, ordinal)
         except (_core.FormatError, MemoryError):
             continue
@@ -44,7 +43,9 @@ def time_variants(
             "dtype": dtype,
             "format": format,
             "options": options,
-            "terms": terms,
+            "plan": plan,
+            "features": csr.features,
+            "item_bytes": data.itemsize,
             "bytes": built.nbytes,
             "time_us": round(_time(built, ordinal), 4),
         }

@@ -11,7 +11,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,15 +25,12 @@ from .._util.steps import step
 from .._util.types import DType
 from .._util.value_types import value_type
 from ..devices import CPU, devices
-from ..formats import formats, options_table
 
-SCHEMA = 1
-#: The logarithms that a matrix's place among others consists of.
-POINT_LENGTH = 8
+SCHEMA = 2
 #: The types of values that profiles have times of.
 DTYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 SHIPPED = Path(__file__).parents[1] / "profiles"
-_DEFAULTS = {"cpu": "generic-cpu.json", "cuda": "nvidia-h200.json"}
+_DEFAULTS = {"cpu": "generic-cpu.json", "cuda": "nvidia-h100-80gb-hbm3.json"}
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,13 @@ class Profile:
         a matrix is divided among devices by.
     bus : dict
         Bytes per second from host memory "up" to a GPU and "down" again; empty for a CPU.
-    roofline : dict
-        Parameters of the model, by dtype.
+    rates : dict
+        The device in a dozen numbers: how long launches, bytes, gathers, instructions and loads take, over
+        how long they take on the device that the library's costs are of, an H100 or a CPU of 16 threads.
+        What is not named takes as long.
+    formats : dict
+        By name: "scale", how many times as long as the rates say products take, and "error", the mean
+        relative error of predictions, or None where it is unknown.
     measured : dict
         When and with what the profile was made.
     extra : dict
@@ -71,7 +73,8 @@ class Profile:
     memory_bandwidth: float
     power: Mapping[str, float]
     bus: Mapping[str, float]
-    roofline: Mapping[str, Any]
+    rates: Mapping[str, float]
+    formats: Mapping[str, Mapping[str, float | None]]
     measured: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -83,24 +86,17 @@ class Profile:
         kind = value_type(dtype)
         key = kind.suffix, errors_hold
         if key not in self._models:
-            parameters = self.roofline[kind.profile]
-            machine = _core.Machine(self.kind == "cuda", self.cache_bytes, self.processors, self.processors)
-            variants = [
-                (
-                    *(v[name] for name in ("format", "options", "norm", "costs", "residuals")),
-                    v["error"] if errors_hold else None,
-                )
-                for v in parameters["variants"]
-            ]
-            self._models[key] = _core.RooflineModel(
-                machine,
-                kind.suffix,
-                variants,
-                parameters["places"],
-                parameters["launch_us"],
-                self.memory_bandwidth,
-            )
+            measured = {
+                name: (found["scale"] or 1.0, found["error"] if errors_hold else None)
+                for name, found in self.formats.items()
+            }
+            self._models[key] = _core.RooflineModel(self.machine, kind.suffix, measured)
         return self._models[key]
+
+    @property
+    def machine(self) -> _core.Machine:
+        """What the model wants to know of the device."""
+        return _core.Machine(self.kind == "cuda", self.cache_bytes, self.processors, self.rates)
 
     @lazy
     def _models(self) -> dict[tuple[str, bool], _core.RooflineModel]:
@@ -133,38 +129,13 @@ class Profile:
             raise ValueError(f"it has another schema; this version reads schema {SCHEMA}")
         extra = {name: content.pop(name) for name in content.keys() - _TABLE.keys()}
         check(content, _TABLE)
-        for dtype in DTYPES:
-            _check_together(content["roofline"][dtype])
         return cls(**content, extra=extra)
-
-
-def _check_together(roofline: Mapping[str, Any]) -> None:
-    """What the table cannot say: which lists belong together, which options are whose."""
-    samples = len(roofline["places"])
-    for variant in roofline["variants"]:
-        if len(variant["residuals"]) != samples:
-            raise ValueError(
-                f"a format has {len(variant['residuals'])} residuals, but there are {samples} samples"
-            )
-        if variant["format"] in formats():
-            known = options_table(variant["format"])
-            check(variant["options"], {name: known.get(name, _NOTHING) for name in variant["options"]})
 
 
 _LARGE = 1e18
 _POSITIVE, _COUNT = Range(1e-9, _LARGE), Range(1, _LARGE, whole=True)
 _SCALAR = (str, bool, type(None), Range(-_LARGE, _LARGE))
-_NOTHING: set[str] = set()
-
-_VARIANT = {
-    "format": str,
-    "options": {str: _SCALAR},
-    "norm": Range(1, 4),
-    "error": Range(0, 1e6),
-    "costs": {str: Range(0, 1e12)},
-    "residuals": [(type(None), Range(-20, 20))],
-}
-_ROOFLINE = {"launch_us": Range(0, 1e9), "places": [[Range(-1e3, 1e3), POINT_LENGTH]], "variants": [_VARIANT]}
+_FORMAT = {"scale": Range(1e-3, 1e3), "error": (type(None), Range(0, 1e6))}
 
 # What a profile must hold; finite numbers, of sizes that the models can reckon with.
 _TABLE = {
@@ -175,7 +146,8 @@ _TABLE = {
     "memory_bandwidth": _POSITIVE,
     "power": dict.fromkeys(DTYPES, _POSITIVE),
     "bus": ({}, {"up": _POSITIVE, "down": _POSITIVE}),
-    "roofline": dict.fromkeys(DTYPES, _ROOFLINE),
+    "rates": {str: Range(1e-3, 1e3)},
+    "formats": {str: _FORMAT},
     "measured": {str: _SCALAR},
 }
 
@@ -212,14 +184,14 @@ def load_profile(ordinal: int, path: str | os.PathLike[str] | None = None, check
     if path is not None:
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"profile={path!r} is not allowed; give the path of a file")
-        return _read_or_warn(Path(path), ordinal, check) or _shipped(ordinal)
+        return _read_or_warn(Path(path), ordinal, check) or shipped(ordinal)
     return _loaded(ordinal, profile_path(ordinal), check)
 
 
 @lru_cache(maxsize=16)
 def _loaded(ordinal: int, path: Path | None, check: Check) -> Profile:
     """Read once, not for every operator."""
-    return (_read_or_warn(path, ordinal, check, is_optional=True) if path else None) or _shipped(ordinal)
+    return (_read_or_warn(path, ordinal, check, is_optional=True) if path else None) or shipped(ordinal)
 
 
 def is_profile_of(profile: Profile, ordinal: int) -> bool:
@@ -296,15 +268,37 @@ def _read_shipped(path: Path) -> Profile:
     return Profile.read(path)
 
 
-def _shipped(ordinal: int) -> Profile:
-    path = _shipped_path(ordinal)
-    profile = _read_shipped(path)
-    if ordinal != CPU and profile.device != device_model(ordinal):
-        _warn(
-            f"there is no profile of {device_model(ordinal)}: {profile_path(ordinal)} is missing; the "
-            f"profile of {profile.device}"
-        )
-    return profile
+@lru_cache(maxsize=16)
+def shipped(ordinal: int) -> Profile:
+    """The device's own, or what its properties make of the one for a device of its kind."""
+    profile = _read_shipped(_shipped_path(ordinal))
+    if ordinal == CPU or profile.device == device_model(ordinal):
+        return profile
+    return scaled(profile, _core.device_properties(ordinal))
+
+
+def scaled(profile: Profile, properties: Mapping[str, Any]) -> Profile:
+    """The profile of a GPU of which no more is known than its properties."""
+    units = properties["multiprocessors"] * properties["clock"]
+    moves = _REFERENCE["memory_bandwidth"] / properties["memory_bandwidth"]
+    works = _REFERENCE["multiprocessors"] * _REFERENCE["clock"] / units
+    waits = _REFERENCE["clock"] / properties["clock"]
+    rates = dict.fromkeys(("memory", "x_memory"), moves)
+    rates |= dict.fromkeys(("cache", "x_cache", "work"), works) | dict.fromkeys(
+        ("start", "load", "gather"), waits
+    )
+    return replace(
+        profile,
+        processors=properties["multiprocessors"],
+        cache_bytes=properties["l2_bytes"],
+        memory_bandwidth=profile.memory_bandwidth / moves,
+        power={dtype: power / moves for dtype, power in profile.power.items()},
+        rates=rates,
+    )
+
+
+#: The properties of the GPU that rates are over.
+_REFERENCE = {"multiprocessors": 132, "clock": 1.98e9, "memory_bandwidth": 3.352e12}
 
 
 @lru_cache(maxsize=16)
