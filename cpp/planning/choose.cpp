@@ -20,6 +20,10 @@ constexpr double kConversionUs = 600, kConversionBytesPerUs = 500e3;
 // The same on the CPU, where little waits for launches; and what the format that needs no conversion takes on a GPU.
 constexpr double kConversionOnCpuUs = 200, kConversionBytesPerUsOnCpu = 2e3, kPlanUs = 100;
 
+// On the CPU the look at a matrix, plans, a conversion and trials take as long as so many products: more than the
+// default budget, so that csr is taken there as before.
+constexpr double kProductsOnCpu = 200;
+
 // What an order by clusters is expected to take on a GPU: launches, passes over the entries as long as products, and
 // passes over the rows; see orders.json, of an H200.
 constexpr double kOrderUs = 650, kOrderProducts = 4, kOrderUsPerRow = 0.8e-3;
@@ -138,7 +142,8 @@ Budget budget_of(const Request& request, std::int64_t nnz) {
 bool needs_predictions(const Request& request, std::int64_t nnz) {
     if (request.format != "auto") return false;
     if (request.mode == Mode::kFull) return true;
-    return nnz >= kSmallEntries && (request.device.is_gpu() || request.mode == Mode::kCached);
+    const bool lasts = request.mode == Mode::kCached && request.products >= kProductsOnCpu;
+    return nnz >= kSmallEntries && (request.device.is_gpu() || lasts);
 }
 
 bool takes_long_to_plan(const std::string& format, Device device) {
