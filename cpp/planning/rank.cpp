@@ -159,7 +159,10 @@ Ranking rank(AnySource& source, const std::shared_ptr<const DeviceModel>& model,
     const bool has_last_resort = !source.device().is_gpu();
     Ranking ranking = rank_predictions(std::move(predictions), request, budget, has_last_resort);
     // On the CPU trials decide: predictions err more than formats differ.
-    return is_gpu || ranking.is_timed ? ranking : rank_on_cpu(false);
+    if (is_gpu || ranking.is_timed || !is_bounded) return ranking;
+    const Candidate plain = rank_on_cpu(false).candidates.front();
+    if (ranking.candidates.front().format == plain.format) return rank_on_cpu(false);
+    return {true, {plain, {ranking.candidates.front().format, ranking.candidates.front().options, {}}}};
 }
 
 }  // namespace spmvgpu
