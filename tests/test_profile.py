@@ -216,7 +216,7 @@ def test_calibrate_writes_a_profile_that_is_used(tmp_path, capsys):
     made = Profile.read(out)
     assert made.device == profile.device_model(CPU)
     assert made.measured["quick"]
-    assert json.loads(samples.read_text())["coo"][0]["time_us"] > 0
+    assert json.loads(samples.read_text())["roofline"][0]["time_us"] > 0
     assert str(out) in capsys.readouterr().out
     for model in ("roofline", "guo2011"):
         assert sg.predict(A, "cpu", model, profile=out).best.time_us > 0
