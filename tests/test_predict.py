@@ -86,10 +86,15 @@ def test_a_format_that_was_never_timed_comes_after_those_that_were():
 
 def test_a_format_that_the_profile_has_times_of_is_known():
     without = Profile.read(SHIPPED / "nvidia-h100-80gb-hbm3.json")
-    without = replace(without, formats={name: f for name, f in without.formats.items() if name not in {"sell", "csr_m"}})
+    without = replace(
+        without, formats={name: f for name, f in without.formats.items() if name not in {"sell", "csr_m"}}
+    )
     timed = replace(without, formats={**without.formats, "csr_m": without.formats["csr"]})
     A = CanonicalCsr.of(gallery.poisson2d(700))
-    tables = [{entry[0]: entry for entry in A.source.predict(0, p.model(A.dtype, True))[0]} for p in (without, timed)]
+    tables = [
+        {entry[0]: entry for entry in A.source.predict(0, p.model(A.dtype, True))[0]}
+        for p in (without, timed)
+    ]
     assert [table["csr_m"][2] is not None for table in tables] == [False, True]
     for table in tables:
         assert table["sell"][2] is not None  # by what it costs on another device

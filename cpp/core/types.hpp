@@ -42,7 +42,7 @@ struct Device {
 struct Features;
 struct Target {
     Device device;
-    int processors = 1;  // streaming multiprocessors of a GPU, threads of a CPU
+    int processors = 1;                  // streaming multiprocessors of a GPU, threads of a CPU
     const Features* features = nullptr;  // of the matrix, where they are known
 };
 

@@ -1,5 +1,5 @@
-#include "gpu/cuda/passes.cuh"
 #include "formats/feature_passes.hpp"
+#include "gpu/cuda/passes.cuh"
 
 namespace spmvgpu {
 

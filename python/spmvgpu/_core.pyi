@@ -112,8 +112,6 @@ class Features:
     @property
     def warp_steps(self) -> list[float]: ...
 
-RATES: list[str]
-
 class Machine:
     def __init__(
         self, is_gpu: bool, cache_bytes: float, processors: int, rates: Mapping[str, float]

@@ -44,11 +44,11 @@ const Properties& properties(int ordinal) {
             return static_cast<double>(value);
         };
         constexpr double kBitsPerByte = 8, kPerCycle = 2, kKilo = 1e3;  // memory moves at both edges of its clock
-        known[ordinal] = std::make_unique<Properties>(Properties{
-            read.name, read.multiProcessorCount, read.major, read.minor, static_cast<std::size_t>(read.l2CacheSize),
-            kKilo * attribute(cudaDevAttrClockRate),
-            kPerCycle * kKilo * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) /
-                kBitsPerByte});
+        known[ordinal] = std::make_unique<Properties>(
+            Properties{read.name, read.multiProcessorCount, read.major, read.minor,
+                       static_cast<std::size_t>(read.l2CacheSize), kKilo * attribute(cudaDevAttrClockRate),
+                       kPerCycle * kKilo * attribute(cudaDevAttrMemoryClockRate) *
+                           attribute(cudaDevAttrGlobalMemoryBusWidth) / kBitsPerByte});
     }
     return *known[ordinal];
 }

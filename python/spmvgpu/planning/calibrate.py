@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import datetime, timezone
+from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol, TypeAlias
@@ -78,10 +81,8 @@ def calibrate(
     start = perf_counter()
     added = {name: make(ordinal, quick) for name, make in SECTIONS.items()} if sections else {}
     jobs = [job for section in added.values() for job in section.jobs()]
-    # In random order, so that what is left out when time is up is a bit of everything.
-    general = list(samples.general_samples(_QUICK_NNZ if quick else _MAX_NNZ[kind]))
-    order = np.random.default_rng(0).permutation(len(general))
-    jobs += [("roofline", general[i], variants(ordinal)) for i in order]
+    general = _mixed(samples.general_samples(_QUICK_NNZ if quick else _MAX_NNZ[kind]))
+    jobs += [("roofline", sample, variants(ordinal)) for sample in general]
     records: dict[str, list[Record]] = {part: [] for part, _, _ in jobs}
     with ThreadPoolExecutor(4) as pool:
         # What is measured must not share the CPU with the making of the next matrix.
@@ -106,6 +107,18 @@ def calibrate(
 def variants(ordinal: int) -> list[measure.Variant]:
     """What the roofline model knows: every format, those last that take long to plan."""
     return [(name, {}) for name in sorted(formats(), key=lambda f: _core.takes_long_to_plan(f, ordinal))]
+
+
+def _mixed(given: Iterable[samples.Sample]) -> list[samples.Sample]:
+    """One of each kind after the other, so that what is left out when time is up is a bit of everything."""
+    shuffled = list(given)
+    random.Random(0).shuffle(shuffled)
+    before: Counter[str] = Counter()
+    rounds = []
+    for sample in shuffled:
+        rounds.append(before[sample.kind])
+        before[sample.kind] += 1
+    return [sample for _, sample in sorted(zip(rounds, shuffled, strict=True), key=itemgetter(0))]
 
 
 def _ahead(pool: Executor, jobs: Sequence[Job]) -> Iterator[Any]:
