@@ -34,7 +34,7 @@ def time_of(A, plan, machine):
 def test_a_rate_that_is_not_named_is_that_of_the_reference():
     A = gallery.poisson2d(60)
     plan = plan_of(A, "csr")
-    ones = dict.fromkeys(_core.RATES, 1.0)
+    ones = dict.fromkeys(_core.list_rates(), 1.0)
     assert time_of(A, plan, gpu()) == time_of(A, plan, gpu(**ones)) == time_of(A, plan, gpu(magic=7.0))
 
 
@@ -45,7 +45,7 @@ def test_a_device_that_takes_twice_as_long_for_everything_does_so_for_products()
             plan = plan_of(A, format)
         except sg.FormatError:
             continue
-        twice = gpu(**dict.fromkeys(_core.RATES, 2.0))
+        twice = gpu(**dict.fromkeys(_core.list_rates(), 2.0))
         assert time_of(A, plan, twice) == pytest.approx(2 * time_of(A, plan, gpu()))
 
 

@@ -51,7 +51,8 @@ void register_roofline(py::module_& module) {
                  return Machine{processors, cache_bytes, is_gpu, processors, rates_named(rates)};
              }),
              py::arg("is_gpu"), py::arg("cache_bytes"), py::arg("processors"), py::arg("rates"));
-    module.attr("RATES") = std::vector<std::string>(times::kRateNames.begin(), times::kRateNames.end());
+    module.def("list_rates",
+               [] { return std::vector<std::string>(times::kRateNames.begin(), times::kRateNames.end()); });
     py::class_<MatrixPlan, std::shared_ptr<MatrixPlan>>(module, "Plan", "What a format would do with a matrix.")
         .def_property_readonly("options", [](const MatrixPlan& plan) { return named(plan.options); })
         .def_property_readonly("bytes", [](const MatrixPlan& plan) { return plan.cost.bytes; })

@@ -197,13 +197,13 @@ def fit_rates(records: Sequence[Record], is_gpu: bool, cache_bytes: int, process
 
     def off(found: HostArray) -> HostArray:
         machine = _core.Machine(
-            is_gpu, cache_bytes, processors, dict(zip(_core.RATES, np.exp(found), strict=True))
+            is_gpu, cache_bytes, processors, dict(zip(_core.list_rates(), np.exp(found), strict=True))
         )
         return np.concatenate([np.log(_predicted(records, machine)) - logs, _PRIOR * found])
 
-    start = np.zeros(len(_core.RATES))
+    start = np.zeros(len(_core.list_rates()))
     found = least_squares(off, start, loss="soft_l1", f_scale=0.1, max_nfev=20).x
-    return {name: _rounded(float(rate)) for name, rate in zip(_core.RATES, np.exp(found), strict=True)}
+    return {name: _rounded(float(rate)) for name, rate in zip(_core.list_rates(), np.exp(found), strict=True)}
 
 
 def fit_formats(
