@@ -12,12 +12,8 @@ namespace spmvgpu {
 
 namespace csr_choice {
 
-// Longer rows are cut into segments, so that no block walks one alone: long enough to be worth a block, short enough to
-// spread the rows of a small matrix. No shorter than a tile.
-constexpr index_t choose_segment(index_t tile) {
-    const index_t segment = 4 * tile;
-    return segment < 1024 ? 1024 : segment > 4096 ? 4096 : segment;
-}
+// Longer rows are cut into segments, so that no thread reads more of a row than of a tile of whole rows.
+constexpr index_t choose_segment(index_t tile) { return Tile::kMaxPerThread * Tile::threads(tile); }
 
 // Where the rows of a tile that begins with `row` end: as many whole rows as fit, and at least one; `tile` bounds the
 // rows too, for the sake of empty ones. A row that is cut into segments is by itself, as it does not fit.

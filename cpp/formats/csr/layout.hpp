@@ -51,7 +51,8 @@ struct alignas(16) Tile {
     // Non-zeros of a row that one lane adds up before the row counts as too long.
     static constexpr int kMaxPerLane = 16;
 
-    // Threads that work on a tile: at most 8 non-zeros each, all loaded before the first is used.
+    // Threads that work on a tile: with so many non-zeros each at most, all loaded before the first is used.
+    static constexpr int kMaxPerThread = 8;
     static constexpr int threads(int tile) { return tile <= 2048 ? 256 : 512; }
 
     // Lanes per row: as many as the block has to spare, a power of two up to a warp.
