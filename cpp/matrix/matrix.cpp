@@ -1,15 +1,31 @@
 #include "matrix/matrix.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <stdexcept>
 
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
+#include "gpu/keeping.hpp"
 #include "gpu/runtime.hpp"
 #include "gpu/timing.hpp"
 #include "matrix/launch.hpp"
 
 namespace spmvgpu {
+
+namespace {
+
+// The share of a matrix that stays in the L2 of a GPU from product to product, see gpu/cuda/keeping.cuh: as much as
+// there is room for beside the vectors of a solver, about five. Of a much larger matrix it would be too little to be
+// worth it.
+double share_to_keep(double bytes, double vector_bytes, double cache_bytes) {
+    constexpr double kMost = 0.46, kRoom = 0.55, kVectors = 5, kLargest = 2.2;  // but for the vectors in caches
+    if (bytes > kLargest * cache_bytes) return 0;
+    const double room = std::min(kMost * cache_bytes, kRoom * cache_bytes - kVectors * vector_bytes);
+    return std::clamp(room / bytes, 0.0, 1.0);
+}
+
+}  // namespace
 
 template <class T>
 Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
@@ -17,6 +33,12 @@ Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Opti
     : device_(device), options_(options), stored_(convert(csr, format, options, device, builders, planned)) {
     const std::size_t scratch = std::visit([](const auto& f) { return f.workspace_bytes(); }, stored_.format);
     workspaces_.emplace(scratch, device, stored_.bytes());
+    if (device.is_gpu()) {
+        const double vector_bytes = (static_cast<double>(rows()) + cols()) / 2 * sizeof(T);
+        const auto cache_bytes = static_cast<double>(gpu::properties(device.ordinal).l2_bytes);
+        const double share = share_to_keep(static_cast<double>(stored_.bytes()), vector_bytes, cache_bytes);
+        policy_ = gpu::policy_to_keep(share, device.ordinal);
+    }
 }
 
 template <class T>
@@ -42,6 +64,7 @@ void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
 
 template <class T>
 void Matrix<T>::multiply(Product<T> product, Stream stream, std::uint64_t x_version) const {
+    product.policy = policy_;
     // A graph runs later, and often; what its scratch holds then nobody knows.
     if (x_version != 0 && gpu::is_capturing(stream, device_)) x_version = 0;
     const bool needs_scratch = device_.is_gpu() || product.is_of_vectors();

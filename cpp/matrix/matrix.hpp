@@ -67,6 +67,7 @@ private:
     Device device_;
     Options options_;  // as asked for
     Stored<T> stored_;
+    std::uint64_t policy_ = 0;  // of loads on a GPU
 
     mutable Mutex values_mutex_;  // of update_values() and of what it changes, but for products
     ValueUpdates<T> new_values_;

@@ -23,6 +23,7 @@ __global__ void __launch_bounds__(kBlockSize)
     const index_t slice = blockIdx.x * kSlicesPerBlock + block_slice;
     const index_t end = slice < slices ? slice_offsets[slice + 1] / kSliceLanes : 0;
     const index_t begin = slice < slices ? slice_offsets[slice] / kSliceLanes + warp : 0;
+    const Keeping keeping(product.policy);
     T sums[kBlock];
 #pragma unroll
     for (int r = 0; r < kBlock; ++r) sums[r] = T(0);
@@ -36,13 +37,13 @@ __global__ void __launch_bounds__(kBlockSize)
             const bool valid = slot + i * kWarps < end;
             const std::int64_t place = std::int64_t(slot + i * kWarps) * kSliceLanes + lane;
             bases[i] = valid ? columns.bases[slot + i * kWarps] : 0;
-            distances[i] = valid ? load_once(columns.near_cols + place) : Bsell<T>::kPadding;
+            distances[i] = valid ? keeping.load_once(columns.near_cols + place) : Bsell<T>::kPadding;
 #pragma unroll
             for (int r = 0; r < kBlock; ++r) {
 #pragma unroll
                 for (int c = 0; c < kBlock; ++c) {
                     const T* const from = values + entry_offset(slot + i * kWarps, kBlock, r, c) + lane;
-                    factors[i][r][c] = valid ? load_once(from) : T(0);
+                    factors[i][r][c] = valid ? keeping.load_once(from) : T(0);
                 }
             }
         }

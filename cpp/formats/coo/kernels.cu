@@ -34,6 +34,7 @@ __global__ void __launch_bounds__(kBlockSize)
     const index_t row_before = begin > 0 ? row_indices[begin - 1] : -1;
     const index_t row_after = end < nnz ? row_indices[end] : -1;
 
+    const Keeping keeping(product.policy);
     index_t carried_row = row_indices[begin];
     T carried_sum = 0;
 #pragma unroll 2
@@ -41,9 +42,9 @@ __global__ void __launch_bounds__(kBlockSize)
         const unsigned k = base + lane;
         const bool valid = k < static_cast<unsigned>(end);
         // Past the end lanes repeat the last row with nothing to add, so that its sum ends up in lane 31 as ever.
-        const index_t row = load_once(row_indices + (valid ? k : end - 1));
-        const index_t col = valid ? load_once(col_indices + k) : 0;
-        T sum = valid ? load_once(values + k) : T(0);
+        const index_t row = keeping.load_once(row_indices + (valid ? k : end - 1));
+        const index_t col = valid ? keeping.load_once(col_indices + k) : 0;
+        T sum = valid ? keeping.load_once(values + k) : T(0);
         if (base == static_cast<unsigned>(begin)) wait_for_kernel_before();
         if (valid) sum = sum * load(product.x + col);
         if (lane == 0) {

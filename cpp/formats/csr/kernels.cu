@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kBlockSize)
     const auto row = static_cast<index_t>((std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x) / kLanes);
     T sum = 0;
     if (row < rows) {
-        sum = sum_strided<kInFlight>(col_indices, values, product.x, row_offsets[row] + threadIdx.x % kLanes,
+        sum = sum_strided<kInFlight>(col_indices, values, product, row_offsets[row] + threadIdx.x % kLanes,
                                      row_offsets[row + 1], kLanes);
     }
     sum = sum_lanes(sum, kLanes);
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kBlockSize)
     const int lane = threadIdx.x % kLanes;
     T sum = 0;
     if (row < rows) {
-        sum = sum_strided<kInFlight>(col_indices, values, product.x, unsigned(row_offsets[row]) + lane,
+        sum = sum_strided<kInFlight>(col_indices, values, product, unsigned(row_offsets[row]) + lane,
                                      row_offsets[row + 1], kLanes);
     }
     sum = sum_lanes_shared(sums, sum, kLanes);
@@ -110,8 +110,7 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
     const index_t end = tile.nz_begin + tile.nonzeros;
     // Of a segment read now, and not when it is needed: that would take as long as the message.
     const RowSpan span = tile.rows == 1 ? RowSpan{tile.row_begin, tile.note, tile.note} : plan.spans[tile.row_begin];
-    T sum =
-        sum_strided<kInFlight>(plan.col_indices, plan.values, product.x, tile.nz_begin + threadIdx.x, end, kThreads);
+    T sum = sum_strided<kInFlight>(plan.col_indices, plan.values, product, tile.nz_begin + threadIdx.x, end, kThreads);
     sum = sum_block<T, kThreads>(sum);
     wait_for_kernel_before();
     if (threadIdx.x >= kWarp) return;
@@ -163,13 +162,14 @@ __global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThrea
     const Tile tile = plan.tiles[blockIdx.x];
     if (tile.rows <= 1) return multiply_long_row<T, kThreads>(plan, tile, product);
 
+    const Keeping keeping(product.policy);
     index_t cols[kItems];
     T factors[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         const int k = i * kThreads + threadIdx.x;
-        cols[i] = k < tile.nonzeros ? load_once(plan.col_indices + tile.nz_begin + k) : -1;
-        factors[i] = k < tile.nonzeros ? load_once(plan.values + tile.nz_begin + k) : T(0);
+        cols[i] = k < tile.nonzeros ? keeping.load_once(plan.col_indices + tile.nz_begin + k) : -1;
+        factors[i] = k < tile.nonzeros ? keeping.load_once(plan.values + tile.nz_begin + k) : T(0);
     }
     // Shifts and masks, as the compiler would divide: it does not know that this is a power of two.
     const int lanes = Tile::lanes(tile.rows, kThreads), lane = threadIdx.x & (lanes - 1), lane_bits = __ffs(lanes) - 1;

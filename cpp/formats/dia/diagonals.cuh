@@ -20,6 +20,7 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
     const std::int64_t row = own_row + matrix.before;
     const unsigned count = own_row < matrix.rows ? matrix.mirrored + matrix.stored : 0;
     const auto is_row = [&](int j) { return j == 0 || own_row + j * kWarp < matrix.rows; };
+    const Keeping keeping(product.policy);
     T sums[kRows] = {};
     wait_for_kernel_before();
     for (unsigned begin = 0; begin < count; begin += kAtOnce) {
@@ -39,7 +40,7 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
 #pragma unroll
                 for (int j = 0; j < kRows; ++j) {
                     if (col + j * kWarp < 0 || !is_row(j)) continue;
-                    factors[i][j] = load_once(slots + j * kWarp);
+                    factors[i][j] = keeping.load_once(slots + j * kWarp);
                     gathered[i][j] = load(product.x + col + j * kWarp);
                 }
             } else if (k < count) {
@@ -51,7 +52,7 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
 #pragma unroll
                 for (int j = 0; j < kRows; ++j) {
                     if (col + j * kWarp >= matrix.cols || !is_row(j)) continue;
-                    factors[i][j] = kMirrors ? load(slots + j * kWarp) : load_once(slots + j * kWarp);
+                    factors[i][j] = kMirrors ? load(slots + j * kWarp) : keeping.load_once(slots + j * kWarp);
                     gathered[i][j] = load(x + j * kWarp);
                 }
             }

@@ -26,6 +26,7 @@ struct Packed {
     const T* dictionary;
     const index_t* permutation;
     Real<T> scale;
+    std::uint64_t policy;
 };
 
 __device__ __forceinline__ HeadWords load_head(const void* from) {
@@ -73,6 +74,10 @@ __device__ __forceinline__ T sum_group(const Packed<T>& matrix, const Head& head
         kMode == ValueMode::kDictionary || (kValues != Values::kElements && kIndex != IndexMode::kShared);
     const int lane = threadIdx.x % kWarp;
     const Sections at = sections_of<T>(head);
+    const Keeping keeping(matrix.policy);
+    const auto load_once = [&]<class Element>(const Byte* from) {
+        return keeping.load_once(reinterpret_cast<const Element*>(from));
+    };
 #pragma unroll 1
     for (int k = first * kInFlight; k < head.slots; k += step * kInFlight) {
         const int left = head.slots - k;
@@ -90,7 +95,7 @@ __device__ __forceinline__ T sum_group(const Packed<T>& matrix, const Head& head
 #pragma unroll
             for (int i = 0; i < kInFlight; ++i) {
                 bits[i] = {};
-                if (i < left) bits[i] = load_bits<T, kValueBytes>(from + kValueBytes * kLanes * i);
+                if (i < left) bits[i] = load_bits<T, kValueBytes>(from + kValueBytes * kLanes * i, load_once);
             }
         } else {
             const int known = __popc(head.constant & before);
@@ -104,7 +109,7 @@ __device__ __forceinline__ T sum_group(const Packed<T>& matrix, const Head& head
                     bits[i] = std::bit_cast<Bits<T>>(load_constant<T>(group + constant));
                     constant += sizeof(T);
                 } else {
-                    bits[i] = load_bits<T, kValueBytes>(group + element);
+                    bits[i] = load_bits<T, kValueBytes>(group + element, load_once);
                     element += kValueBytes * kLanes;
                 }
             }
@@ -124,7 +129,8 @@ __device__ __forceinline__ T sum_group(const Packed<T>& matrix, const Head& head
                     const Byte* const from = group + (at.indices + kIndexBytes * (kLanes * sets + lane));
 #pragma unroll
                     for (int i = 0; i < kInFlight; ++i) {
-                        const std::uint32_t offset = load_element<Offset<kIndex>>(from + kIndexBytes * kLanes * i);
+                        const std::uint32_t offset =
+                            load_once.template operator()<Offset<kIndex>>(from + kIndexBytes * kLanes * i);
                         has_entry[i] = offset != kNoEntry<kIndex>;
                         offsets[i] += offset;
                     }
@@ -253,7 +259,8 @@ void PackedSell<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
                            this->stream.data(),
                            dictionary.data(),
                            permutation.data(),
-                           scale};
+                           scale,
+                           product.policy};
     dispatch<1, 2, 4, 8>("warps_per_slice", tuning.warps_per_slice, [&]<int kWarps>() {
         const unsigned blocks = blocks_for(std::int64_t(slices) * kWarps, kBlockWarps);
         packed_sell_lane_per_row<T, kWarps == 1>

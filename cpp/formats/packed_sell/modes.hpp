@@ -185,14 +185,10 @@ SPMVGPU_IN_BODY Sections sections_of(const Head& head) {
 
 // One element of the stream. Elements lie at multiples of their size.
 template <class Element>
-SPMVGPU_IN_BODY Element load_element(const Byte* from) {
-#ifdef __CUDA_ARCH__
-    return __ldcs(reinterpret_cast<const Element*>(from));  // read once: it leaves the caches to x
-#else
+Element load_element(const Byte* from) {
     Element element;
     std::memcpy(&element, from, sizeof(element));
     return element;
-#endif
 }
 
 template <class Element>
@@ -225,14 +221,15 @@ struct Bits {
     constexpr auto operator<=>(const Bits&) const = default;
 };
 
-template <class T, int kBytes>
-SPMVGPU_IN_BODY Bits<T> load_bits(const Byte* from) {
+// Loads an element with load.operator()<Element>(from).
+template <class T, int kBytes, class Load>
+SPMVGPU_IN_BODY Bits<T> load_bits(const Byte* from, const Load& load) {
     Bits<T> bits{};
     if constexpr (kBytes <= 4) {
-        bits.word[0] = load_element<UnsignedOf<kBytes>>(from);
+        bits.word[0] = load.template operator()<UnsignedOf<kBytes>>(from);
     } else {
         for (int pair = 0; pair < kBytes / 8; ++pair) {
-            const auto two = load_element<std::uint64_t>(from + 8 * pair);
+            const auto two = load.template operator()<std::uint64_t>(from + 8 * pair);
             bits.word[2 * pair] = static_cast<std::uint32_t>(two);
             bits.word[2 * pair + 1] = static_cast<std::uint32_t>(two >> 32);
         }

@@ -90,9 +90,10 @@ inline void read_elements(const PackedSell<T>& matrix, const Byte* from, T* valu
     constexpr int kBytes = value_bytes<T>(kMode);
     const T* const dictionary = matrix.dictionary.data();
     const Real<T> scale = matrix.scale;
+    const auto load = []<class Element>(const Byte* at) { return load_element<Element>(at); };
 #pragma omp simd
     for (int lane = 0; lane < kLanes; ++lane) {
-        values[lane] = value_of<T>(kMode, load_bits<T, kBytes>(from + lane * kBytes), dictionary, scale);
+        values[lane] = value_of<T>(kMode, load_bits<T, kBytes>(from + lane * kBytes, load), dictionary, scale);
     }
 }
 

@@ -27,9 +27,8 @@ __global__ void __launch_bounds__(threads_of(kWarps))
     const index_t slice = blockIdx.x * kSlicesPerBlock + block_slice;
     T sum = 0;
     if (slice < slices) {
-        sum =
-            sum_strided<kInFlight>(col_indices, values, product.x, unsigned(slice_offsets[slice]) + warp * kWarp + lane,
-                                   slice_offsets[slice + 1], kWarps * kWarp);
+        sum = sum_strided<kInFlight>(col_indices, values, product, unsigned(slice_offsets[slice]) + warp * kWarp + lane,
+                                     slice_offsets[slice + 1], kWarps * kWarp);
     }
     if constexpr (kWarps > 1) {
         __shared__ T sums[kSlicesPerBlock][kWarps][kWarp];

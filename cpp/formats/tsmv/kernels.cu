@@ -42,6 +42,7 @@ struct TileWindow {
     T* y;
     index_t* step_offsets;
     index_t steps;
+    Keeping keeping;
 };
 
 // The slots of kSteps steps that belong to one thread: where there is none or a fake block, kFake.
@@ -58,10 +59,10 @@ struct Slots {
             if (first + i >= end) continue;
             const index_t begin = window.step_offsets[first + i], slots = window.step_offsets[first + i + 1] - begin;
             if (static_cast<index_t>(threadIdx.x) >= slots) continue;
-            indices[i] = load_once(all_indices + begin + threadIdx.x);
+            indices[i] = window.keeping.load_once(all_indices + begin + threadIdx.x);
             const T* const value = all_values + std::int64_t(begin) * kValues + threadIdx.x;
 #pragma unroll
-            for (int k = 0; k < kValues; ++k) values[i][k] = load_once(value + k * slots);
+            for (int k = 0; k < kValues; ++k) values[i][k] = window.keeping.load_once(value + k * slots);
         }
     }
 };
@@ -192,7 +193,7 @@ __global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold < kThreads ? 1 
     const TsmvTile tile = all.tiles[blockIdx.x], end = all.tiles[blockIdx.x + 1];
     const int halo = end.halo - tile.halo, nodes = halo + end.node - tile.node;
     const index_t first_step = all.slice_steps[tile.slice];
-    TileWindow<T> window;
+    TileWindow<T> window{.keeping = Keeping(product.policy)};
     window.x = reinterpret_cast<T*>(shared);
     window.y = window.x + nodes * kBlock;
     window.step_offsets = reinterpret_cast<index_t*>(window.y + nodes * kBlock);

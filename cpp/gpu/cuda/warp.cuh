@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/types.hpp"
+#include "gpu/cuda/keeping.cuh"
 #include "gpu/cuda/overlap.cuh"
 
 namespace spmvgpu::gpu {
@@ -98,8 +99,9 @@ __device__ __forceinline__ T shuffle_from(T value, int lane) {
 // overflow: unsigned, where the stride is short.
 template <int kInFlight, class Position = unsigned, class T>
 __device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices, const T* __restrict__ values,
-                                         const T* x, std::type_identity_t<Position> begin,
+                                         const Product<T>& product, std::type_identity_t<Position> begin,
                                          std::type_identity_t<Position> end, std::type_identity_t<Position> stride) {
+    const Keeping keeping(product.policy);
     T sum = 0;
     for (Position k = begin; k < end; k += kInFlight * stride) {
         index_t cols[kInFlight];
@@ -107,12 +109,12 @@ __device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
             const bool valid = k + i * stride < end;
-            cols[i] = valid ? load_once(col_indices + k + i * stride) : -1;
-            factors[i] = valid ? load_once(values + k + i * stride) : T(0);
+            cols[i] = valid ? keeping.load_once(col_indices + k + i * stride) : -1;
+            factors[i] = valid ? keeping.load_once(values + k + i * stride) : T(0);
         }
         if (k == begin) wait_for_kernel_before();
 #pragma unroll
-        for (int i = 0; i < kInFlight; ++i) gathered[i] = cols[i] >= 0 ? load(x + cols[i]) : T(0);
+        for (int i = 0; i < kInFlight; ++i) gathered[i] = cols[i] >= 0 ? load(product.x + cols[i]) : T(0);
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) sum += factors[i] * gathered[i];
     }

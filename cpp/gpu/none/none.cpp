@@ -1,5 +1,6 @@
 // The door in a build without CUDA: there is no GPU, and whoever asks for one is told why.
 #include "core/errors.hpp"
+#include "gpu/keeping.hpp"
 #include "gpu/memory.hpp"
 #include "gpu/residency.hpp"
 #include "gpu/runtime.hpp"
@@ -30,6 +31,7 @@ bool is_capturing(Stream, Device) { return false; }
 // Of a GPU.
 const Properties& properties(int) { unavailable(); }
 std::string pci_bus_id(int) { unavailable(); }
+std::uint64_t policy_to_keep(double, int) { unavailable(); }
 Memory memory(int) { unavailable(); }
 void release_idle_memory(int) { unavailable(); }
 std::shared_ptr<void> allocate(std::size_t, int) { unavailable(); }

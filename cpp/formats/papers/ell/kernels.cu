@@ -29,7 +29,7 @@ __global__ void ell_threads_per_row(EllShape shape, const index_t* __restrict__ 
     if (row < shape.rows) {
         index_t columns = shape.width;
         if (row_lengths != nullptr) columns = row_lengths[row] / kThreads + (lane < row_lengths[row] % kThreads);
-        sum = sum_strided<kInFlight, std::int64_t>(col_indices, values, product.x, thread, columns * shape.pitch,
+        sum = sum_strided<kInFlight, std::int64_t>(col_indices, values, product, thread, columns * shape.pitch,
                                                    shape.pitch);
     }
     sum = sum_lanes(sum, kThreads);

@@ -1,0 +1,60 @@
+// What stays in the L2 of a matrix from one product to the next.
+//
+// A product reads its matrix once, from begin to end. Of a matrix that is larger than the L2 nothing is left there when
+// the next product comes for it, for what is read last takes the place of what is read first. And loads that are marked
+// to make way, as those of __ldcs, make way for each other even where there is room. So a share of the matrix stays,
+// as much as there is room for beside the vectors, and the rest makes way (experiments/LOG.md).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/types.hpp"
+
+namespace spmvgpu::gpu {
+
+class Keeping {
+public:
+    __device__ __forceinline__ explicit Keeping(std::uint64_t policy) : policy_(policy) {}  // Product::policy
+
+    // A load of what a product reads once: it leaves the L1 to x.
+    template <class T>
+    __device__ __forceinline__ T load_once(const T* pointer) const {
+#if __CUDA_ARCH__ >= 800
+        using Bits = BitsOf<T>;
+        Bits bits;
+        if constexpr (sizeof(T) == 16) {
+            asm("ld.global.L1::evict_first.L2::cache_hint.v2.b64 {%0, %1}, [%2], %3;"
+                : "=l"(bits.x), "=l"(bits.y)
+                : "l"(pointer), "l"(policy_));
+        } else if constexpr (sizeof(T) == 8) {
+            asm("ld.global.L1::evict_first.L2::cache_hint.b64 %0, [%1], %2;" : "=l"(bits) : "l"(pointer), "l"(policy_));
+        } else if constexpr (sizeof(T) == 4) {
+            asm("ld.global.L1::evict_first.L2::cache_hint.b32 %0, [%1], %2;" : "=r"(bits) : "l"(pointer), "l"(policy_));
+        } else if constexpr (sizeof(T) == 2) {
+            asm("ld.global.L1::evict_first.L2::cache_hint.b16 %0, [%1], %2;" : "=h"(bits) : "l"(pointer), "l"(policy_));
+        } else {
+            std::uint32_t wide;
+            asm("ld.global.L1::evict_first.L2::cache_hint.u8 %0, [%1], %2;" : "=r"(wide) : "l"(pointer), "l"(policy_));
+            bits = static_cast<Bits>(wide);
+        }
+        return __builtin_bit_cast(T, bits);
+#else
+        return __builtin_bit_cast(T, __ldcs(reinterpret_cast<const BitsOf<T>*>(pointer)));
+#endif
+    }
+
+private:
+    template <class T>
+    using BitsOf = std::conditional_t<
+        sizeof(T) == 16, ulonglong2,
+        std::conditional_t<sizeof(T) == 8, unsigned long long,
+                           std::conditional_t<sizeof(T) == 4, unsigned,
+                                              std::conditional_t<sizeof(T) == 2, unsigned short, unsigned char>>>>;
+
+    std::uint64_t policy_;
+};
+
+}  // namespace spmvgpu::gpu
