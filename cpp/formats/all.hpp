@@ -39,18 +39,22 @@ void for_each_format(Visit&& visit) {
     }(static_cast<AnyFormat<T>*>(nullptr));
 }
 
+[[noreturn]] inline void throw_unknown_format(const std::string& name) {
+    std::string known;
+    for_each_format<double>([&]<class Format>() { known += (known.empty() ? "" : ", ") + std::string(Format::kName); });
+    throw std::invalid_argument("unknown format '" + name + "'; the formats are: " + known);
+}
+
 // Calls visit.template operator()<Format>() for the format of that name, or throws std::invalid_argument.
 template <class T, class Visit>
 void with_format(const std::string& name, Visit&& visit) {
     bool found = false;
-    std::string known;
     for_each_format<T>([&]<class Format>() {
-        known += (known.empty() ? "" : ", ") + std::string(Format::kName);
-        if (name != Format::kName) return;
+        if (found || name != Format::kName) return;
         found = true;
         visit.template operator()<Format>();
     });
-    if (!found) throw std::invalid_argument("unknown format '" + name + "'; the formats are: " + known);
+    if (!found) throw_unknown_format(name);
 }
 
 }  // namespace spmvgpu

@@ -18,16 +18,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// A copy of a format with every array in memory of its own on the device. All of it is asked for at once beforehand, so
-// that a matrix that is too large fails before anything is allocated.
+// Brings every array of a format to memory of its own on the device. All of it is asked for at once beforehand, so that
+// a matrix that is too large fails before anything is allocated.
 template <FormatContract Format>
-Format copy_to(const Format& format, Device device) {
+void bring_to(Device device, Format& format) {
     std::size_t bytes = 0;
-    Format::each_array(format, [&](const char*, const auto& array) { bytes += array.bytes(); });
+    Format::each_array(format, [&](const char*, auto& array) { bytes += array.bytes(); });
     gpu::require_memory(bytes, device);
-    Format copy = format;
-    Format::each_array(copy, [&](const char*, auto& array) { array = array.to(device); });
-    return copy;
+    Format::each_array(format, [&](const char*, auto& array) { array = array.to(device); });
 }
 
 // The plan of a matrix, and the format: made on the GPU that the matrix is on, or in host memory. What is not built on
@@ -46,35 +44,6 @@ Format build_where_it_is(const CsrMatrix<T>& csr, const typename Format::Plan& p
         if (csr.device().is_gpu()) return build_on_gpu<Format>(csr, plan);
     }
     return Format::from_csr(csr, plan);
-}
-
-// What crosses the bus is the CSR, if that is not where it is built, or the format, if that is not where it stays.
-template <class Format, class T>
-Stored<T> convert_to(const CsrMatrix<T>& given, const Options& options, Device device, Device builder,
-                     const MatrixPlan* planned) {
-    const auto tuning = read_options<typename Format::Tuning>(Format::kName, options);
-    Stored<T> stored;
-    auto start = std::chrono::steady_clock::now();
-    const bool is_there = given.device().has_own_memory() == builder.has_own_memory();
-    const CsrMatrix<T> csr = is_there ? given : copy_to(given, builder);
-    stored.took.transfer = seconds_since(start);
-
-    start = std::chrono::steady_clock::now();
-    std::optional<typename Format::Plan> own;
-    const auto& plan = planned != nullptr ? std::any_cast<const typename Format::Plan&>(planned->made)
-                                          : own.emplace(plan_where_it_is<Format>(csr, tuning, target_of(device)));
-    Format converted = build_where_it_is<Format>(csr, plan);
-    stored.stores_in_order = plan.cost.stores_in_order;
-    stored.counts = counts_of(plan);
-    stored.longest_row = gpu::run(LongestRow{csr.pattern()}, csr.device());
-    stored.took.convert = seconds_since(start);
-
-    start = std::chrono::steady_clock::now();
-    // What is built of arrays in host memory may be those arrays, which are somebody else's.
-    if (!builder.has_own_memory()) converted = copy_to(converted, device);
-    stored.format = std::move(converted);
-    stored.took.transfer += seconds_since(start);
-    return stored;
 }
 
 }  // namespace
@@ -117,20 +86,54 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
     return result;
 }
 
+// What crosses the bus is the CSR, if that is not where it is built, or the format, if that is not where it stays. No
+// more depends on the format than has to: it is compiled for each of them.
 template <class T>
-Stored<T> convert(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
+Stored<T> convert(const CsrMatrix<T>& given, const std::string& format, const Options& options, Device device,
                   Builders builders, const MatrixPlan* planned) {
-    Stored<T> stored;
+    Device builder;
     with_format<T>(format, [&]<class Format>() {
-        const bool on_device = kBuildsOnGpu<Format> && builders == Builders::kOfDevice;
-        stored = convert_to<Format>(csr, options, device, on_device ? device : Device{}, planned);
+        read_options<typename Format::Tuning>(format, options);  // bad ones end it before anything is copied
+        if (kBuildsOnGpu<Format> && builders == Builders::kOfDevice) builder = device;
     });
+
+    Stored<T> stored;
+    auto start = std::chrono::steady_clock::now();
+    const bool is_there = given.device().has_own_memory() == builder.has_own_memory();
+    const CsrMatrix<T> csr = is_there ? given : copy_to(given, builder);
+    stored.took.transfer = seconds_since(start);
+
+    start = std::chrono::steady_clock::now();
+    std::optional<MatrixPlan> own;
+    const MatrixPlan& plan =
+        planned != nullptr ? *planned : own.emplace(plan_matrix(csr, format, options, target_of(device)));
+    with_format<T>(format, [&]<class Format>() {
+        const auto& made = std::any_cast<const typename Format::Plan&>(plan.made);
+        stored.format.template emplace<Format>(build_where_it_is<Format>(csr, made));
+    });
+    stored.stores_in_order = plan.cost.stores_in_order;
+    stored.counts = plan.counts;
+    stored.longest_row = gpu::run(LongestRow{csr.pattern()}, csr.device());
+    stored.took.convert = seconds_since(start);
+
+    start = std::chrono::steady_clock::now();
+    // What is built of arrays in host memory may be those arrays, which are somebody else's.
+    if (!builder.has_own_memory()) {
+        std::visit([&](auto& built) { bring_to(device, built); }, stored.format);
+    }
+    stored.took.transfer += seconds_since(start);
     return stored;
 }
 
 template <class T>
 CsrMatrix<T> read_csr(const AnyFormat<T>& stored) {
-    return std::visit([](const auto& format) { return copy_to(format, Device{}).to_csr(); }, stored);
+    AnyFormat<T> copy = stored;
+    return std::visit(
+        [](auto& format) {
+            bring_to(Device{}, format);
+            return format.to_csr();
+        },
+        copy);
 }
 
 template <class T>
