@@ -518,7 +518,7 @@ def test_a_gpu_without_memory(gpu_names, monkeypatch):
         try:
             assert_product(sg.aslinearoperator(A, device=gpu_names) @ x, A, x)
             monkeypatch.setattr(division, "fit", lambda csr, request, divided, limit: divided)
-            # The first failure may load kernels and make streams, which the process keeps; others add nothing.
+            # The first failure may load kernels and make streams, which stay; the others must add nothing.
             left = free_after_failure()
             for _ in range(3):
                 assert free_after_failure() >= left - 2**22
