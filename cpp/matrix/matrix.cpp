@@ -241,5 +241,6 @@ std::vector<OptionInfo> Matrix<T>::options() const {
 
 #define INSTANTIATE(T) template class Matrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -150,5 +150,6 @@ std::size_t Broadcast<T>::nbytes() const {
 
 #define INSTANTIATE(T) template class Broadcast<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -69,5 +69,6 @@ bool Halos<T>::has_cpus() const {
 
 #define INSTANTIATE(T) template class Halos<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -65,5 +65,6 @@ std::size_t HostProducts<T>::nbytes() const {
 
 #define INSTANTIATE(T) template class HostProducts<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -144,5 +144,6 @@ SetupSeconds MultiDeviceMatrix<T>::setup_seconds() const {
 
 #define INSTANTIATE(T) template class MultiDeviceMatrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -175,5 +175,6 @@ void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, Mult
     template class MultiDeviceVector<T>; \
     template class HaloProducts<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

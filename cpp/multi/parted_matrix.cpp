@@ -261,5 +261,6 @@ SetupSeconds PartedMatrix<T>::setup_seconds() const {
 
 #define INSTANTIATE(T) template class PartedMatrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -161,5 +161,6 @@ void TransposedRankMatrix<T>::spmv(const Product<T>& product, Stream stream) con
     template class RankMatrix<T>;   \
     template class TransposedRankMatrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

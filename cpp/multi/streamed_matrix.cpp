@@ -149,5 +149,6 @@ std::size_t StreamedMatrix<T>::nbytes() const {
 
 #define INSTANTIATE(T) template class StreamedMatrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

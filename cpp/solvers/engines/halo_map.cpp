@@ -104,5 +104,6 @@ void HaloMap<T>::multiply_on_cpu(T alpha, const T* x, T beta, T* y) const {
     template class PieceLayout<T>; \
     template class HaloMap<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -12,5 +12,6 @@ namespace spmvgpu {
     SPMVGPU_NEW_VALUES_ON_GPU(EllpackR, T) \
     SPMVGPU_NEW_VALUES_ON_GPU(EllrT, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

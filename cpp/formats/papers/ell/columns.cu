@@ -13,5 +13,6 @@ void Ell<T, Kind>::multiply_columns_cuda(const Product<T>& product, Stream strea
     template void EllpackR<T>::multiply_columns_cuda(const Product<T>&, Stream) const; \
     template void EllrT<T>::multiply_columns_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -143,5 +143,6 @@ Ell<T, Kind> Ell<T, Kind>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
     SPMVGPU_NEW_VALUES_ON_HOST(EllpackR, T) \
     SPMVGPU_NEW_VALUES_ON_HOST(EllrT, T)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu

@@ -63,5 +63,6 @@ void Ell<T, Kind>::spmv_cuda(const Product<T>& product, Stream stream) const {
     template void EllpackR<T>::spmv_cuda(const Product<T>&, Stream) const; \
     template void EllrT<T>::spmv_cuda(const Product<T>&, Stream) const;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace spmvgpu
