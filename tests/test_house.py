@@ -19,7 +19,8 @@ MAY_INCLUDE = {
     "multi": {"core", "gpu", "formats", "matrix"},
     "planning": {"core", "gpu", "formats", "matrix", "multi"},
     "solvers": {"core", "gpu", "formats", "matrix", "multi"},
-    "bindings": {"core", "gpu", "formats", "matrix", "multi", "planning", "solvers"},
+    "multigrid": {"core", "gpu"},
+    "bindings": {"core", "gpu", "formats", "matrix", "multi", "planning", "solvers", "multigrid"},
 }
 
 # The same of the folders in `solvers`; "" stands for the files beside them, which bring all together.

@@ -21,5 +21,6 @@ void register_model(pybind11::module_& module);
 void register_roofline(pybind11::module_& module);
 void register_ranks(pybind11::module_& module);
 void register_solvers(pybind11::module_& module);
+void register_multigrid(pybind11::module_& module);
 
 }  // namespace spmvgpu

@@ -60,4 +60,5 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::register_ranks(module);
     spmvgpu::register_files(module);
     spmvgpu::register_solvers(module);
+    spmvgpu::register_multigrid(module);
 }

@@ -110,6 +110,16 @@ struct WarpLanes {
         __syncwarp();
         return sum;
     }
+    // Each number goes where the count of smaller ones says: for some hundred numbers, which are near.
+    __device__ __forceinline__ void sort(index_t n, const index_t* from, index_t* to) const {
+        for (index_t i = lane(); i < n; i += kWarp) {
+            const index_t own = from[i];
+            index_t smaller = 0;
+            for (index_t other = 0; other < n; ++other) smaller += from[other] < own;
+            to[smaller] = own;
+        }
+        __syncwarp();
+    }
     __device__ __forceinline__ void meet() const { __syncwarp(); }
 };
 

@@ -10,7 +10,15 @@ meshes.
 """
 
 from . import meshes
-from .elasticity import elasticity2d, elasticity2d_load, elasticity3d, elasticity3d_load
+from .elasticity import (
+    elasticity2d,
+    elasticity2d_load,
+    elasticity2d_points,
+    elasticity3d,
+    elasticity3d_load,
+    elasticity3d_points,
+    rigid_body_modes,
+)
 from .patterns import banded_random, lp_like, powerlaw, rmat, uniform_random
 from .stencils import poisson1d, poisson2d, poisson3d
 from .suite import SUITE
@@ -20,14 +28,17 @@ __all__ = [
     "banded_random",
     "elasticity2d",
     "elasticity2d_load",
+    "elasticity2d_points",
     "elasticity3d",
     "elasticity3d_load",
+    "elasticity3d_points",
     "lp_like",
     "meshes",
     "poisson1d",
     "poisson2d",
     "poisson3d",
     "powerlaw",
+    "rigid_body_modes",
     "rmat",
     "uniform_random",
 ]

@@ -161,6 +161,119 @@ def elasticity3d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> HostArray
     return _load(_cube(n, 3), dtype)
 
 
+@with_hints
+def elasticity2d_points(n: int) -> HostArray:
+    """Return the free nodes of the square of `elasticity2d`.
+
+    Parameters
+    ----------
+    n : int
+        As in `elasticity2d`.
+
+    Returns
+    -------
+    (n**2, 2) numpy.ndarray
+        Positions in the order of the matrix, for `rigid_body_modes`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `n` is out of range.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.elasticity2d_points(2).tolist()
+    [[1.0, 0.0], [1.0, 1.0], [2.0, 0.0], [2.0, 1.0]]
+    """
+    return _points(_cube(n, 2))
+
+
+@with_hints
+def elasticity3d_points(n: int) -> HostArray:
+    """Return the free nodes of the block of `elasticity3d`.
+
+    Parameters
+    ----------
+    n : int
+        As in `elasticity3d`.
+
+    Returns
+    -------
+    (n**3, 3) numpy.ndarray
+        Positions in the order of the matrix, for `rigid_body_modes`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `n` is out of range.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.elasticity3d_points(2)[:2].tolist()
+    [[1.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
+    """
+    return _points(_cube(n, 3))
+
+
+@with_hints
+def rigid_body_modes(points: object) -> HostArray:
+    """Return translations and rotations, which elasticity matrices nearly map to zero.
+
+    They are the near null space `B` of `spmvgpu.linalg.amg`.
+
+    Parameters
+    ----------
+    points : (n, 2) or (n, 3) array
+        Positions of the nodes. A node's unknowns are its displacements along the axes, and neighbours.
+
+    Returns
+    -------
+    (2 * n, 3) or (3 * n, 6) numpy.ndarray
+        One translation per axis, then the rotations about the centre of the nodes. The largest displacement
+        of each is 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `points` is not an array of this kind.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> gallery.rigid_body_modes([[0.0, 0.0], [2.0, 0.0]])
+    array([[ 1.,  0., -0.],
+           [ 0.,  1., -1.],
+           [ 1.,  0., -0.],
+           [ 0.,  1.,  1.]])
+    """
+    positions = np.asarray(points)
+    if positions.dtype.kind not in "biuf":
+        raise TypeError(f"points has dtype {positions.dtype}; it must be real")
+    if positions.ndim != 2 or positions.shape[1] not in (2, 3):
+        raise ValueError(f"points has shape {positions.shape}; it must be (n, 2) or (n, 3)")
+    if not np.isfinite(positions).all():
+        raise ValueError("points contains inf or NaN")
+    nodes, dim = positions.shape
+    centred = positions - positions.mean(axis=0) if nodes else positions.astype(float)
+    planes = [(0, 1)] if dim == 2 else [(1, 2), (2, 0), (0, 1)]
+    modes = np.zeros((nodes, dim, dim + len(planes)))
+    modes[:, range(dim), range(dim)] = 1.0
+    for rotation, (first, second) in enumerate(planes, dim):
+        extent = np.hypot(centred[:, first], centred[:, second]).max(initial=0.0) or 1.0
+        modes[:, first, rotation] = -centred[:, second] / extent
+        modes[:, second, rotation] = centred[:, first] / extent
+    return modes.reshape(nodes * dim, -1)
+
+
+def _points(grid: Grid) -> HostArray:
+    _elements(grid)  # refuses grids that are too small
+    axes = [np.arange(length, dtype=float) for length in grid]
+    axes[0] += 1  # behind the clamped nodes
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(grid))
+
+
 def _elasticity(
     grid: Grid, poisson_ratio: float, contrast: float, dtype: npt.DTypeLike, seed: int
 ) -> sp.csr_array:

@@ -15,6 +15,7 @@ from .gmres import gmres
 from .incomplete import IncompleteFactors, ic0, ilu0
 from .lobpcg import lobpcg
 from .minres import minres
+from .multigrid import Level, Multigrid, amg
 from .preconditioners import Jacobi, jacobi
 from .stopping import SolverWarning
 
@@ -22,8 +23,11 @@ __all__ = [
     "Cycle",
     "IncompleteFactors",
     "Jacobi",
+    "Level",
+    "Multigrid",
     "SolveInfo",
     "SolverWarning",
+    "amg",
     "aspreconditioner",
     "bicgstab",
     "block_jacobi",

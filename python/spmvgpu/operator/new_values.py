@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .. import _core
@@ -13,6 +15,9 @@ from ..planning.symmetry import Symmetry
 from .build import build_values
 from .operands import kind_of
 from .stored import Stored
+
+if TYPE_CHECKING:
+    from .._core import _Hierarchy as Hierarchy
 
 
 def replaced(stored: Stored, values: NewValues, op: object) -> Stored:
@@ -99,6 +104,14 @@ class NewValues:
         copy = np.empty(located.shape, located.dtype)
         _core.fetch(located.pointer, copy, located.ordinal)
         return copy
+
+    def renew(self, hierarchy: Hierarchy) -> None:
+        """Give them to a hierarchy of the matrix."""
+        located = self._located
+        if located.host is not None:
+            hierarchy.renew(located.host)
+        else:
+            hierarchy.renew_at(located.pointer, located.shape[0], located.ordinal)
 
     def go_to(self, matrix: Matrix | PartedMatrix) -> None:
         located = self._located

@@ -1,0 +1,195 @@
+// Aggregates of nodes: a maximal independent set of distance 2 (Bell, Dalton and Olson, SIAM J. Sci. Comput. 34, 2012)
+// gives their roots. As passes on any device; see core/passes/passes.hpp.
+//
+// clang-format off
+//     nodes of a grid, roots marked *      neighbours join       the others join the nearest aggregate
+//         o---o---*---o---o                .   a   a   a   .         c   a   a   a   b
+//         |   |   |   |   |
+//         o---o---o---o---*                c   .   a   b   b         c   c   a   b   b
+//         |   |   |   |   |
+//         o---*---o---o---o                c   c   c   .   b         c   c   c   c   b
+// clang-format on
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "core/array.hpp"
+#include "core/passes/passes.hpp"
+
+namespace spmvgpu::multigrid {
+
+// How strongly two nodes are connected, from 1 to kStrongest; 0 if they are not, or only weakly, and of a node with
+// itself. Sums of these are the same in any order.
+using Strength = std::uint8_t;
+constexpr int kStrongest = std::numeric_limits<Strength>::max();
+
+// Nodes and their neighbours, with a strength for each entry.
+struct Graph {
+    index_t nodes;
+    const index_t *row_offsets, *neighbours;
+    const Strength* strengths;
+};
+
+constexpr index_t kNone = -1;
+
+struct Aggregates {
+    index_t count = 0;
+    Array<index_t> of_node;  // kNone of a node without strong connections
+};
+
+// What the nodes are picked by: a number from 1 to 2^31 that belongs to this node alone, as if by chance; kOut, once
+// the node is no root, and kRoot, once it is one.
+using Rank = std::uint32_t;
+constexpr Rank kOut = 0, kRoot = std::numeric_limits<Rank>::max();
+
+// Multiplications by odd numbers and shifts to the right permute the numbers of so many bits.
+constexpr Rank rank_of(index_t node, int bits) {
+    const Rank mask = static_cast<Rank>((std::uint64_t(1) << bits) - 1);
+    auto number = static_cast<Rank>(node);
+    constexpr Rank kFactors[] = {0x9e3779b1u, 0x85ebca6bu, 0xc2b2ae35u};
+    for (const Rank factor : kFactors) {
+        number = (number * factor) & mask;
+        number ^= number >> (bits / 2 + 1);
+    }
+    return number + 1;
+}
+
+// The best rank of a node and of its neighbours.
+constexpr Rank best_near(const Graph& graph, const Rank* ranks, index_t node) {
+    Rank best = ranks[node];
+    for (index_t k = graph.row_offsets[node]; k < graph.row_offsets[node + 1]; ++k) {
+        if (graph.strengths[k] == 0) continue;
+        const Rank other = ranks[graph.neighbours[k]];
+        if (other > best) best = other;
+    }
+    return best;
+}
+
+constexpr std::int64_t kNanosecondsPerNode = 15;
+
+// Gives the roots of new aggregates their numbers, from `count` on, in `aggregates`; returns how many aggregates there
+// are then. The roots are a maximal set of nodes in which no two are nearer than 3 steps of strong connections. Only
+// nodes without an aggregate count, and of those the ones that have so many neighbours without one.
+template <class Passes>
+index_t add_roots(Passes& passes, const Graph& graph, index_t* aggregates, index_t count) {
+    constexpr index_t kShare = 2;  // a half
+    const index_t nodes = graph.nodes;
+    const int bits = std::bit_width(static_cast<unsigned>(nodes > 1 ? nodes - 1 : 1));
+    Array<Rank> own_ranks = passes.template scratch<Rank>(nodes), near_ranks = passes.template scratch<Rank>(nodes);
+    Rank *const ranks = own_ranks.data(), *const near = near_ranks.data();
+    auto undecided = passes.template reduce<std::int64_t>(
+        nodes,
+        [=] SPMVGPU_BODY(std::int64_t i) {
+            const auto node = static_cast<index_t>(i);
+            index_t neighbours = 0, free_neighbours = 0;
+            for (index_t k = graph.row_offsets[node]; k < graph.row_offsets[node + 1]; ++k) {
+                if (graph.strengths[k] == 0) continue;
+                ++neighbours;
+                free_neighbours += aggregates[graph.neighbours[k]] == kNone;
+            }
+            const bool is_candidate =
+                aggregates[node] == kNone && neighbours > 0 && kShare * free_neighbours >= neighbours;
+            ranks[node] = is_candidate ? rank_of(node, bits) : kOut;
+            return std::int64_t(is_candidate);
+        },
+        kNanosecondsPerNode);
+    while (undecided > 0) {
+        passes.each(
+            nodes,
+            [=] SPMVGPU_BODY(std::int64_t node) {
+                near[node] = aggregates[node] == kNone ? best_near(graph, ranks, static_cast<index_t>(node)) : kOut;
+            },
+            kNanosecondsPerNode);
+        undecided = passes.template reduce<std::int64_t>(
+            nodes,
+            [=] SPMVGPU_BODY(std::int64_t node) {
+                const Rank own = ranks[node];
+                if (own == kOut || own == kRoot) return std::int64_t(0);
+                const Rank best = best_near(graph, near, static_cast<index_t>(node));
+                if (best != own && best != kRoot) return std::int64_t(1);
+                ranks[node] = best == own ? kRoot : kOut;
+                return std::int64_t(0);
+            },
+            kNanosecondsPerNode);
+    }
+    Array<index_t> numbers = passes.template scratch<index_t>(nodes + std::size_t(1));
+    index_t* const number = numbers.data();
+    passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) { number[node] = ranks[node] == kRoot; });
+    const index_t added = passes.scan(number, nodes);
+    passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) {
+        if (ranks[node] == kRoot) aggregates[node] = count + number[node];
+    });
+    return count + added;
+}
+
+// The aggregate that most of a node's strong connections lead to, the smallest if there are several; kNone if none has
+// any.
+constexpr index_t nearest_aggregate(const Graph& graph, const index_t* aggregates, const index_t* sizes, index_t node) {
+    constexpr index_t kMostNeighbours = 64;  // every one of which is compared with all others
+    const index_t begin = graph.row_offsets[node], length = graph.row_offsets[node + 1] - begin;
+    const index_t end = begin + (length < kMostNeighbours ? length : kMostNeighbours);
+    index_t nearest = kNone, most = 0;
+    for (index_t k = begin; k < begin + length; ++k) {
+        if (graph.strengths[k] == 0) continue;
+        const index_t candidate = aggregates[graph.neighbours[k]];
+        if (candidate == kNone || candidate == nearest) continue;
+        index_t sum = graph.strengths[k];
+        for (index_t other = k + 1; other < end; ++other) {
+            if (aggregates[graph.neighbours[other]] == candidate) sum += graph.strengths[other];
+        }
+        const bool is_smaller = sum == most && sizes[candidate] < sizes[nearest];
+        if (sum > most || is_smaller) {
+            nearest = candidate;
+            most = sum;
+        }
+    }
+    return nearest;
+}
+
+// Aggregates of two rounds of roots and their neighbours; the second one fills gaps that the first one left (Kelley and
+// Rajamanickam, arXiv:2204.02934). Other nodes join the aggregate that they are connected with most strongly.
+template <class Passes>
+Aggregates aggregate(Passes& passes, const Graph& graph) {
+    const index_t nodes = graph.nodes;
+    Array<index_t> befores = passes.template scratch<index_t>(nodes);
+    Aggregates found{0, passes.template make<index_t>(nodes)};
+    index_t *const before = befores.data(), *const of_node = found.of_node.data();
+    passes.fill(of_node, nodes, kNone);
+    constexpr int kRounds = 2;
+    for (int round = 0; round < kRounds; ++round) {
+        const index_t count = found.count;
+        found.count = add_roots(passes, graph, of_node, count);
+        passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) { before[node] = of_node[node]; });
+        passes.each(
+            nodes,
+            [=] SPMVGPU_BODY(std::int64_t node) {
+                if (before[node] != kNone) return;
+                for (index_t k = graph.row_offsets[node]; k < graph.row_offsets[node + 1]; ++k) {
+                    const index_t other = graph.strengths[k] == 0 ? kNone : before[graph.neighbours[k]];
+                    if (other < count) continue;  // the neighbour is no new root
+                    of_node[node] = other;
+                    return;
+                }
+            },
+            kNanosecondsPerNode);
+    }
+    Array<index_t> sizes = passes.template scratch<index_t>(found.count);
+    index_t* const size = sizes.data();
+    passes.fill(size, found.count, index_t(0));
+    passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) {
+        before[node] = of_node[node];
+        if (before[node] != kNone) count_one(size + before[node]);
+    });
+    passes.each(
+        nodes,
+        [=] SPMVGPU_BODY(std::int64_t node) {
+            if (before[node] == kNone)
+                of_node[node] = nearest_aggregate(graph, before, size, static_cast<index_t>(node));
+        },
+        kNanosecondsPerNode);
+    return found;
+}
+
+}  // namespace spmvgpu::multigrid

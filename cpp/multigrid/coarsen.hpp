@@ -1,0 +1,366 @@
+// From a matrix to that of the next coarser grid: operations for gpu/run.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "core/csr_matrix.hpp"
+#include "core/passes/csr_passes.hpp"
+#include "multigrid/aggregation.hpp"
+#include "multigrid/interpolation.hpp"
+#include "multigrid/products.hpp"
+#include "multigrid/spectrum.hpp"
+
+namespace spmvgpu::multigrid {
+
+struct Settings {
+    double strength = 0;       // connections below are weak: of the size of an entry over those on the diagonal
+    double damping = 4.0 / 3;  // of the smoothed prolongator; 0 leaves it as it is
+    index_t max_coarse = 300;  // unknowns of a grid that is not made coarser
+    int max_levels = 20;
+    int lanczos_steps = 12;
+};
+
+constexpr double magnitude(double value) { return value < 0 ? -value : value; }
+SPMVGPU_IN_BODY double magnitude(Complex<double> value) { return square_root(squared(value)); }
+
+// What is found of the entries of a matrix.
+struct Entries {
+    std::int64_t not_finite = 0;    // entries
+    std::int64_t not_positive = 0;  // rows whose diagonal entry is not stored, or not positive
+    double largest = 0;             // entry on the diagonal
+
+    constexpr Entries& operator+=(const Entries& other) {
+        not_finite += other.not_finite;
+        not_positive += other.not_positive;
+        if (other.largest > largest) largest = other.largest;
+        return *this;
+    }
+};
+
+// A grid, with what new values of its matrix need.
+template <class T>
+struct Grid {
+    CsrMatrix<T> A;                 // without values on the finest one
+    Array<T> inverse_diagonal;      // zero where there is none, in a row of a singular matrix
+    double largest_eigenvalue = 0;  // of D^-1 A, estimated
+    CsrMatrix<T> P, R;              // from the next coarser grid and to it; empty on the coarsest one
+    Nodes nodes;
+    Array<index_t> aggregates;  // of each node
+    Array<Strength> kept;       // zero for the weak entries of A; empty: it has none
+    Tentative<T> tentative;
+    Pattern of_AP;
+    Array<index_t> entries_of_R;  // where they are in P
+};
+
+// D^-1 of a matrix, real and in double precision, and the root of it.
+struct Diagonal {
+    Array<double> inverse, root;
+};
+
+// The entries of A, less the weak ones, on the diagonal: a filter moves those there. Where that is not positive, the
+// diagonal of A itself. An entry that is no larger than `nothing` has no inverse.
+template <class T, class Passes>
+Diagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, const Filter& filter, double nothing) {
+    Diagonal made{passes.template scratch<double>(A.rows), passes.template scratch<double>(A.rows)};
+    double *const inverse = made.inverse.data(), *const root = made.root.data();
+    passes.each(
+        A.rows,
+        [=] SPMVGPU_BODY(std::int64_t i) {
+            const auto row = static_cast<index_t>(i);
+            double sum = 0, own = 0;
+            for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
+                const index_t col = A.col_indices[k];
+                const double value = real_part(Wide<T>(values[k]));
+                if (col == row) own += value;
+                if (filter.column(row, col, k) == row) sum += value;
+            }
+            constexpr double kLeast = 0.1;  // of the diagonal must be left
+            const double pivot = sum > kLeast * own ? sum : own;
+            inverse[row] = pivot > nothing ? 1 / pivot : 0;
+            root[row] = square_root(inverse[row]);
+        },
+        kNanosecondsPerTerm * (1 + A.nnz / std::max(1, A.rows)));
+    return made;
+}
+
+// The largest eigenvalue of D^-1 A, of the filtered matrix.
+template <class T, class Passes>
+double largest_of_scaled(Passes& passes, const CsrPattern& A, const T* values, const Filter& filter,
+                         const Diagonal& diagonal, int steps) {
+    const double* const root = diagonal.root.data();
+    const std::int64_t nanoseconds = kNanosecondsPerTerm * (1 + A.nnz / std::max(1, A.rows));
+    const double bound = passes
+                             .template reduce<Largest<double>>(
+                                 A.rows,
+                                 [=] SPMVGPU_BODY(std::int64_t i) {
+                                     const auto row = static_cast<index_t>(i);
+                                     double sum = 0;
+                                     for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
+                                         const index_t col = filter.column(row, A.col_indices[k], k);
+                                         if (col >= 0) sum += magnitude(Wide<T>(values[k])) * root[col];
+                                     }
+                                     return Largest<double>{sum * root[row]};
+                                 },
+                                 nanoseconds)
+                             .value;
+    return largest_eigenvalue<Wide<T>>(
+        passes, A.rows, bound, steps,
+        [=] SPMVGPU_BODY(const Wide<T>* vector, index_t row) {
+            Wide<T> sum(0);
+            for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
+                const index_t col = filter.column(row, A.col_indices[k], k);
+                if (col >= 0) sum += Wide<T>(values[k]) * (root[col] * vector[col]);
+            }
+            return root[row] * sum;
+        },
+        nanoseconds);
+}
+
+// See Entries.
+template <class T>
+struct Inspect {
+    using Result = Entries;
+    const CsrMatrix<T>& A;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const CsrPattern csr = A.pattern();
+        const T* const values = A.values.data();
+        return passes.template reduce<Entries>(
+            csr.rows,
+            [=] SPMVGPU_BODY(std::int64_t row) {
+                Entries found;
+                double own = 0;
+                for (index_t k = csr.row_offsets[row]; k < csr.row_offsets[row + 1]; ++k) {
+                    found.not_finite += !is_finite(values[k]);
+                    if (csr.col_indices[k] == row) own = real_part(Wide<T>(values[k]));
+                }
+                const auto inverse = static_cast<Real<T>>(1 / own);
+                found.not_positive = !(own > 0 && inverse > 0 && is_finite(inverse));
+                found.largest = own > 0 ? own : 0;
+                return found;
+            },
+            kNanosecondsPerTerm * (1 + csr.nnz / std::max(1, csr.rows)));
+    }
+};
+
+// The nodes of a matrix and how strongly they are connected.
+struct NodeGraph {
+    Pattern own;  // unless each row is a node
+    Array<Strength> strengths;
+
+    Graph graph(const CsrPattern& A, const Nodes& nodes) const {
+        const CsrPattern used = nodes.are_rows() ? A : own.view();
+        return {nodes.count, used.row_offsets, used.col_indices, strengths.data()};
+    }
+};
+
+// The nodes of the columns of a node's rows.
+struct NodesOfNode {
+    index_t runs;
+    const index_t *row_offsets, *col_indices, *node_of;
+
+    constexpr Run run(index_t i) const { return {row_offsets[i], row_offsets[i + 1]}; }
+    constexpr index_t number(const Run& /*run*/, index_t k) const { return node_of[col_indices[k]]; }
+};
+
+// From 1 to kStrongest, for an entry of this size beside two on the diagonal; 0 below the threshold, and for nothing.
+SPMVGPU_IN_BODY Strength strength_of(double size, double own, double other, double threshold) {
+    const double relative = size / square_root(own) / square_root(other);
+    if (!(relative > 0) || relative < threshold) return 0;
+    return static_cast<Strength>(1 + (relative < 1 ? relative : 1) * (kStrongest - 1));
+}
+
+template <class T, class Passes>
+NodeGraph connect_nodes(Passes& passes, const CsrPattern& A, const T* values, const Nodes& nodes, double threshold) {
+    NodeGraph made;
+    const std::int64_t per_row = kNanosecondsPerTerm * (1 + A.nnz / std::max(1, A.rows));
+    Array<double> sizes_of_nodes = passes.template scratch<double>(nodes.count);
+    double* const own_size = sizes_of_nodes.data();
+    if (nodes.are_rows()) {
+        passes.each(
+            A.rows,
+            [=] SPMVGPU_BODY(std::int64_t row) {
+                own_size[row] = 0;
+                for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
+                    if (A.col_indices[k] == row) own_size[row] = magnitude(Wide<T>(values[k]));
+                }
+            },
+            per_row);
+        made.strengths = passes.template make<Strength>(A.nnz);
+        Strength* const strengths = made.strengths.data();
+        passes.each_entry(A.rows, A.row_offsets, A.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            const index_t col = A.col_indices[k];
+            strengths[k] = col == row
+                               ? Strength(0)
+                               : strength_of(magnitude(Wide<T>(values[k])), own_size[row], own_size[col], threshold);
+        });
+        return made;
+    }
+    const Nodes::View view = nodes.view();
+    const std::int64_t per_node = per_row * (1 + A.rows / std::max(1, nodes.count));
+    made.own = distinct_pattern(
+        passes, nodes.count, nodes.count,
+        [=] SPMVGPU_BODY(std::int64_t i) {
+            const auto node = static_cast<index_t>(i);
+            const index_t first = view.first(node);
+            return NodesOfNode{view.first(node + 1) - first, A.row_offsets + first, A.col_indices, view.of_row};
+        },
+        per_node);
+    const CsrPattern own = made.own.view();
+    Array<double> block_sizes = passes.template scratch<double>(own.nnz);
+    double* const sizes = block_sizes.data();
+    passes.each_entry(own.rows, own.row_offsets, own.nnz, [=] SPMVGPU_BODY(index_t node, index_t k) {
+        const index_t other = own.col_indices[k], begin = view.first(other), end = view.first(other + 1);
+        double sum = 0;
+        for (index_t row = view.first(node); row < view.first(node + 1); ++row) {
+            const index_t row_end = A.row_offsets[row + 1];
+            auto at = static_cast<index_t>(first_not_below(A.col_indices, A.row_offsets[row], row_end, begin));
+            for (; at < row_end && A.col_indices[at] < end; ++at) sum += squared(Wide<T>(values[at]));
+        }
+        sizes[k] = square_root(sum);
+        if (other == node) own_size[node] = sizes[k];
+    });
+    made.strengths = passes.template make<Strength>(own.nnz);
+    Strength* const strengths = made.strengths.data();
+    passes.each_entry(own.rows, own.row_offsets, own.nnz, [=] SPMVGPU_BODY(index_t node, index_t k) {
+        const index_t other = own.col_indices[k];
+        strengths[k] = other == node ? Strength(0) : strength_of(sizes[k], own_size[node], own_size[other], threshold);
+    });
+    return made;
+}
+
+// For each entry of a matrix whether it is not weak; nothing if none is.
+template <class T, class Passes>
+Array<Strength> kept_entries(Passes& passes, const CsrPattern& A, const T* values, const Nodes& nodes,
+                             const NodeGraph& graph) {
+    const Nodes::View view = nodes.view();
+    const Graph connected = graph.graph(A, nodes);
+    const Strength* const strengths = connected.strengths;
+    const bool are_rows = nodes.are_rows();
+    Array<Strength> marks = passes.template make<Strength>(A.nnz), weak = passes.template scratch<Strength>(1);
+    Strength *const kept = marks.data(), *const is_any_weak = weak.data();
+    passes.fill(is_any_weak, 1, Strength(0));
+    passes.each_entry(A.rows, A.row_offsets, A.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+        const index_t col = A.col_indices[k], node = view.node(row), other = view.node(col);
+        const index_t place = are_rows ? k
+                                       : find_column(connected.neighbours, connected.row_offsets[node],
+                                                     connected.row_offsets[node + 1], other);
+        kept[k] = node == other || strengths[place] != 0;
+        if (kept[k] == 0 && !(values[k] == T(0))) set_mark(is_any_weak);
+    });
+    return passes.read(is_any_weak) != 0 ? marks : Array<Strength>{};
+}
+
+// The values of P, R and the coarser A, for a matrix whose patterns are known.
+template <class T, class Passes>
+CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double nothing, const Settings& settings, Grid<T>& grid,
+                         CsrMatrix<T> coarse) {
+    const CsrPattern pattern = A.pattern();
+    const T* const values = A.values.data();
+    const Filter all{nullptr, grid.nodes.view()}, filter{grid.kept.data(), grid.nodes.view()};
+    const index_t rows = A.rows;
+    Diagonal diagonal = invert_diagonal(passes, pattern, values, all, nothing);
+    grid.inverse_diagonal = passes.template make<T>(rows);
+    {
+        T* const to = grid.inverse_diagonal.data();
+        const double* const inverse = diagonal.inverse.data();
+        passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { to[row] = T(static_cast<Real<T>>(inverse[row])); });
+    }
+    grid.largest_eigenvalue = largest_of_scaled(passes, pattern, values, all, diagonal, settings.lanczos_steps);
+    if (grid.tentative.cols == 0) return {};
+    double largest = grid.largest_eigenvalue;
+    if (filter.kept != nullptr) {
+        diagonal = invert_diagonal(passes, pattern, values, filter, nothing);
+        largest = largest_of_scaled(passes, pattern, values, filter, diagonal, settings.lanczos_steps);
+    }
+    const double damping = largest > 0 ? settings.damping / largest : 0;
+    double* const scale = diagonal.inverse.data();
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { scale[row] *= damping; });
+    smooth_prolongator(passes, pattern, values, filter, scale, grid.tentative, grid.P);
+
+    const index_t* const entries = grid.entries_of_R.data();
+    const T* const of_P = grid.P.values.data();
+    T* const of_R = grid.R.values.data();
+    passes.each(grid.R.nnz, [=] SPMVGPU_BODY(std::int64_t i) { of_R[i] = T(conjugate(Wide<T>(of_P[entries[i]]))); });
+
+    CsrMatrix<T> AP = with_values<T>(passes, grid.of_AP);
+    multiply_values(passes, A, grid.P, AP);
+    multiply_values(passes, grid.R, AP, coarse);
+    return coarse;
+}
+
+// A grid from its matrix, and the matrix of the next coarser one, which has no rows if there is none.
+template <class T>
+struct Coarsen {
+    struct Result {
+        Grid<T> grid;
+        CsrMatrix<T> coarse;
+    };
+    const CsrMatrix<T>& A;
+    const Nodes& nodes;
+    const NearNullSpace<T>& near_null;
+    double nothing;  // entries on the diagonal up to this are zero
+    const Settings& settings;
+    bool is_last;  // make no coarser one
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        Result result;
+        Grid<T>& grid = result.grid;
+        grid.A = A;
+        grid.nodes = nodes;
+        CsrMatrix<T> coarse;
+        if (!is_last) coarse = find_patterns(passes, grid);
+        result.coarse = fill_values(passes, A, nothing, settings, grid, coarse);
+        return result;
+    }
+
+private:
+    // All but the values, which the coarser matrix gets later.
+    template <class Passes>
+    CsrMatrix<T> find_patterns(Passes& passes, Grid<T>& grid) const {
+        const CsrPattern pattern = A.pattern();
+        const NodeGraph node_graph = connect_nodes(passes, pattern, A.values.data(), nodes, settings.strength);
+        const Graph graph = node_graph.graph(pattern, nodes);
+        const Aggregates aggregates = aggregate(passes, graph);
+        constexpr double kLeastGain = 0.9;  // of the rows must be left at most
+        if (aggregates.count == 0) return {};
+        Tentative<T> tentative = tentative_prolongator(passes, A.rows, nodes, aggregates, near_null);
+        if (tentative.cols == 0 || tentative.cols > kLeastGain * A.rows) return {};
+        grid.aggregates = aggregates.of_node;
+        grid.kept = kept_entries(passes, pattern, A.values.data(), nodes, node_graph);
+        Pattern of_P = prolongator_pattern(passes, A.rows, nodes, graph, aggregates, tentative);
+        grid.tentative = std::move(tentative);
+        grid.P = with_values<T>(passes, of_P);
+        TransposedPattern transposed = transposed_pattern(passes, of_P.view());
+        grid.R = with_values<T>(passes, transposed.pattern);
+        grid.entries_of_R = transposed.entries;
+        grid.of_AP = product_pattern(passes, pattern, of_P.view());
+        return with_values<T>(passes, product_pattern(passes, transposed.pattern.view(), grid.of_AP.view()));
+    }
+};
+
+// New values of a grid's matrix: those of the other matrices of the grid, and of the next coarser one.
+template <class T>
+struct Renew {
+    using Result = CsrMatrix<T>;
+    const CsrMatrix<T>& A;
+    double nothing;
+    const Settings& settings;
+    Grid<T>& grid;
+    const CsrMatrix<T>& coarse;  // whose pattern it keeps
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        CsrMatrix<T> to = coarse;
+        to.values = passes.template make<T>(coarse.nnz);
+        grid.P.values = passes.template make<T>(grid.P.nnz);
+        grid.R.values = passes.template make<T>(grid.R.nnz);
+        return fill_values(passes, A, nothing, settings, grid, to);
+    }
+};
+
+}  // namespace spmvgpu::multigrid

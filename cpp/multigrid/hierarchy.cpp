@@ -1,0 +1,106 @@
+#include "multigrid/hierarchy.hpp"
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "core/host_vector.hpp"
+#include "core/parallel.hpp"
+#include "gpu/run.hpp"
+
+namespace spmvgpu::multigrid {
+
+namespace {
+
+// Nodes of so many neighbouring rows.
+Nodes nodes_of(index_t rows, index_t block, Device device) {
+    if (block == 1) return {rows, {}, {}};
+    Nodes nodes{rows / block, {}, {}};
+    HostVector<index_t> of_row(rows), first_row(std::size_t(nodes.count) + 1);
+    for (index_t row = 0; row < rows; ++row) of_row[row] = row / block;
+    for (index_t node = 0; node <= nodes.count; ++node) first_row[node] = node * block;
+    nodes.of_row = Array<index_t>::from(of_row).to(device);
+    nodes.first_row = Array<index_t>::from(first_row).to(device);
+    return nodes;
+}
+
+}  // namespace
+
+template <class T>
+double Hierarchy<T>::checked(const CsrMatrix<T>& A, std::size_t level) {
+    const Entries found = gpu::run(Inspect<T>{A}, A.device());
+    if (found.not_finite > 0) refusals_.push_back({static_cast<int>(level), false});
+    if (level == 0) {
+        if (found.not_positive > 0 && refusals_.empty()) refusals_.push_back({0, true});
+        return 0;
+    }
+    // The matrix of a coarser grid is singular if the finest one is, and then these are rounding errors.
+    constexpr double kRounding = 16;
+    return kRounding * std::numeric_limits<Real<T>>::epsilon() * found.largest;
+}
+
+template <class T>
+Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_t modes, const Settings& settings)
+    : settings_(settings) {
+    const Device device = A.device();
+    CsrMatrix<T> next = A;
+    Nodes nodes = nodes_of(A.rows, block, device);
+    const std::size_t entries = std::size_t(A.rows) * modes;
+    Array<Wide<T>> wide(entries);
+    parallel_for<std::int64_t>(entries, entries, [&](std::int64_t i) { wide[i] = Wide<T>(B[i]); });
+    NearNullSpace<T> near_null{modes, wide.to(device)};
+    for (int level = 0; next.rows > 0 && refusals_.empty(); ++level) {
+        const double nothing = checked(next, level);
+        if (!refusals_.empty()) break;
+        const bool is_last = next.rows <= settings.max_coarse || level + 1 >= settings.max_levels;
+        auto made = gpu::run(Coarsen<T>{next, nodes, near_null, nothing, settings_, is_last}, device);
+        next = std::move(made.coarse);
+        nodes = made.grid.tentative.nodes;
+        near_null = made.grid.tentative.near_null;
+        if (level == 0) made.grid.A.values = {};
+        made.grid.tentative.near_null.entries = {};
+        grids_.push_back(std::move(made.grid));
+        settings_.strength /= 2;  // far entries of coarse matrices are small and matter
+    }
+}
+
+template <class T>
+void Hierarchy<T>::renew(const Array<T>& values) {
+    refusals_.clear();
+    if (grids_.empty()) return;
+    CsrMatrix<T> next = grids_[0].A;
+    if (static_cast<std::size_t>(next.nnz) != values.size()) {
+        throw std::invalid_argument("the matrix has " + std::to_string(next.nnz) + " stored entries, and not " +
+                                    std::to_string(values.size()));
+    }
+    const Device device = next.device();
+    next.values = values.device() == device ? values : values.to(device);
+    for (std::size_t level = 0; level < grids_.size(); ++level) {
+        const double nothing = checked(next, level);
+        if (!refusals_.empty()) return;
+        const bool is_last = level + 1 == grids_.size();
+        const CsrMatrix<T> none;
+        CsrMatrix<T> coarse =
+            gpu::run(Renew<T>{next, nothing, settings_, grids_[level], is_last ? none : grids_[level + 1].A}, device);
+        if (level > 0) grids_[level].A.values = next.values;
+        next = std::move(coarse);
+    }
+}
+
+template <class T>
+std::size_t Hierarchy<T>::nbytes() const {
+    std::size_t bytes = 0;
+    for (const Grid<T>& grid : grids_) {
+        bytes += grid.inverse_diagonal.bytes() + grid.aggregates.bytes() + grid.kept.bytes() +
+                 grid.tentative.first_col.bytes() + grid.tentative.offsets.bytes() + grid.tentative.entries.bytes() +
+                 grid.of_AP.bytes() + grid.entries_of_R.bytes();
+    }
+    return bytes;
+}
+
+#define INSTANTIATE(T) template class Hierarchy<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu::multigrid

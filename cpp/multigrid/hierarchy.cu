@@ -1,0 +1,14 @@
+// Compiled without contraction of products and sums, which the CPU does not contract either: see CMakeLists.txt.
+#include "gpu/cuda/run.cuh"
+#include "multigrid/coarsen.hpp"
+
+namespace spmvgpu {
+
+#define INSTANTIATE(T)                        \
+    SPMVGPU_RUN_ON_GPU(multigrid::Inspect<T>) \
+    SPMVGPU_RUN_ON_GPU(multigrid::Coarsen<T>) \
+    SPMVGPU_RUN_ON_GPU(multigrid::Renew<T>)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

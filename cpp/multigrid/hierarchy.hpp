@@ -1,0 +1,43 @@
+// Hierarchies of smoothed aggregation (Vanek, Mandel and Brezina, Computing 56, 1996), set up where the matrix lies.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/csr_matrix.hpp"
+#include "multigrid/coarsen.hpp"
+
+namespace spmvgpu::multigrid {
+
+// Why there is no hierarchy: a matrix that is not positive definite, or not finite.
+struct Refusal {
+    int level;
+    bool is_finite;  // if not, that is why
+};
+
+// Same matrix, same settings: the same bits on every device.
+template <class T>
+class Hierarchy {
+public:
+    // Of a canonical square matrix, whose index arrays outlive the hierarchy, with nodes of `block` rows each. B has
+    // `modes` columns and a row for each of the matrix, in host memory.
+    Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_t modes, const Settings& settings);
+
+    // Makes the numbers again for other values of the matrix, which lie in host memory or on its device; aggregates and
+    // all patterns stay. Throws std::invalid_argument if the values are too few or too many.
+    void renew(const Array<T>& values);
+
+    const std::vector<Grid<T>>& grids() const { return grids_; }
+    const std::vector<Refusal>& refusals() const { return refusals_; }  // one at most
+    std::size_t nbytes() const;                                         // of what new values need, besides the matrices
+
+private:
+    // The size up to which entries on the diagonal of a level are zero; refuses the matrix if one is negative.
+    double checked(const CsrMatrix<T>& A, std::size_t level);
+
+    Settings settings_;
+    std::vector<Grid<T>> grids_;
+    std::vector<Refusal> refusals_;
+};
+
+}  // namespace spmvgpu::multigrid

@@ -1,0 +1,313 @@
+// From aggregates to the matrices between two grids. The tentative prolongator has the near null space of an aggregate,
+// orthonormalised, as its columns there; a step of damped Jacobi smooths them (Vanek, Mandel and Brezina, Computing 56,
+// 1996). As passes on any device; see core/passes/passes.hpp.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/csr_matrix.hpp"
+#include "core/host_vector.hpp"
+#include "core/parallel.hpp"
+#include "core/passes/csr_passes.hpp"
+#include "core/passes/host_passes.hpp"
+#include "core/wide.hpp"
+#include "multigrid/aggregation.hpp"
+#include "multigrid/distinct.hpp"
+#include "multigrid/products.hpp"
+#include "multigrid/spectrum.hpp"
+
+namespace spmvgpu::multigrid {
+
+SPMVGPU_IN_BODY double square_root(double value) { return ::sqrt(value); }
+
+// Rows that belong together: the unknowns of a node of a mesh, or those that come from one aggregate. Without arrays,
+// each row is a node.
+struct Nodes {
+    index_t count = 0;
+    Array<index_t> of_row, first_row;
+
+    struct View {
+        const index_t *of_row, *first_row;
+        constexpr index_t node(index_t row) const { return of_row == nullptr ? row : of_row[row]; }
+        constexpr index_t first(index_t node) const { return first_row == nullptr ? node : first_row[node]; }
+    };
+    View view() const { return {of_row.data(), first_row.data()}; }
+    bool are_rows() const { return of_row.data() == nullptr; }
+};
+
+// Vectors that the matrix nearly maps to zero, row by row.
+template <class T>
+struct NearNullSpace {
+    index_t count = 1;
+    Array<Wide<T>> entries;
+};
+
+// The columns of the tentative prolongator: those of an aggregate's unknowns are neighbours.
+template <class T>
+struct Tentative {
+    index_t cols = 0;
+    Array<index_t> first_col;    // of the aggregate that a row belongs to; kNone of a row without one
+    Array<index_t> offsets;      // where the columns of each aggregate begin
+    Array<Wide<T>> entries;      // those of a row, `modes` of them; zeros after the aggregate's last column
+    Nodes nodes;                 // what the columns are as rows of the coarser matrix
+    NearNullSpace<T> near_null;  // of the coarser matrix
+};
+
+// The columns of B in the rows of an aggregate become orthonormal ones, by the modified Gram-Schmidt method, and `r`
+// their factors; columns that depend on others are left out. Returns how many there are.
+template <class V>
+SPMVGPU_IN_BODY index_t orthonormalise(const index_t* members, index_t member_count, const Nodes::View& nodes,
+                                       index_t modes, const V* B, V* Q, V* r) {
+    constexpr double kDependent = 1e-10;
+    index_t rank = 0;
+    for (index_t i = 0; i < modes * modes; ++i) r[i] = V(0);
+    for (index_t mode = 0; mode < modes; ++mode) {
+        double before = 0, after = 0;
+        for (index_t m = 0; m < member_count; ++m) {
+            const index_t end = nodes.first(members[m] + 1);
+            for (index_t row = nodes.first(members[m]); row < end; ++row) {
+                const V own = B[std::int64_t(row) * modes + mode];
+                Q[std::int64_t(row) * modes + rank] = own;
+                before += squared(own);
+            }
+        }
+        after = before;
+        for (index_t other = 0; other < rank; ++other) {
+            V along(0);
+            for (index_t m = 0; m < member_count; ++m) {
+                const index_t end = nodes.first(members[m] + 1);
+                for (index_t row = nodes.first(members[m]); row < end; ++row) {
+                    const V* const q = Q + std::int64_t(row) * modes;
+                    along += conjugate(q[other]) * q[rank];
+                }
+            }
+            after = 0;
+            for (index_t m = 0; m < member_count; ++m) {
+                const index_t end = nodes.first(members[m] + 1);
+                for (index_t row = nodes.first(members[m]); row < end; ++row) {
+                    V* const q = Q + std::int64_t(row) * modes;
+                    q[rank] = q[rank] - along * q[other];
+                    after += squared(q[rank]);
+                }
+            }
+            r[other * modes + mode] = along;
+        }
+        const double norm = square_root(after);
+        const bool is_new = norm > kDependent * square_root(before);
+        for (index_t m = 0; m < member_count; ++m) {
+            const index_t end = nodes.first(members[m] + 1);
+            for (index_t row = nodes.first(members[m]); row < end; ++row) {
+                V& own = Q[std::int64_t(row) * modes + rank];
+                own = is_new ? own / norm : V(0);
+            }
+        }
+        if (is_new) {
+            r[rank * modes + mode] = V(norm);
+            ++rank;
+        }
+    }
+    for (index_t m = 0; m < member_count; ++m) {
+        const index_t end = nodes.first(members[m] + 1);
+        for (index_t row = nodes.first(members[m]); row < end; ++row) {
+            for (index_t c = rank; c < modes; ++c) Q[std::int64_t(row) * modes + c] = V(0);
+        }
+    }
+    return rank;
+}
+
+template <class T, class Passes>
+Tentative<T> tentative_prolongator(Passes& passes, index_t rows, const Nodes& nodes, const Aggregates& aggregates,
+                                   const NearNullSpace<T>& near_null) {
+    using V = Wide<T>;
+    const index_t count = aggregates.count, modes = near_null.count;
+    const Nodes::View node_view = nodes.view();
+    const index_t* const of_node = aggregates.of_node.data();
+    const std::int64_t nanoseconds = 10 * (1 + std::int64_t(rows) * modes * modes / (count + 1));
+
+    // Nodes without an aggregate are members of one behind the last.
+    const Array<index_t> members =
+        passes.order_by_key(nodes.count, nodes.count > 0 ? nodes.count : 1, count,
+                            [=] SPMVGPU_BODY(index_t node) { return of_node[node] == kNone ? count : of_node[node]; });
+    Array<index_t> begins = passes.template scratch<index_t>(count + std::size_t(1));
+    index_t* const begin = begins.data();
+    const index_t *const member = members.data(), node_count = nodes.count;
+    passes.each(std::int64_t(node_count) + 1, [=] SPMVGPU_BODY(std::int64_t i) {
+        const auto aggregate_at = [=](std::int64_t place) {
+            const index_t found = of_node[member[place]];
+            return found == kNone ? count : found;
+        };
+        const index_t from = i > 0 ? aggregate_at(i - 1) + 1 : 0, to = i < node_count ? aggregate_at(i) : count;
+        for (index_t a = from; a <= to; ++a) begin[a] = static_cast<index_t>(i);
+    });
+
+    Tentative<T> made;
+    made.entries = passes.template make<V>(std::size_t(rows) * modes);
+    made.offsets = passes.template make<index_t>(count + std::size_t(1));
+    Array<V> factors = passes.template scratch<V>(std::size_t(count) * modes * modes);
+    V *const Q = made.entries.data(), *const R = factors.data();
+    const V* const B = near_null.entries.data();
+    index_t* const offsets = made.offsets.data();
+    passes.each(
+        count,
+        [=] SPMVGPU_BODY(std::int64_t a) {
+            offsets[a] = orthonormalise(member + begin[a], begin[a + 1] - begin[a], node_view, modes, B, Q,
+                                        R + a * modes * modes);
+        },
+        nanoseconds);
+    made.cols = passes.scan(offsets, count);
+
+    made.first_col = passes.template make<index_t>(rows);
+    index_t* const first_col = made.first_col.data();
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+        const index_t own = of_node[node_view.node(static_cast<index_t>(row))];
+        first_col[row] = own == kNone ? kNone : offsets[own];
+        if (own == kNone) {
+            for (index_t c = 0; c < modes; ++c) Q[row * modes + c] = V(0);
+        }
+    });
+
+    made.nodes.count = count;
+    if (modes > 1 || made.cols != count) {
+        made.nodes.first_row = made.offsets;
+        made.nodes.of_row = passes.template make<index_t>(made.cols);
+    }
+    made.near_null = {modes, passes.template make<V>(std::size_t(made.cols) * modes)};
+    index_t* const of_row = made.nodes.of_row.data();
+    V* const coarse_B = made.near_null.entries.data();
+    passes.each(count, [=] SPMVGPU_BODY(std::int64_t a) {
+        for (index_t row = offsets[a]; row < offsets[a + 1]; ++row) {
+            if (of_row != nullptr) of_row[row] = static_cast<index_t>(a);
+            const V* const from = R + (a * modes + row - offsets[a]) * modes;
+            for (index_t mode = 0; mode < modes; ++mode) coarse_B[std::int64_t(row) * modes + mode] = from[mode];
+        }
+    });
+    return made;
+}
+
+// The aggregates of a node's strong neighbours and its own one.
+struct AggregatesNear {
+    index_t runs, begin, end, own;
+    const index_t *neighbours, *of_node;
+    const Strength* strengths;
+
+    constexpr Run run(index_t /*i*/) const { return {begin, end}; }
+    constexpr index_t number(const Run& /*run*/, index_t k) const {
+        const index_t found = strengths[k] == 0 ? own : of_node[neighbours[k]];
+        return found == kNone ? own : found;
+    }
+};
+
+// Where the smoothed prolongator has entries.
+template <class T, class Passes>
+Pattern prolongator_pattern(Passes& passes, index_t rows, const Nodes& nodes, const Graph& graph,
+                            const Aggregates& aggregates, const Tentative<T>& tentative) {
+    const index_t* const of_node = aggregates.of_node.data();
+    constexpr std::int64_t kNanoseconds = 100;
+    Pattern of_nodes = distinct_pattern(
+        passes, graph.nodes, aggregates.count,
+        [=] SPMVGPU_BODY(std::int64_t node) {
+            const index_t own = of_node[node], begin = graph.row_offsets[node], end = graph.row_offsets[node + 1];
+            return AggregatesNear{own != kNone, begin, end, own, graph.neighbours, of_node, graph.strengths};
+        },
+        kNanoseconds);
+    if (nodes.are_rows() && tentative.nodes.are_rows()) return of_nodes;
+    const Nodes::View node_view = nodes.view();
+    const index_t *const offsets = tentative.offsets.data(), *const near_offsets = of_nodes.row_offsets.data(),
+                         *const near = of_nodes.col_indices.data();
+    Pattern pattern{rows, tentative.cols, 0, {}, {}};
+    pattern.row_offsets = sum_row_lengths(passes, rows, [=] SPMVGPU_BODY(index_t row) {
+        const index_t node = node_view.node(row);
+        index_t length = 0;
+        for (index_t k = near_offsets[node]; k < near_offsets[node + 1]; ++k) {
+            length += offsets[near[k] + 1] - offsets[near[k]];
+        }
+        return length;
+    });
+    const index_t* const row_offsets = pattern.row_offsets.data();
+    pattern.nnz = rows > 0 ? passes.read(row_offsets + rows) : 0;
+    pattern.col_indices = passes.template make<index_t>(pattern.nnz);
+    index_t* const to = pattern.col_indices.data();
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+        const index_t node = node_view.node(static_cast<index_t>(row));
+        index_t at = row_offsets[row];
+        for (index_t k = near_offsets[node]; k < near_offsets[node + 1]; ++k) {
+            for (index_t col = offsets[near[k]]; col < offsets[near[k] + 1]; ++col) to[at++] = col;
+        }
+    });
+    return pattern;
+}
+
+// The matrix without its weak entries, each of which counts for the node's own unknown of the same place in its node.
+struct Filter {
+    const Strength* kept;  // of each entry of the matrix, 0 if it is weak; null: none is
+    Nodes::View nodes;
+
+    // The column that entry k of a row counts for, or -1 if there is none.
+    SPMVGPU_IN_BODY index_t column(index_t row, index_t col, index_t k) const {
+        if (kept == nullptr || kept[k] != 0) return col;
+        const index_t node = nodes.node(row), other = nodes.node(col);
+        if (node == other) return col;
+        const index_t moved = nodes.first(node) + (col - nodes.first(other));
+        return moved < nodes.first(node + 1) ? moved : -1;
+    }
+};
+
+// P = T - scale A T with the filtered matrix A, and a number of `scale` for each row.
+template <class T>
+void smooth_prolongator(HostPasses& /*passes*/, const CsrPattern& A, const T* values, const Filter& filter,
+                        const double* scale, const Tentative<T>& tentative, CsrMatrix<T>& P) {
+    const index_t modes = tentative.near_null.count;
+    const index_t* const first_col = tentative.first_col.data();
+    const Wide<T>* const Q = tentative.entries.data();
+    parallel_ranges(A.rows, kNanosecondsPerTerm * modes * A.nnz, [&](std::int64_t first, std::int64_t last) {
+        HostVector<Wide<T>> sums;
+        InterruptTimer timer;
+        for (auto row = static_cast<index_t>(first); row < last; ++row) {
+            const index_t begin = P.row_offsets[row], count = P.row_offsets[row + 1] - begin;
+            const index_t* const cols = P.col_indices.data() + begin;
+            sums.assign(count, Wide<T>(0));
+            for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
+                const index_t from = filter.column(row, A.col_indices[k], k);
+                if (from < 0 || first_col[from] == kNone) continue;
+                index_t place = find_column(cols, 0, count, first_col[from]);
+                for (index_t c = 0; c < modes && place < count && cols[place] == first_col[from] + c; ++c, ++place) {
+                    sums[place] += Wide<T>(values[k]) * Q[std::int64_t(from) * modes + c];
+                }
+            }
+            for (index_t i = 0; i < count; ++i) {
+                const index_t c = cols[i] - first_col[row];
+                const bool is_own = first_col[row] != kNone && c >= 0 && c < modes;
+                const Wide<T> own = is_own ? Q[std::int64_t(row) * modes + c] : Wide<T>(0);
+                P.values[begin + i] = T(own - scale[row] * sums[i]);
+            }
+            timer.work((A.row_offsets[row + 1] - A.row_offsets[row]) * modes + 1);
+        }
+    });
+}
+
+template <class T, class Passes>
+void smooth_prolongator(Passes& passes, const CsrPattern& A, const T* values, const Filter& filter, const double* scale,
+                        const Tentative<T>& tentative, CsrMatrix<T>& P) {
+    const index_t modes = tentative.near_null.count;
+    const index_t* const first_col = tentative.first_col.data();
+    const Wide<T>* const Q = tentative.entries.data();
+    const index_t* const cols = P.col_indices.data();
+    T* const to = P.values.data();
+    passes.each_entry(P.rows, P.row_offsets.data(), P.nnz, [=] SPMVGPU_BODY(index_t row, index_t entry) {
+        const index_t col = cols[entry];
+        Wide<T> sum(0);
+        for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
+            const index_t from = filter.column(row, A.col_indices[k], k);
+            if (from < 0 || first_col[from] == kNone) continue;
+            const index_t c = col - first_col[from];
+            if (c >= 0 && c < modes) sum += Wide<T>(values[k]) * Q[std::int64_t(from) * modes + c];
+        }
+        const index_t c = col - first_col[row];
+        const bool is_own = first_col[row] != kNone && c >= 0 && c < modes;
+        const Wide<T> own = is_own ? Q[std::int64_t(row) * modes + c] : Wide<T>(0);
+        to[entry] = T(own - scale[row] * sum);
+    });
+}
+
+}  // namespace spmvgpu::multigrid

@@ -1,0 +1,193 @@
+// Products of sparse matrices in CSR: first the pattern, then the values. New values need the second step alone. As
+// passes on any device; see core/passes/passes.hpp.
+//
+// Every entry is the sum of its terms in the order of the row of the left matrix, in double precision, so it has the
+// same bits on every device. The CPU goes through the terms of a row and adds each to its entry (Gustavson 1978). A
+// GPU has a thread for each entry, which looks for its terms: it looks at more of them, but waits for no other thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "core/csr_matrix.hpp"
+#include "core/host_vector.hpp"
+#include "core/parallel.hpp"
+#include "core/passes/csr_passes.hpp"
+#include "core/passes/host_passes.hpp"
+#include "core/wide.hpp"
+#include "multigrid/distinct.hpp"
+
+namespace spmvgpu::multigrid {
+
+constexpr std::int64_t kNanosecondsPerTerm = 4;
+
+// The columns of the rows of a matrix that a row of another one names.
+struct RowsOfRow {
+    index_t runs;
+    const index_t *named, *row_offsets, *col_indices;
+
+    constexpr Run run(index_t i) const { return {row_offsets[named[i]], row_offsets[named[i] + 1]}; }
+    constexpr index_t number(const Run& /*run*/, index_t k) const { return col_indices[k]; }
+};
+
+template <class Passes>
+Pattern product_pattern(Passes& passes, const CsrPattern& left, const CsrPattern& right) {
+    const std::int64_t terms_of_row = left.rows > 0 && right.rows > 0 ? (1 + left.nnz / std::int64_t(left.rows)) *
+                                                                            (1 + right.nnz / std::int64_t(right.rows))
+                                                                      : 1;
+    return distinct_pattern(
+        passes, left.rows, right.cols,
+        [=] SPMVGPU_BODY(std::int64_t row) {
+            const index_t begin = left.row_offsets[row];
+            return RowsOfRow{left.row_offsets[row + 1] - begin, left.col_indices + begin, right.row_offsets,
+                             right.col_indices};
+        },
+        kNanosecondsPerTerm * terms_of_row);
+}
+
+// The place of a column in [begin, end) of the ascending columns of a row, or `end`.
+constexpr index_t find_column(const index_t* col_indices, index_t begin, index_t end, index_t col) {
+    constexpr index_t kFew = 8;
+    const index_t row_end = end;
+    while (end - begin > kFew) {
+        const index_t middle = begin + (end - begin) / 2;
+        if (col_indices[middle] <= col) {
+            begin = middle;
+        } else {
+            end = middle;
+        }
+    }
+    for (; begin < end; ++begin) {
+        if (col_indices[begin] == col) return begin;
+    }
+    return row_end;
+}
+
+// Where the columns of one row are after another: a hash table that forgets in constant time.
+class ColumnPlaces {
+public:
+    void take(const index_t* cols, index_t count) {
+        if (slots_.size() < std::size_t(2) * count) {
+            bits_ = slot_bits_for(2 * std::int64_t(count));
+            slots_.assign(std::size_t(1) << bits_, Slot{0, 0, 0});
+            round_ = 0;
+        }
+        if (++round_ == 0) {
+            std::fill(slots_.begin(), slots_.end(), Slot{0, 0, 0});
+            round_ = 1;
+        }
+        const std::uint32_t mask = static_cast<std::uint32_t>(slots_.size()) - 1;
+        for (index_t place = 0; place < count; ++place) {
+            std::uint32_t at = first_slot(static_cast<std::uint64_t>(cols[place]), bits_);
+            while (slots_[at].round == round_) at = (at + 1) & mask;
+            slots_[at] = {round_, cols[place], place};
+        }
+    }
+    // Of a column that is there.
+    index_t operator[](index_t col) const {
+        const std::uint32_t mask = static_cast<std::uint32_t>(slots_.size()) - 1;
+        std::uint32_t at = first_slot(static_cast<std::uint64_t>(col), bits_);
+        while (slots_[at].col != col || slots_[at].round != round_) at = (at + 1) & mask;
+        return slots_[at].place;
+    }
+
+private:
+    struct Slot {
+        std::uint32_t round;
+        index_t col, place;
+    };
+    HostVector<Slot> slots_;
+    int bits_ = 0;
+    std::uint32_t round_ = 0;
+};
+
+template <class T>
+void multiply_values(HostPasses& /*passes*/, const CsrMatrix<T>& left, const CsrMatrix<T>& right,
+                     CsrMatrix<T>& product) {
+    const std::int64_t terms = right.rows > 0 ? std::int64_t(left.nnz) * (1 + right.nnz / right.rows) : 0;
+    parallel_ranges(left.rows, kNanosecondsPerTerm * terms, [&](std::int64_t first, std::int64_t last) {
+        HostVector<Wide<T>> sums;
+        ColumnPlaces places;
+        InterruptTimer timer;
+        const index_t *const row_offsets = product.row_offsets.data(), *const cols = product.col_indices.data();
+        for (std::int64_t row = first; row < last; ++row) {
+            const index_t begin = row_offsets[row], count = row_offsets[row + 1] - begin;
+            sums.assign(count, Wide<T>(0));
+            const index_t left_end = left.row_offsets[row + 1];
+            constexpr index_t kFew = 6;
+            if (count > kFew) places.take(cols + begin, count);
+            for (index_t k = left.row_offsets[row]; k < left_end; ++k) {
+                const auto factor = Wide<T>(left.values[k]);
+                const index_t middle = left.col_indices[k], right_end = right.row_offsets[middle + 1];
+                index_t place = 0;
+                for (index_t other = right.row_offsets[middle]; other < right_end; ++other) {
+                    const index_t col = right.col_indices[other];
+                    if (count > kFew) {
+                        place = places[col];
+                    } else {
+                        while (cols[begin + place] != col) ++place;
+                    }
+                    sums[place] += factor * Wide<T>(right.values[other]);
+                }
+                timer.work(right_end - right.row_offsets[middle] + 1);
+            }
+            for (index_t i = 0; i < count; ++i) product.values[begin + i] = T(sums[i]);
+        }
+    });
+}
+
+template <class T, class Passes>
+void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T>& right, CsrMatrix<T>& product) {
+    const CsrPattern of_left = left.pattern(), of_right = right.pattern(), own = product.pattern();
+    const T *const left_values = left.values.data(), *const right_values = right.values.data();
+    T* const values = product.values.data();
+    passes.each_entry(own.rows, own.row_offsets, own.nnz, [=] SPMVGPU_BODY(index_t row, index_t entry) {
+        const index_t col = own.col_indices[entry], end = of_left.row_offsets[row + 1];
+        Wide<T> sum(0);
+        for (index_t k = of_left.row_offsets[row]; k < end; ++k) {
+            const index_t middle = of_left.col_indices[k], right_end = of_right.row_offsets[middle + 1];
+            const index_t at = find_column(of_right.col_indices, of_right.row_offsets[middle], right_end, col);
+            if (at < right_end) sum += Wide<T>(left_values[k]) * Wide<T>(right_values[at]);
+        }
+        values[entry] = T(sum);
+    });
+}
+
+// Values for a pattern, which are to be filled in. The arrays are shared.
+template <class T, class Passes>
+CsrMatrix<T> with_values(Passes& passes, const Pattern& pattern) {
+    return {pattern.rows,        pattern.cols,        pattern.nnz,
+            pattern.row_offsets, pattern.col_indices, passes.template make<T>(pattern.nnz)};
+}
+
+// The pattern of the transpose, and where each of its entries is in the matrix.
+struct TransposedPattern {
+    Pattern pattern;
+    Array<index_t> entries;
+};
+
+template <class Passes>
+TransposedPattern transposed_pattern(Passes& passes, const CsrPattern& csr) {
+    const index_t rows = csr.rows, cols = csr.cols, nnz = csr.nnz;
+    const index_t* const col_indices = csr.col_indices;
+    TransposedPattern result;
+    result.entries = passes.keep(passes.order_by_key(nnz, nnz > 0 ? nnz : 1, cols > 0 ? cols - 1 : 0,
+                                                     [=] SPMVGPU_BODY(index_t k) { return col_indices[k]; }));
+    result.pattern = {cols, rows, nnz, passes.template make<index_t>(cols + std::size_t(1)),
+                      passes.template make<index_t>(nnz)};
+    const index_t* const from = result.entries.data();
+    index_t *const new_offsets = result.pattern.row_offsets.data(), *const to = result.pattern.col_indices.data();
+    Array<index_t> row_of_entries = passes.template scratch<index_t>(nnz);
+    index_t* const row_of = row_of_entries.data();
+    passes.each_entry(rows, csr.row_offsets, nnz, [=] SPMVGPU_BODY(index_t row, index_t k) { row_of[k] = row; });
+    passes.each(std::int64_t(nnz) + 1, [=] SPMVGPU_BODY(std::int64_t i) {
+        const index_t begin = i > 0 ? col_indices[from[i - 1]] + 1 : 0;
+        const index_t end = i < nnz ? col_indices[from[i]] : cols;
+        for (index_t col = begin; col <= end; ++col) new_offsets[col] = static_cast<index_t>(i);
+        if (i < nnz) to[i] = row_of[from[i]];
+    });
+    return result;
+}
+
+}  // namespace spmvgpu::multigrid

@@ -1,0 +1,503 @@
+"""Algebraic multigrid by smoothed aggregation, set up on the device of the matrix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+
+from .. import _core
+from .._util.arguments import one_of, real_number, whole_number, with_hints
+from .._util.types import DType, HostArray
+from .._util.value_types import core_class
+from ..arrays import as_array, library_of
+from ..devices import CPU, device_name, resolve_device
+from ..inputs.canonical import canonical_csr
+from ..inputs.compressed import wanted_dtype
+from ..inputs.csr import CanonicalCsr
+from ..inputs.source import device_csr
+from ..operator.build import build
+from ..operator.description import Description
+from ..operator.multi_device_operator import operator_of
+from ..operator.new_values import NewValues
+from ..operator.operator import SparseOperator
+from ..planning.parts import takes_new_values
+from ..planning.request import Request
+from ..planning.symmetry import Symmetry
+from .preconditioners import DevicePreconditioner, positive_inverse, requested_device, what_fits
+from .systems import OverRanks, check_square
+
+if TYPE_CHECKING:
+    from .._core import _CsrSource as CsrSource
+    from .._core import _Hierarchy as Hierarchy
+    from .._core import _LinearMap as LinearMap
+
+_MOST_MODES = 64  # columns of B
+_LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse is made
+_STRENGTH = 0.03
+_SAFETY = 1.05  # of estimates of eigenvalues, which are from below
+_SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
+
+
+class Level(NamedTuple):
+    """A level of a `Multigrid` hierarchy.
+
+    Attributes
+    ----------
+    A : SparseOperator
+        The matrix.
+    R, P : SparseOperator or None
+        Restriction to the next coarser level and prolongation from it. None on the coarsest level.
+    """
+
+    A: SparseOperator
+    R: SparseOperator | None = None
+    P: SparseOperator | None = None
+
+
+class _Arguments(NamedTuple):
+    """What a hierarchy is made with, apart from the matrix."""
+
+    B: HostArray
+    block: int
+    strength: float
+    smoother: str
+    degree: int
+    max_coarse: int
+    max_levels: int
+
+
+class Multigrid(DevicePreconditioner):
+    """A multigrid hierarchy as a preconditioner, as `amg` returns it.
+
+    A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy. One application is one V-cycle.
+
+    Attributes
+    ----------
+    A : SparseOperator
+        The matrix. Pass it to the solver, so that the matrix is stored once.
+    levels : tuple of Level
+        The operators of each level, finest first.
+    operator_complexity : float
+        Stored entries of all levels over those of the finest.
+    nbytes : int
+        Bytes of the hierarchy on the device, without the finest matrix.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> sg.linalg.amg(sg.gallery.poisson2d(60), device="cpu")
+    <3600x3600 Multigrid of float64 on 'cpu': 3600, 677 and 68 unknowns, operator complexity 1.49>
+    """
+
+    def __init__(self, A: SparseOperator, csr: CanonicalCsr, arguments: _Arguments) -> None:
+        super().__init__(A.dtype, A.shape, A._ordinal)
+        self._arguments = arguments
+        self._requested = requested_device(A)
+        self._hierarchy: Hierarchy = core_class("Hierarchy", A.dtype)(
+            csr.source,
+            arguments.B,
+            arguments.block,
+            arguments.strength,
+            arguments.max_coarse,
+            arguments.max_levels,
+        )
+        self._check(csr)
+        self._set_up(A)
+
+    def _check(self, csr: CanonicalCsr) -> None:
+        """Raise LinAlgError if the matrix is not positive definite, or not finite."""
+        refusal = self._hierarchy.refusal
+        if refusal is None:
+            return
+        level, is_finite = refusal
+        diagonal = csr.host.diagonal()
+        if level > 0:
+            raise np.linalg.LinAlgError(
+                f"products with the matrix overflow in {csr.dtype} on level {level} of the hierarchy; scale "
+                "the matrix"
+            )
+        if not is_finite:
+            raise np.linalg.LinAlgError("the matrix contains inf or NaN; use a matrix without them")
+        positive_inverse("amg", diagonal, csr.dtype)
+        raise np.linalg.LinAlgError(
+            f"the matrix is not positive definite, which amg requires; use {what_fits(diagonal, csr.dtype)}"
+        )
+
+    def _set_up(self, A: SparseOperator) -> None:
+        """The operators of all levels from the core's matrices."""
+        hierarchy = self._hierarchy
+        levels = [Level(A)]
+        for number in range(1, hierarchy.levels):
+            R, P = (self._operator(number - 1, name) for name in "RP")
+            levels[-1] = Level(levels[-1].A, R, P)
+            levels.append(Level(self._operator(number, "A")))
+        self.levels = tuple(levels)
+        self._inverse = self._inverse_of_coarsest()
+
+    def _operator(self, level: int, name: str) -> SparseOperator:
+        rows, cols, nnz = self._hierarchy.size(level, name)
+        source: CsrSource = self._hierarchy.source(level, name)
+        csr = CanonicalCsr.on(source, (rows, cols), self.dtype, nnz, self._ordinal)
+        return _stored(csr, self._requested, Request(tune="off", symmetric=Symmetry.NEITHER))
+
+    def _inverse_of_coarsest(self) -> SparseOperator | None:
+        coarsest = self.levels[-1].A
+        if coarsest.shape[0] > _LARGEST_DIRECT:
+            return None
+        inverse = _dense_inverse(coarsest.tocsr().toarray()).astype(self.dtype)
+        dense = CanonicalCsr.of(sp.csr_array(inverse))
+        return _stored(dense, self._requested, Request("csr", symmetric=Symmetry.NEITHER))
+
+    @property
+    def A(self) -> SparseOperator:  # noqa: N802
+        return self.levels[0].A
+
+    @property
+    def operator_complexity(self) -> float:
+        return sum(level.A.nnz for level in self.levels) / max(1, self.A.nnz)
+
+    @property
+    def nbytes(self) -> int:
+        stored = [op for level in self.levels for op in level if op is not None][1:]
+        inverse = 0 if self._inverse is None else self._inverse.nbytes
+        return sum(op.nbytes for op in stored) + inverse + self._hierarchy.nbytes + self._memory.nbytes
+
+    def __repr__(self) -> str:
+        *finer, coarsest = (str(level.A.shape[0]) for level in self.levels)
+        unknowns = f"{', '.join(finer)} and {coarsest}" if finer else coarsest
+        return (
+            f"<{self.shape[0]}x{self.shape[1]} Multigrid of {self.dtype} on {device_name(self._ordinal)!r}: "
+            f"{unknowns} unknowns, operator complexity {self.operator_complexity:.2f}>"
+        )
+
+    def update_values(self, new: object) -> None:
+        """Take a matrix with the same sparsity pattern and other values.
+
+        Aggregates and the patterns of all levels stay, so this takes less time than `amg`.
+
+        Parameters
+        ----------
+        new : SparseOperator, sparse matrix, or (nnz,) array
+            The matrix, or its values in the order of ``M.A.tocsr().data``. An array may be on the device.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `new` has another dtype, another number of values or another sparsity pattern.
+        numpy.linalg.LinAlgError
+            As `amg`. The hierarchy is no longer usable then.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson2d(30)
+        >>> M = sg.linalg.amg(A, device="cpu")
+        >>> M.update_values(2 * A)
+        >>> sg.linalg.cg(M.A, np.ones(900), M=M)[1]
+        0
+        """
+        A = self._renewed(new)
+        self._own_adjoint = None
+        for number, level in enumerate(self.levels):
+            R, P = (self._renewed_operator(number, name, getattr(level, name)) for name in "RP")
+            coarse = A if number == 0 else self._renewed_operator(number, "A", level.A)
+            self.levels = (*self.levels[:number], Level(coarse, R, P), *self.levels[number + 1 :])
+        self._inverse = self._inverse_of_coarsest()
+
+    def _renewed(self, new: object) -> SparseOperator:
+        """The finest operator with new values, which the core's hierarchy has then."""
+        if library_of(new) is not None and getattr(new, "ndim", 1) == 1:
+            values = NewValues(self.A._stored, new)
+            self._renew(values)
+            A = self.A._snapshot()
+            A.update_values(new)
+            return A
+        _check_kind(new)
+        csr = canonical_csr(new, dtype=self.dtype)
+        own = self.A.tocsr()
+        same = np.array_equal(csr.indptr, own.indptr) and np.array_equal(csr.indices, own.indices)
+        if csr.shape != self.shape or not same:
+            raise ValueError(
+                f"the new matrix has shape {csr.shape} and {csr.nnz} stored entries; update_values needs the "
+                f"sparsity pattern of the old one, with shape {self.shape} and {own.nnz} entries in the same "
+                "places; use amg(A) for another pattern"
+            )
+        self._renew(NewValues(self.A._stored, csr.data))
+        if isinstance(new, SparseOperator) and new._ordinal == self._ordinal and new.dtype == self.dtype:
+            return new._snapshot()
+        A = self.A._snapshot()
+        A.update_values(csr.data)
+        return A
+
+    def _renew(self, values: NewValues) -> None:
+        values.renew(self._hierarchy)
+        if self._hierarchy.refusal is not None:
+            csr = self.A._stored.canonical().with_data(values.on_host())
+            self._check(csr)
+
+    def _renewed_operator(self, level: int, name: str, op: SparseOperator | None) -> Any:
+        if op is None:
+            return None
+        matrix = op._matrix
+        if takes_new_values(matrix):
+            try:
+                matrix.update_values_at(self._hierarchy.values(level, name), op.nnz)
+            except _core.FormatError:
+                return self._operator(level, name)
+            return op
+        return self._operator(level, name)
+
+    def _core_map(self) -> LinearMap:
+        smoothed = self._arguments.smoother == "chebyshev"
+        degree, ratio = (self._arguments.degree, _SMOOTHED) if smoothed else (1, 2.0)
+        levels: list[tuple[object, ...]] = []
+        for number, (A, R, P) in enumerate(self.levels):
+            if R is None and self._inverse is not None:
+                levels.append((None, 0, 1.0, 1.0, 1, None, None, self._inverse._matrix))
+                continue
+            high = _SAFETY * self._hierarchy.largest_eigenvalue(number)
+            grid = (A._matrix, self._hierarchy.inverse_diagonal(number), high / ratio, high, degree)
+            levels.append((*grid, R and R._matrix, P and P._matrix, None))
+        made: LinearMap = core_class("CycleMap", self.dtype)(levels, self._memory)
+        return made
+
+    def _conjugate_transposed(self) -> Multigrid:
+        adjoints = tuple(Level(A.H, R, P) for A, R, P in self.levels)
+        inverse = self._inverse and self._inverse.H
+        if inverse is self._inverse and all(
+            made.A is level.A for made, level in zip(adjoints, self.levels, strict=True)
+        ):
+            return self
+        made = Multigrid.__new__(Multigrid)
+        DevicePreconditioner.__init__(made, self.dtype, self.shape, self._ordinal)
+        made._arguments, made._requested, made._hierarchy = self._arguments, self._requested, self._hierarchy
+        made.levels, made._inverse = adjoints, inverse
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (self.A, self._arguments)
+
+
+def _restored(A: SparseOperator, arguments: _Arguments) -> Multigrid:
+    """What pickle calls."""
+    own = arguments._replace(B=np.require(arguments.B, None, ["C", "A"]))
+    return Multigrid(A, A._stored.canonical().at(A._ordinal), own)
+
+
+def _stored(csr: CanonicalCsr, device: str, request: Request) -> SparseOperator:
+    """A matrix of a hierarchy, in a format that is predicted to suit."""
+    description = Description(device, (resolve_device(device),), request, reorder=False)
+    made: SparseOperator = operator_of(build(csr, description))
+    return made
+
+
+def _dense_inverse(dense: HostArray) -> HostArray:
+    """The inverse of the coarsest matrix, or a pseudoinverse if it is singular to working precision."""
+    eps = float(np.finfo(dense.dtype).eps)
+    wide = dense.astype(np.result_type(dense.dtype, np.float64))
+    diagonal = np.diag(wide).real
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    scaled = scale[:, np.newaxis] * wide * scale
+    return scale[:, np.newaxis] * _inverse_of_scaled(scaled, len(wide) * eps) * scale
+
+
+def _inverse_of_scaled(matrix: HostArray, rounding: float) -> HostArray:
+    """The inverse of a matrix with ones on its diagonal."""
+    adjoint = matrix.conj().T
+    if np.abs(matrix - adjoint).max(initial=0) > 100 * rounding:
+        inverse: HostArray = np.linalg.pinv(matrix, rcond=rounding)
+        return inverse
+    hermitian = (matrix + adjoint) / 2
+    try:
+        lower = np.linalg.cholesky(hermitian)
+    except np.linalg.LinAlgError:
+        return np.asarray(la.pinvh(hermitian, rtol=rounding))
+    if np.square(np.diag(lower).real).min(initial=1.0) < 100 * rounding:
+        return np.asarray(la.pinvh(hermitian, rtol=rounding))
+    half = la.solve_triangular(lower, np.eye(len(matrix)), lower=True)
+    return np.asarray(half.conj().T @ half)
+
+
+def _check_kind(A: object) -> None:
+    """Refuse what is on several devices, or in several processes."""
+    if isinstance(A, OverRanks) or (isinstance(A, SparseOperator) and A._stored.description.is_divided):
+        raise TypeError(
+            f"amg is for a matrix on one device, not for a {type(A).__name__}; use jacobi(op) or "
+            "chebyshev(op)"
+        )
+
+
+@with_hints
+def amg(
+    A: object,
+    *,
+    B: object = None,
+    block: int | None = None,
+    strength: float | None = None,
+    smoother: str = "chebyshev",
+    degree: int = 2,
+    max_coarse: int = 300,
+    max_levels: int = 20,
+    device: str | None = None,
+    dtype: object = None,
+) -> Multigrid:
+    """Return an algebraic multigrid preconditioner of a positive definite matrix.
+
+    The method is smoothed aggregation [1]_. The setup runs on the device where the matrix is stored:
+    aggregates from maximal independent sets of distance 2 [2]_ [3]_, prolongators that contain the vectors
+    `B`, and sparse products. One application is one V-cycle. The coarsest system is solved with its dense
+    inverse. The same matrix gives the same hierarchy on every device, to the last bit.
+
+    Parameters
+    ----------
+    A : SparseOperator or sparse matrix
+        Symmetric or Hermitian, and positive definite. Symmetry is not checked: the restriction is always the
+        conjugate transpose of the prolongator, which rarely suits an unsymmetric matrix. A positive
+        semidefinite matrix is solved in the least squares sense on the coarsest level.
+    B : (n,) or (n, k) array, optional
+        Near null space: vectors that `A` nearly maps to zero, such as the rigid body modes of
+        `gallery.rigid_body_modes` for elasticity. By default, a constant for each unknown of a node.
+    block : int, optional
+        Unknowns per node, which are neighbours and are aggregated together. By default, the block size of a
+        BSR matrix, or the number of leading columns of `B` of which each is zero but for one unknown per
+        node, or 1.
+    strength : float, optional
+        Entries with ``abs(A[i, j]) < strength * sqrt(abs(A[i, i] * A[j, j]))`` are weak: they connect no
+        nodes. It is halved on each coarser level. By default 0.03 for one unknown per node, and 0 otherwise.
+    smoother : {"chebyshev", "jacobi"}
+        Smoother before and after the correction from the coarser level. The cycle is symmetric with both.
+    degree : int, default 2
+        Degree of the "chebyshev" smoother.
+    max_coarse : int, default 300
+        A level with at most so many unknowns is the coarsest. At most 2000.
+    max_levels : int, default 20
+        Largest number of levels.
+    device : str, default "auto"
+        Device for a sparse matrix. An operator has its own.
+    dtype : dtype, optional
+        Dtype for a sparse matrix, by default its own. An operator has its own.
+
+    Returns
+    -------
+    Multigrid
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `A` is not a square matrix on one device, or another argument is not allowed.
+    numpy.linalg.LinAlgError
+        If an entry of the diagonal is not positive, or an entry of the matrix is not finite.
+
+    See Also
+    --------
+    aspreconditioner : Run a hierarchy of pyamg on a device.
+
+    References
+    ----------
+    .. [1] P. Vanek, J. Mandel and M. Brezina, "Algebraic multigrid by smoothed aggregation for second and
+       fourth order elliptic problems", Computing 56, 1996.
+    .. [2] N. Bell, S. Dalton and L. N. Olson, "Exposing fine-grained parallelism in algebraic multigrid
+       methods", SIAM J. Sci. Comput. 34, 2012.
+    .. [3] B. Kelley and S. Rajamanickam, "Parallel, portable algorithms for distance-2 maximal independent
+       set and graph coarsening", 2022.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> M = sg.linalg.amg(sg.gallery.poisson2d(100), device="cpu")
+    >>> x, info = sg.linalg.cg(M.A, np.ones(10_000), rtol=1e-8, M=M)
+    >>> info, M.A.solve_info.iterations < 15
+    (0, True)
+    """
+    one_of("smoother", smoother, ("chebyshev", "jacobi"))
+    whole_number("degree", degree, 1, 1000)
+    whole_number("max_coarse", max_coarse, 1, _LARGEST_DIRECT)
+    whole_number("max_levels", max_levels, 1, 100)
+    if strength is not None:
+        real_number("strength", strength, "a number from 0 to 1", lambda number: 0 <= number <= 1)
+    of_bsr: tuple[int, int] = getattr(A, "blocksize", (1, 1)) if sp.issparse(A) else (1, 1)
+    op, csr = _given(A, device, dtype)
+    n = csr.shape[0]
+    modes, size = _near_null_space(B, block, of_bsr, csr)
+    weak = strength if strength is not None else _STRENGTH if size == 1 else 0.0
+    arguments = _Arguments(modes, size, float(weak), smoother, degree, max_coarse, max_levels)
+    if op is None:
+        op = _stored(csr, "auto" if device is None else device, Request())
+    del n
+    return Multigrid(op, csr, arguments)
+
+
+def _given(A: object, device: str | None, dtype: object) -> tuple[SparseOperator | None, CanonicalCsr]:
+    """The operator, if the caller gave one, and the canonical matrix on its device."""
+    _check_kind(A)
+    if isinstance(A, SparseOperator):
+        for name, value in (("device", device), ("dtype", dtype)):
+            if value is not None:
+                raise TypeError(f"{name}={value!r} is for a sparse matrix; leave it out for an operator")
+        check_square(A)
+        op: SparseOperator = A._snapshot()
+        csr = op._stored.canonical()
+    else:
+        ordinal = resolve_device("auto" if device is None else device)
+        op_or_none, found = None, None
+        if ordinal != CPU:
+            found = device_csr(A, ordinal, None, wanted_dtype(dtype))
+        csr = canonical_csr(A, dtype=dtype) if found is None else found
+        if csr.shape[0] != csr.shape[1]:
+            raise ValueError(f"A has shape {csr.shape}; amg needs a square matrix")
+        op, csr = op_or_none, csr.at(ordinal)  # type: ignore[assignment]
+    if csr.is_wide:
+        raise ValueError(f"A has {csr.nnz} stored entries; amg takes at most 2**31 - 1")
+    return op, csr if op is None else csr.at(op._ordinal)
+
+
+def _near_null_space(
+    B: object, block: int | None, of_bsr: tuple[int, int], csr: CanonicalCsr
+) -> tuple[HostArray, int]:
+    """The vectors B, and the unknowns per node."""
+    n, dtype = csr.shape[0], csr.dtype
+    if block is not None:
+        whole_number("block", block, 1, max(1, n))
+        if n % block:
+            raise ValueError(f"block={block} does not divide the {n} rows of A")
+    modes = None if B is None else _checked_modes(B, n, dtype)
+    if block is None:
+        is_bsr = of_bsr[0] == of_bsr[1] > 1 and n % of_bsr[0] == 0
+        block = of_bsr[0] if is_bsr else 1 if modes is None else _block_of(modes)
+    if modes is None:
+        if block > _MOST_MODES:
+            raise ValueError(f"block={block} needs B; without it, at most {_MOST_MODES} are allowed")
+        modes = np.tile(np.eye(block, dtype=dtype), (n // block, 1))
+    return np.ascontiguousarray(modes), block
+
+
+def _checked_modes(B: object, n: int, dtype: DType) -> HostArray:
+    modes = as_array("B", B)
+    if modes.ndim == 1:
+        modes = modes[:, np.newaxis]
+    if modes.ndim != 2 or modes.shape[0] != n or not 1 <= modes.shape[1] <= _MOST_MODES:
+        raise ValueError(
+            f"B has shape {np.shape(modes)}; it must have {n} rows, as A, and 1 to {_MOST_MODES} columns"
+        )
+    if modes.dtype.kind not in ("biufc" if dtype.kind == "c" else "biuf"):
+        raise TypeError(
+            f"B has dtype {modes.dtype}; it must be numeric, and complex only if the matrix is complex"
+        )
+    modes = modes.astype(dtype)
+    if not np.isfinite(modes).all():
+        raise ValueError("B contains inf or NaN")
+    return modes
+
+
+def _block_of(modes: HostArray) -> int:
+    """Unknowns per node, as far as the first columns of B show translations of these."""
+    n, count = modes.shape
+    for block in range(count, 1, -1):
+        if n % block == 0:
+            by_node = modes[:, :block].reshape(-1, block, block) != 0
+            if (by_node == np.eye(block, dtype=bool)).all():
+                return block
+    return 1

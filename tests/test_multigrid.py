@@ -1,0 +1,351 @@
+"""`amg`: hierarchies of smoothed aggregation beside dense references and pyamg, the same on every device."""
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from battery import vector
+from spmvgpu import gallery, linalg
+from support import over
+
+
+def hermitian(n):
+    """A 2-D grid in a magnetic field: Hermitian, positive definite."""
+    A = sp.coo_array(gallery.poisson2d(n))
+    phase = np.where(A.col - A.row == 1, np.exp(0.1j), np.where(A.col - A.row == -1, np.exp(-0.1j), 1))
+    return sp.csr_array((A.data * phase, (A.row, A.col)), A.shape) + 0.05 * sp.eye_array(n * n)
+
+
+def disconnected():
+    alone = sp.diags_array(np.arange(1.0, 301.0))
+    return sp.block_diag([gallery.poisson2d(25), alone, gallery.poisson3d(9)])
+
+
+def stretched(n):
+    """Strong connections along one axis only."""
+    one, eye = gallery.poisson1d(n), sp.eye_array(n)
+    return sp.kron(one, eye) + 1e-3 * sp.kron(eye, one)
+
+
+# By name: the matrix, vectors B or None, and unknowns per node or None.
+CASES = {
+    "poisson2d": lambda: (gallery.poisson2d(40), None, None),
+    "poisson3d": lambda: (gallery.poisson3d(14), None, None),
+    "jumps": lambda: (gallery.poisson3d(12, contrast=1e4), None, None),
+    "stretched": lambda: (stretched(40), None, None),
+    "elasticity2d": lambda: (
+        gallery.elasticity2d(16),
+        gallery.rigid_body_modes(gallery.elasticity2d_points(16)),
+        None,
+    ),
+    "elasticity3d": lambda: (
+        gallery.elasticity3d(8),
+        gallery.rigid_body_modes(gallery.elasticity3d_points(8)),
+        None,
+    ),
+    "blocks": lambda: (gallery.elasticity3d(8), None, 3),
+    "hermitian": lambda: (hermitian(30), None, None),
+    "disconnected": lambda: (disconnected(), None, None),
+    "powerlaw": lambda: (laplacian(), None, None),
+}
+
+
+def laplacian():
+    """Of a graph with hubs, shifted."""
+    G = gallery.powerlaw(2000, 6, seed=3)
+    G = abs(G + G.T)
+    return sp.csr_array(sp.diags_array(1.01 * G.sum(axis=1) + 0.1) - G)
+
+
+def case(name, dtype=None):
+    A, B, block = CASES[name]()
+    A = sp.csr_array(A)
+    A.sort_indices()
+    return (A if dtype is None else A.astype(dtype)), B, block
+
+
+def made(name, device="cpu", dtype=None, **options):
+    A, B, block = case(name, dtype)
+    return A, linalg.amg(A, B=B, block=block, device=device, **options)
+
+
+def matrices(M):
+    """A, R and P of every level as csr_arrays."""
+    return [tuple(op and op.tocsr() for op in level) for level in M.levels]
+
+
+def iterations(M, b, rtol=1e-8):
+    x, info = linalg.cg(M.A, b, M=M, rtol=rtol)
+    assert info == 0
+    return x, M.A.solve_info.iterations
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_levels_are_galerkin_products(name, device):
+    A, M = made(name, device, max_coarse=60)
+    levels = matrices(M)
+    assert len(levels) >= 2
+    np.testing.assert_array_equal(levels[0][0].toarray(), A.toarray())
+    for (fine, R, P), (coarse, *_) in pairwise(levels):
+        assert fine.shape[0] > 1.1 * coarse.shape[0]
+        np.testing.assert_array_equal(R.toarray(), P.toarray().conj().T)
+        expected = R.toarray() @ fine.toarray() @ P.toarray()
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(coarse.toarray(), expected, rtol=0, atol=1e-13 * scale)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_solves(name, device):
+    A, M = made(name, device, max_coarse=60)
+    b = vector(A.shape[0], A.dtype)
+    x, count = iterations(M, b)
+    assert np.linalg.norm(b - A @ x) <= 2e-8 * np.linalg.norm(b)
+    assert count <= 30
+    np.testing.assert_array_equal(iterations(M, b)[0], x)
+
+
+@pytest.mark.parametrize("smoother", ["chebyshev", "jacobi"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+def test_types_and_smoothers(dtype, smoother, device):
+    dtype = np.dtype(dtype)
+    A, M = made("hermitian" if dtype.kind == "c" else "poisson3d", device, dtype, smoother=smoother)
+    assert M.dtype == dtype
+    single = dtype.itemsize // (2 if dtype.kind == "c" else 1) == 4
+    b = vector(A.shape[0], dtype)
+    x, count = iterations(M, b, 1e-4 if single else 1e-8)
+    assert np.linalg.norm(b - A @ x) <= (2e-4 if single else 2e-8) * np.linalg.norm(b)
+    assert count <= 20
+    # The cycle is Hermitian.
+    columns = M @ np.eye(A.shape[0], dtype=dtype)[:, :20]
+    np.testing.assert_allclose(columns[:20], columns[:20].conj().T, atol=1e-6 * np.abs(columns).max())
+    for solver in (linalg.minres, linalg.gmres, linalg.bicgstab):
+        assert solver(M.A, b, M=M, rtol=1e-3)[1] == 0
+    other = sg.aslinearoperator(A, device="cpu", dtype=np.result_type(dtype, np.float64))
+    assert linalg.cg(other, b.astype(other.dtype), M=M, rtol=1e-3)[1] == 0  # by callbacks
+    assert spla.cg(A, b, M=M, rtol=1e-3)[1] == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dtype", [None, np.float32])
+def test_every_device_makes_the_same_bits(name, dtype, cuda_device):
+    if name == "hermitian" and dtype is not None:
+        dtype = np.complex64
+    _, host = made(name, "cpu", dtype, max_coarse=60)
+    _, there = made(name, cuda_device, dtype, max_coarse=60)
+    assert_same(there, host)
+    A, *_ = case(name, dtype)
+    host.update_values(3 * A)
+    there.update_values(3 * A)
+    assert_same(there, host)
+
+
+def assert_same(M, N):
+    for ours, theirs in zip(matrices(M), matrices(N), strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                np.testing.assert_array_equal(one.indptr, other.indptr)
+                np.testing.assert_array_equal(one.indices, other.indices)
+                np.testing.assert_array_equal(one.data, other.data)
+    for level in range(M._hierarchy.levels):
+        assert M._hierarchy.largest_eigenvalue(level) == N._hierarchy.largest_eigenvalue(level)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_threads_do_not_change_the_bits(name):
+    with sg.limit_threads(1):
+        _, one = made(name)
+    with sg.limit_threads(7):
+        _, several = made(name)
+    assert_same(several, one)
+
+
+@pytest.mark.parametrize("name", ["poisson2d", "poisson3d", "jumps", "elasticity3d"])
+def test_iterations_beside_pyamg(name, device):
+    pyamg = pytest.importorskip("pyamg")
+    A, M = made(name, device, max_coarse=60)
+    _, B, _ = case(name)
+    matrix = sp.bsr_matrix(A, blocksize=(3, 3)) if name == "elasticity3d" else sp.csr_matrix(A)
+    other = linalg.aspreconditioner(
+        pyamg.smoothed_aggregation_solver(matrix, B=B, max_coarse=60), device=device
+    )
+    b = vector(A.shape[0], A.dtype)
+    _, ours = iterations(M, b)
+    assert linalg.cg(M.A, b, M=other, rtol=1e-8)[1] == 0
+    assert ours <= 1.25 * M.A.solve_info.iterations + 1
+
+
+def test_aggregates():
+    """Every node with a strong neighbour is in an aggregate, which is connected, and all numbers are used."""
+    from scipy.sparse.csgraph import connected_components
+
+    for name in ("poisson2d", "poisson3d", "jumps", "powerlaw", "disconnected"):
+        A, M = made(name, strength=0.0)
+        found = M._hierarchy.aggregates(0)
+        off_diagonal = A - sp.diags_array(A.diagonal())
+        off_diagonal.eliminate_zeros()
+        has_neighbour = np.diff(sp.csr_array(off_diagonal).indptr) > 0
+        np.testing.assert_array_equal(found >= 0, has_neighbour)
+        count = found.max() + 1
+        np.testing.assert_array_equal(np.unique(found[found >= 0]), np.arange(count))
+        inside = sp.coo_array(off_diagonal)
+        kept = found[inside.row] == found[inside.col]
+        within = sp.csr_array((np.ones(kept.sum()), (inside.row[kept], inside.col[kept])), A.shape)
+        assert connected_components(within)[0] == count + (found < 0).sum()
+
+
+def test_prolongators_hold_the_near_null_space(device):
+    """Unsmoothed ones map coarse vectors to B; smoothed ones do, where A maps B to zero."""
+    n = 12
+    A = gallery.elasticity3d(n)
+    B = gallery.rigid_body_modes(gallery.elasticity3d_points(n))
+    M = linalg.amg(A, B=B, device=device, max_coarse=60)
+    P = M.levels[0].P.tocsr()
+    interior = np.abs(A @ B).max(axis=1) < 1e-10  # away from the clamped face
+    assert interior.mean() > 0.8
+    coarse, *_ = np.linalg.lstsq(P.toarray()[interior], B[interior])
+    np.testing.assert_allclose((P @ coarse)[interior], B[interior], rtol=0, atol=1e-9)
+    assert M.levels[1].A.shape[0] % 6 == 0
+
+
+def test_dependent_vectors_are_left_out(device):
+    A = gallery.poisson2d(30)
+    one = np.ones(A.shape[0])
+    M = linalg.amg(A, B=np.column_stack([one, 2 * one, 0 * one]), block=1, device=device)
+    assert_same(M, linalg.amg(A, B=one, device=device))
+
+
+@pytest.mark.parametrize("name", ["poisson3d", "jumps", "elasticity3d", "hermitian"])
+def test_new_values(name, device):
+    A, M = made(name, device, max_coarse=60)
+    other = A.copy()
+    scale = np.linspace(1, 1.3, A.shape[0])
+    other.data *= np.repeat(scale, np.diff(A.indptr)) * scale[A.indices]
+    sizes = [level.A.shape[0] for level in M.levels]
+    b = vector(A.shape[0], A.dtype)
+    before = M @ b
+    M.update_values(other)
+    assert [level.A.shape[0] for level in M.levels] == sizes
+    np.testing.assert_array_equal(M.A.tocsr().data, other.data)
+    for (fine, R, P), (coarse, *_) in pairwise(matrices(M)):
+        expected = (R @ fine @ P).toarray()
+        np.testing.assert_allclose(coarse.toarray(), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+    x, count = iterations(M, b)
+    assert np.linalg.norm(b - other @ x) <= 2e-8 * np.linalg.norm(b)
+    assert count <= 30
+    M.update_values(A.data)  # by values alone
+    np.testing.assert_array_equal(M @ b, before)
+    M.update_values(sg.aslinearoperator(other, device=device))
+    np.testing.assert_array_equal(M.A.tocsr().data, other.data)
+
+
+def test_new_values_that_do_not_fit(device):
+    A, M = made("poisson2d", device)
+    with pytest.raises(ValueError, match="sparsity pattern"):
+        M.update_values(gallery.poisson2d(41))
+    with pytest.raises(ValueError, match=r"stored entries"):
+        M.update_values(A.data[1:])
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        M.update_values(-A.data)
+    M.update_values(A.data)
+    iterations(M, np.ones(A.shape[0]))
+
+
+def test_operators_and_matrices_give_the_same(device):
+    A, M = made("poisson3d", device)
+    op = sg.aslinearoperator(A, device=device)
+    N = linalg.amg(op)
+    assert_same(N, M)
+    assert N.A.format == op.format
+    op.update_values(2 * A.data)
+    np.testing.assert_array_equal(N.A.tocsr().data, A.data)
+    for given in (sp.csr_matrix(A), sp.coo_array(A), sp.bsr_array(sp.csr_matrix(A), blocksize=(1, 1))):
+        assert_same(linalg.amg(given, device=device), M)
+
+
+def test_pickles_and_adjoints(device):
+    A, M = made("elasticity3d", device)
+    b = vector(A.shape[0], A.dtype)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(M)) @ b, M @ b)
+    np.testing.assert_allclose(M.H @ b, M @ b, rtol=0, atol=1e-9 * np.abs(M @ b).max())
+    assert M.H.H is M
+
+
+def test_repr():
+    M = linalg.amg(gallery.poisson2d(20), device="cpu", max_coarse=100)
+    assert repr(M).startswith("<400x400 Multigrid of float64 on 'cpu': 400 and ")
+    assert f"operator complexity {M.operator_complexity:.2f}" in repr(M)
+    assert M.operator_complexity == sum(level.A.nnz for level in M.levels) / M.A.nnz
+    assert M.nbytes > 8 * M.levels[1].A.nnz
+
+
+@over(
+    ("A", "unknowns"),
+    [
+        (sp.csr_array((0, 0)), [0]),
+        (sp.csr_array([[4.0]]), [1]),
+        (sp.diags_array(np.arange(1.0, 3000.0)), [2999]),
+        (sp.csr_array(np.diag([1e-8, 1.0, 1e8])), [3]),
+    ],
+)
+def test_matrices_without_a_coarser_level(A, unknowns, device):
+    M = linalg.amg(A, device=device)
+    assert [level.A.shape[0] for level in M.levels] == unknowns
+    b = np.ones(A.shape[0])
+    x, _ = iterations(M, b, 1e-6)
+    np.testing.assert_allclose(sp.csr_array(A) @ x, b, rtol=0, atol=1e-5)
+
+
+def test_semidefinite_matrices(device):
+    """A Laplacian without boundary: its coarsest matrix is singular, and consistent systems are solved."""
+    n = 40
+    one = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil()
+    one[0, 0] = one[-1, -1] = 1
+    A = sp.csr_array(sp.kron(one, sp.eye_array(n)) + sp.kron(sp.eye_array(n), one))
+    b = vector(n * n, A.dtype)
+    b -= b.mean()
+    M = linalg.amg(A, device=device)
+    x, count = iterations(M, b)
+    assert count <= 15
+    assert np.linalg.norm(b - A @ x) <= 2e-8 * np.linalg.norm(b)
+
+
+@over(
+    ("A", "options", "error", "message"),
+    [
+        (sp.csr_array((4, 5)), {}, ValueError, "square"),
+        (sp.csr_array((4, 4)), {}, np.linalg.LinAlgError, "not positive"),
+        (-gallery.poisson2d(30), {}, np.linalg.LinAlgError, "not positive"),
+        (sp.csr_array([[1.0, np.nan], [np.nan, 1.0]]), {}, np.linalg.LinAlgError, "inf or NaN"),
+        (sp.csr_array([[np.inf, 0.0], [0.0, 1.0]]), {}, np.linalg.LinAlgError, "inf or NaN"),
+        (gallery.poisson2d(4), {"B": np.ones(15)}, ValueError, "16 rows"),
+        (gallery.poisson2d(4), {"B": np.ones((16, 65))}, ValueError, "1 to 64 columns"),
+        (gallery.poisson2d(4), {"B": np.full(16, np.nan)}, ValueError, "B contains"),
+        (gallery.poisson2d(4), {"B": np.ones(16) * 1j}, TypeError, "complex"),
+        (gallery.poisson2d(4), {"block": 3}, ValueError, "block=3"),
+        (gallery.poisson2d(4), {"strength": 2.0}, ValueError, "strength=2.0"),
+        (gallery.poisson2d(4), {"smoother": "ilu"}, ValueError, "chebyshev"),
+        (gallery.poisson2d(4), {"degree": 0}, ValueError, "degree=0"),
+        (gallery.poisson2d(4), {"max_coarse": 5000}, ValueError, "max_coarse=5000"),
+        (gallery.poisson2d(4), {"max_levels": 0}, ValueError, "max_levels=0"),
+        ("A", {}, TypeError, "not a matrix"),
+        (None, {}, TypeError, "matrix"),
+    ],
+)
+def test_refusals(A, options, error, message, device):
+    with pytest.raises(error, match=message):
+        linalg.amg(A, device=device, **options)
+
+
+def test_refusals_of_operators():
+    A = gallery.poisson2d(10)
+    with pytest.raises(TypeError, match="leave it out"):
+        linalg.amg(sg.aslinearoperator(A, device="cpu"), device="cpu")
+    with pytest.raises(TypeError, match="one device"):
+        linalg.amg(sg.aslinearoperator(A, device=["cpu", "cpu"]))
