@@ -171,6 +171,7 @@ SHOWN = {
     "linalg.SolveInfo": lambda on: solved(sg.aslinearoperator(A, device=on)),
     "linalg.Jacobi": lambda on: sg.linalg.jacobi(sg.aslinearoperator(A, device=on)),
     "linalg.IncompleteFactors": lambda on: sg.linalg.ic0(sg.aslinearoperator(A, device=on)),
+    "linalg.Multigrid": lambda on: sg.linalg.amg(A, device=on),
     "linalg.Cycle": lambda on: sg.linalg.chebyshev(sg.aslinearoperator(A, device=on)),
     "partition.Partition": lambda on: sg.partition.by_pmf(A, [1.0 / 3] * 50),
     "partition.Separator": lambda on: sg.partition.separator(sg.gallery.powerlaw(9999, 5.0), on),

@@ -101,6 +101,21 @@ class TestElasticity:
         axes = np.meshgrid(np.arange(1.0, self.N + 1), *[np.arange(float(self.N))] * (dim - 1), indexing="ij")
         return np.stack(axes, axis=-1).reshape(-1, dim)
 
+    def test_points(self, assemble, dim):
+        points = {2: gallery.elasticity2d_points, 3: gallery.elasticity3d_points}[dim](self.N)
+        np.testing.assert_array_equal(points, self.coordinates(dim))
+
+    def test_rigid_body_modes(self, assemble, dim):
+        A, points = assemble(self.N), self.coordinates(dim)
+        modes = gallery.rigid_body_modes(points)
+        assert modes.shape == (A.shape[0], {2: 3, 3: 6}[dim])
+        assert np.linalg.matrix_rank(modes) == modes.shape[1]
+        np.testing.assert_allclose(
+            np.hypot.reduce(modes.reshape(-1, dim, modes.shape[1]), axis=1).max(axis=0), 1
+        )
+        away = np.repeat(points[:, 0] > 1, dim)
+        np.testing.assert_allclose((A @ modes)[away], 0, atol=1e-12)
+
     def test_size(self, assemble, dim):
         A, b = assemble(self.N), LOADS[dim](self.N)
         assert A.shape == (dim * self.N**dim,) * 2

@@ -15,7 +15,7 @@ from .gmres import gmres
 from .incomplete import IncompleteFactors, ic0, ilu0
 from .lobpcg import lobpcg
 from .minres import minres
-from .multigrid import Level, Multigrid, amg
+from .multigrid import Multigrid, amg
 from .preconditioners import Jacobi, jacobi
 from .stopping import SolverWarning
 
@@ -23,7 +23,6 @@ __all__ = [
     "Cycle",
     "IncompleteFactors",
     "Jacobi",
-    "Level",
     "Multigrid",
     "SolveInfo",
     "SolverWarning",
