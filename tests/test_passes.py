@@ -24,7 +24,7 @@ def test_a_primitive_says_what_a_loop_says(program, case):
     check(program, case)
 
 
-@over("case", ["tiles", "spans", "transposes", "canonical", "widths"])
+@over("case", ["tiles", "spans", "transposes", "canonical", "widths", "hierarchies"])
 def test_a_builder_makes_what_is_described(program, case):
     check(program, case)
 

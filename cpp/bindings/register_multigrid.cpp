@@ -115,6 +115,8 @@ void register_hierarchy(py::module_& module) {
             "aggregates",
             [](const H& hierarchy, std::size_t level) { return to_numpy(hierarchy.grids().at(level).aggregates); },
             py::arg("level"), "The aggregate of each node, -1 for none.")
+        .def("drop_values", &H::drop_values, py::call_guard<GilRelease>(),
+             "Frees the values of all matrices, once others have them.")
         .def_property_readonly("nbytes", &H::nbytes);
 }
 

@@ -56,13 +56,21 @@ constexpr Rank rank_of(index_t node, int bits) {
     return number + 1;
 }
 
+constexpr bool is_decided(Rank rank) { return rank == kOut || rank == kRoot; }
+
 // The best rank of a node and of its neighbours.
-constexpr Rank best_near(const Graph& graph, const Rank* ranks, index_t node) {
-    Rank best = ranks[node];
+struct BestNear {
+    Rank rank;
+    bool is_last;  // all of them are decided, so that it stays
+};
+
+constexpr BestNear best_near(const Graph& graph, const Rank* ranks, index_t node) {
+    BestNear best{ranks[node], is_decided(ranks[node])};
     for (index_t k = graph.row_offsets[node]; k < graph.row_offsets[node + 1]; ++k) {
         if (graph.strengths[k] == 0) continue;
         const Rank other = ranks[graph.neighbours[k]];
-        if (other > best) best = other;
+        if (other > best.rank) best.rank = other;
+        best.is_last = best.is_last && is_decided(other);
     }
     return best;
 }
@@ -78,7 +86,9 @@ index_t add_roots(Passes& passes, const Graph& graph, index_t* aggregates, index
     const index_t nodes = graph.nodes;
     const int bits = std::bit_width(static_cast<unsigned>(nodes > 1 ? nodes - 1 : 1));
     Array<Rank> own_ranks = passes.template scratch<Rank>(nodes), near_ranks = passes.template scratch<Rank>(nodes);
+    Array<Mark> last_ones = passes.template scratch<Mark>(nodes);
     Rank *const ranks = own_ranks.data(), *const near = near_ranks.data();
+    Mark* const is_last = last_ones.data();
     auto undecided = passes.template reduce<std::int64_t>(
         nodes,
         [=] SPMVGPU_BODY(std::int64_t i) {
@@ -92,6 +102,8 @@ index_t add_roots(Passes& passes, const Graph& graph, index_t* aggregates, index
             const bool is_candidate =
                 aggregates[node] == kNone && neighbours > 0 && kShare * free_neighbours >= neighbours;
             ranks[node] = is_candidate ? rank_of(node, bits) : kOut;
+            near[node] = kOut;
+            is_last[node] = aggregates[node] != kNone;
             return std::int64_t(is_candidate);
         },
         kNanosecondsPerNode);
@@ -99,15 +111,18 @@ index_t add_roots(Passes& passes, const Graph& graph, index_t* aggregates, index
         passes.each(
             nodes,
             [=] SPMVGPU_BODY(std::int64_t node) {
-                near[node] = aggregates[node] == kNone ? best_near(graph, ranks, static_cast<index_t>(node)) : kOut;
+                if (is_last[node] != 0) return;
+                const BestNear best = best_near(graph, ranks, static_cast<index_t>(node));
+                near[node] = best.rank;
+                is_last[node] = best.is_last;
             },
             kNanosecondsPerNode);
         undecided = passes.template reduce<std::int64_t>(
             nodes,
             [=] SPMVGPU_BODY(std::int64_t node) {
                 const Rank own = ranks[node];
-                if (own == kOut || own == kRoot) return std::int64_t(0);
-                const Rank best = best_near(graph, near, static_cast<index_t>(node));
+                if (is_decided(own)) return std::int64_t(0);
+                const Rank best = best_near(graph, near, static_cast<index_t>(node)).rank;
                 if (best != own && best != kRoot) return std::int64_t(1);
                 ranks[node] = best == own ? kRoot : kOut;
                 return std::int64_t(0);

@@ -7,8 +7,13 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "core/csr_matrix.hpp"
+#include "core/host_vector.hpp"
+#include "core/interrupt.hpp"
+#include "core/parallel.hpp"
+#include "core/passes/host_passes.hpp"
 #include "core/passes/lanes.hpp"
 #include "core/passes/passes.hpp"
 
@@ -100,8 +105,91 @@ SPMVGPU_IN_BODY void hash_distinct(const Lanes& lanes, const Group& group, Word*
     });
 }
 
-// The pattern whose row i has the different numbers of the group group_of(i), which are below `cols`. A group is what
-// passes.distinct() takes, without a tally.
+// Refuses a product that has more entries than can be counted.
+inline void check_entries(std::int64_t entries) {
+    if (entries <= std::numeric_limits<index_t>::max()) return;
+    throw std::invalid_argument("a product of the hierarchy would have " + std::to_string(entries) +
+                                " stored entries; at most 2**31 - 1 are allowed");
+}
+
+// distinct_pattern(passes, rows, cols, group_of, work): the pattern whose row i has the different numbers of the group
+// group_of(i), which are below `cols`. A group is what passes.distinct() takes, without a tally.
+
+// The different numbers of one group at a time, on the CPU: a hash table whose slots are the numbers of the present
+// round.
+class DistinctNumbers {
+public:
+    // Appends those of a group of at most `bound` numbers to a list, ascending.
+    template <class Group>
+    void append(const Group& group, index_t bound, HostVector<index_t>& list) {
+        if (slots_.size() < std::size_t(bound)) {
+            bits_ = slot_bits_for(bound);
+            slots_.assign(std::size_t(1) << bits_, 0);
+            round_ = 0;
+        }
+        if (++round_ == 0) {  // after 2^32 groups
+            std::fill(slots_.begin(), slots_.end(), 0);
+            round_ = 1;
+        }
+        const std::uint64_t tag = std::uint64_t(round_) << kNumberShift;
+        const std::size_t begin = list.size();
+        const std::uint32_t mask = static_cast<std::uint32_t>(slots_.size()) - 1;
+        for (index_t i = 0; i < group.runs; ++i) {
+            const Run run = group.run(i);
+            for (index_t k = run.begin; k < run.end; ++k) {
+                const index_t number = group.number(run, k);
+                const std::uint64_t own = tag | static_cast<std::uint32_t>(number);
+                std::uint32_t at = first_slot(static_cast<std::uint64_t>(number), bits_);
+                while (slots_[at] != own && slots_[at] >= tag) at = (at + 1) & mask;
+                if (slots_[at] == own) continue;
+                slots_[at] = own;
+                list.push_back(number);
+            }
+        }
+        std::sort(list.begin() + begin, list.end());
+    }
+
+private:
+    static constexpr int kNumberShift = 32;
+    HostVector<std::uint64_t> slots_;
+    int bits_ = 0;
+    std::uint32_t round_ = 0;
+};
+
+// On the CPU each piece of the rows makes lists, which are put together.
+template <class GroupOf>
+Pattern distinct_pattern(HostPasses& passes, index_t rows, index_t cols, const GroupOf& group_of, std::int64_t work) {
+    Pattern pattern{rows, cols, 0, Array<index_t>(rows + std::size_t(1)), {}};
+    index_t* const offsets = pattern.row_offsets.data();
+    const std::int64_t pieces = std::max<std::int64_t>(1, std::min<std::int64_t>(rows, piece_count(work * rows)));
+    std::vector<HostVector<index_t>> lists(pieces);
+    for_each_piece(pieces, [&](std::int64_t p) {
+        DistinctNumbers numbers;
+        InterruptTimer timer;
+        for (std::int64_t row = part_begin(rows, pieces, p); row < part_begin(rows, pieces, p + 1); ++row) {
+            const auto group = group_of(row);
+            std::int64_t sum = 0;
+            for (index_t i = 0; i < group.runs; ++i) {
+                const Run run = group.run(i);
+                sum += run.end - run.begin;
+            }
+            const std::size_t before = lists[p].size();
+            numbers.append(group, static_cast<index_t>(std::min<std::int64_t>(sum, cols)), lists[p]);
+            offsets[row] = static_cast<index_t>(lists[p].size() - before);
+            timer.work(sum + 1);
+        }
+    });
+    std::int64_t all = 0;
+    for (const auto& list : lists) all += static_cast<std::int64_t>(list.size());
+    check_entries(all);
+    pattern.nnz = passes.scan(offsets, rows);
+    pattern.col_indices = Array<index_t>(pattern.nnz);
+    for_each_piece(pieces, [&](std::int64_t p) {
+        std::copy(lists[p].begin(), lists[p].end(), pattern.col_indices.data() + offsets[part_begin(rows, pieces, p)]);
+    });
+    return pattern;
+}
+
 template <class Passes, class GroupOf>
 Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const GroupOf& group_of, std::int64_t work) {
     Array<index_t> row_bounds = passes.template scratch<index_t>(rows);
@@ -139,10 +227,7 @@ Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const Group
             if (found.all > std::numeric_limits<index_t>::max()) {
                 const auto all = passes.template reduce<std::int64_t>(
                     rows, [=] SPMVGPU_BODY(std::int64_t row) { return std::int64_t(offsets[row]); });
-                if (all > std::numeric_limits<index_t>::max()) {
-                    throw std::invalid_argument("a product of the hierarchy would have " + std::to_string(all) +
-                                                " stored entries; at most 2**31 - 1 are allowed");
-                }
+                check_entries(all);
             }
             pattern.nnz = passes.scan(offsets, rows);
             pattern.col_indices = passes.template make<index_t>(pattern.nnz);

@@ -89,9 +89,17 @@ void Hierarchy<T>::renew(const Array<T>& values) {
 }
 
 template <class T>
+void Hierarchy<T>::drop_values() {
+    for (Grid<T>& grid : grids_) grid.A.values = grid.P.values = grid.R.values = {};
+}
+
+template <class T>
 std::size_t Hierarchy<T>::nbytes() const {
     std::size_t bytes = 0;
     for (const Grid<T>& grid : grids_) {
+        for (const auto* matrix : {&grid.A, &grid.P, &grid.R}) {
+            bytes += matrix->row_offsets.bytes() + matrix->col_indices.bytes() + matrix->values.bytes();
+        }
         bytes += grid.inverse_diagonal.bytes() + grid.aggregates.bytes() + grid.kept.bytes() +
                  grid.tentative.first_col.bytes() + grid.tentative.offsets.bytes() + grid.tentative.entries.bytes() +
                  grid.of_AP.bytes() + grid.entries_of_R.bytes();

@@ -29,7 +29,9 @@ public:
 
     const std::vector<Grid<T>>& grids() const { return grids_; }
     const std::vector<Refusal>& refusals() const { return refusals_; }  // one at most
-    std::size_t nbytes() const;                                         // of what new values need, besides the matrices
+    // Frees the values of all matrices, once others have them: new ones do not need them.
+    void drop_values();
+    std::size_t nbytes() const;
 
 private:
     // The size up to which entries on the diagonal of a level are zero; refuses the matrix if one is negative.

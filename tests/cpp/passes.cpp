@@ -20,6 +20,7 @@
 #include "formats/papers/hyb/build.hpp"
 #include "formats/shared/spans_build.hpp"
 #include "gpu/gather.hpp"
+#include "multigrid/coarsen.hpp"
 #include "no_gpu.hpp"
 
 namespace {
@@ -40,6 +41,9 @@ struct JumpingPasses : HostPasses {
         return *from;
     }
 };
+
+// The CPU with the text of a GPU where the CPU has one of its own.
+struct GpuText : HostPasses {};
 
 HostPasses passes;
 std::mt19937 random_bits(11);
@@ -414,14 +418,106 @@ void transposes() {
     }
 }
 
+// A diagonally dominant matrix whose pattern is symmetric, with a row of every length.
+template <class T>
+CsrMatrix<T> draw_matrix(index_t rows, index_t longest) {
+    std::vector<std::map<index_t, T>> entries(rows);
+    for (index_t row = 0; row < rows; ++row) {
+        const index_t length = row % 97 == 0 ? draw(1, longest) : draw(0, 5);
+        for (index_t i = 0; i < length; ++i) {
+            const index_t col = row % 97 == 0 ? draw(0, rows - 1) : std::clamp(row + draw(-9, 9), 0, rows - 1);
+            const auto value = T(static_cast<Real<T>>(-draw(1, 1000)) / 1000);
+            entries[row][col] = entries[col][row] = value;
+        }
+    }
+    std::vector<index_t> offsets{0}, columns;
+    std::vector<T> values;
+    for (index_t row = 0; row < rows; ++row) {
+        entries[row][row] = T(static_cast<Real<T>>(1 + entries[row].size()));
+        for (const auto& [col, value] : entries[row]) {
+            columns.push_back(col);
+            values.push_back(value);
+        }
+        offsets.push_back(static_cast<index_t>(columns.size()));
+    }
+    return {rows,
+            rows,
+            static_cast<index_t>(columns.size()),
+            Array<index_t>::from(offsets),
+            Array<index_t>::from(columns),
+            Array<T>::from(values)};
+}
+
+template <class Number>
+void expect_same(const Array<Number>& one, const Array<Number>& other, const char* what) {
+    const bool same = one.size() == other.size() &&
+                      std::equal(one.begin(), one.end(), other.begin(), [](const Number& a, const Number& b) {
+                          if constexpr (std::is_integral_v<Number>) {
+                              return a == b;
+                          } else {
+                              return same_bits(a, b);
+                          }
+                      });
+    expect(same, what);
+}
+
+template <class T>
+void expect_same(const CsrMatrix<T>& one, const CsrMatrix<T>& other, const char* what) {
+    expect_same(one.row_offsets, other.row_offsets, what);
+    expect_same(one.col_indices, other.col_indices, what);
+    expect_same(one.values, other.values, what);
+}
+
+// Of several levels, with nodes of one row and of several, and with hubs whose products need tables of every size.
+template <class T>
+void hierarchies_of() {
+    for (const auto& [rows, longest, block] :
+         {std::tuple{600, 40, 1}, std::tuple{9000, 3000, 1}, std::tuple{3000, 200, 3}}) {
+        multigrid::Settings settings;
+        settings.strength = 0.02;
+        CsrMatrix<T> A = draw_matrix<T>(rows, longest);
+        multigrid::Nodes nodes{rows / block, {}, {}};
+        if (block > 1) {
+            nodes.of_row = Array<index_t>(rows);
+            nodes.first_row = Array<index_t>(std::size_t(rows) / block + 1);
+            for (index_t row = 0; row < rows; ++row) nodes.of_row[row] = row / block;
+            for (index_t node = 0; node <= nodes.count; ++node) nodes.first_row[node] = node * block;
+        }
+        const index_t modes = block > 1 ? 4 : 1;
+        multigrid::NearNullSpace<T> near_null{modes, Array<Wide<T>>(std::size_t(rows) * modes)};
+        for (auto& entry : near_null.entries) entry = Wide<T>(1 + draw(0, 3));
+        for (int level = 0; level < 3 && A.rows > 20; ++level) {
+            const multigrid::Coarsen<T> coarsen{A, nodes, near_null, 0.0, settings, false};
+            GpuText gpu_text;
+            auto one = coarsen(passes);
+            auto other = coarsen(gpu_text);
+            expect(one.grid.largest_eigenvalue == other.grid.largest_eigenvalue, "an eigenvalue");
+            expect(level > 0 || one.coarse.rows > 0, "a coarser level");
+            expect_same(one.grid.aggregates, other.grid.aggregates, "aggregates");
+            expect_same(one.grid.P, other.grid.P, "a prolongator");
+            expect_same(one.grid.R, other.grid.R, "a restriction");
+            expect_same(one.coarse, other.coarse, "a coarse matrix");
+            A = one.coarse;
+            nodes = one.grid.tentative.nodes;
+            near_null = one.grid.tentative.near_null;
+        }
+    }
+}
+
+void hierarchies() {
+    hierarchies_of<double>();
+    hierarchies_of<Complex<float>>();
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
     const std::map<std::string, std::function<void()>> cases{
-        {"canonical", canonical}, {"distinct", distinct}, {"scan", scan},   {"reduce", reduce},
-        {"select", selected},     {"sets", sets},         {"order", order}, {"chains", chains},
-        {"entries", entries},     {"tiles", tiles},       {"spans", spans}, {"transposes", transposes},
-        {"widths", widths},       {"gathers", gathers}};
+        {"canonical", canonical}, {"distinct", distinct}, {"scan", scan},
+        {"reduce", reduce},       {"select", selected},   {"sets", sets},
+        {"order", order},         {"chains", chains},     {"entries", entries},
+        {"tiles", tiles},         {"spans", spans},       {"transposes", transposes},
+        {"widths", widths},       {"gathers", gathers},   {"hierarchies", hierarchies}};
     try {
         cases.at(arguments[1])();
     } catch (const std::exception& error) {

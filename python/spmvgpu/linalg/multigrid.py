@@ -81,9 +81,9 @@ class Multigrid(DevicePreconditioner):
     levels : tuple of Level
         The operators of each level, finest first.
     operator_complexity : float
-        Stored entries of all levels over those of the finest.
+        Number of stored entries of all levels, divided by the number of the finest.
     nbytes : int
-        Bytes of the hierarchy on the device, without the finest matrix.
+        Bytes of the hierarchy on the device, with the finest matrix in CSR.
 
     Examples
     --------
@@ -136,6 +136,7 @@ class Multigrid(DevicePreconditioner):
             levels.append(Level(self._operator(number, "A")))
         self.levels = tuple(levels)
         self._inverse = self._inverse_of_coarsest()
+        hierarchy.drop_values()
 
     def _operator(self, level: int, name: str) -> SparseOperator:
         rows, cols, nnz = self._hierarchy.size(level, name)
@@ -206,6 +207,7 @@ class Multigrid(DevicePreconditioner):
             coarse = A if number == 0 else self._renewed_operator(number, "A", level.A)
             self.levels = (*self.levels[:number], Level(coarse, R, P), *self.levels[number + 1 :])
         self._inverse = self._inverse_of_coarsest()
+        self._hierarchy.drop_values()
 
     def _renewed(self, new: object) -> SparseOperator:
         """The finest operator with new values, which the core's hierarchy has then."""
