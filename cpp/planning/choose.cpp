@@ -13,9 +13,9 @@ namespace spmvgpu {
 
 namespace {
 
-// What a trial on a GPU is expected to take beside its products and bytes: a conversion of 200 to 400 us on an H100, and
-// a graph of launches to time. Tiles of the format that needs no conversion are found in less. A trial that has begun
-// is finished, so this is rather too long.
+// What a trial on a GPU is expected to take beside its products and bytes: a conversion of 200 to 400 us on an H100,
+// and a graph of launches to time. Tiles of the format that needs no conversion are found in less. A trial that has
+// begun is finished, so this is rather too long.
 constexpr double kConversionUs = 600, kConversionBytesPerUs = 500e3, kPlanUs = 400;
 // On the CPU little waits for launches.
 constexpr double kConversionOnCpuUs = 200, kConversionBytesPerUsOnCpu = 2e3;
