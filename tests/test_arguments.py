@@ -244,7 +244,7 @@ for solver in (linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres):
     TABLE[f"{solver.__name__}.b"] = (given(solver, op()), "b", ())
     for argument, taken in (
         *((argument, ("huge",)) for argument in ("maxiter", "rtol", "atol")),
-        *((argument, ()) for argument in ("x0", "callback", "M", "check_every")),
+        *((argument, ()) for argument in ("x0", "callback", "M", "check_every", "nullspace")),
         ("residuals", ("list",)),
     ):
         TABLE[f"{solver.__name__}.{argument}"] = (given(solver, op(), np.ones(3)), argument, taken)

@@ -93,7 +93,11 @@ def test_hierarchies_of_pyamg(setup, smoother, device, dtype, rtol):
     for solver in (linalg.bicgstab, linalg.gmres, linalg.minres):
         assert solver(op, b, M=M, rtol=rtol)[1] == 0
     other = sg.aslinearoperator(A, device="cpu", dtype=np.float64)
-    assert linalg.cg(other, b.astype(float), M=M, rtol=1e-3)[1] == 0  # of another type: by callbacks
+    _, followed = iterations(other, b.astype(float), M, rtol)  # of another type, or elsewhere: a copy of it
+    _, made = iterations(
+        other, b.astype(float), linalg.aspreconditioner(ml, device="cpu", smoother=smoother), rtol
+    )
+    assert abs(followed - made) <= 1
 
 
 def test_several_solves_at_once_with_one_hierarchy(device):
@@ -110,12 +114,61 @@ def test_several_solves_at_once_with_one_hierarchy(device):
             np.testing.assert_array_equal(x, expected)
 
 
+SYMMETRIC = ("jacobi", "block_jacobi", "chebyshev", "ic0")
+
+
+@pytest.mark.parametrize("name", [*SYMMETRIC, "ilu0"])
+@pytest.mark.parametrize("solver", ["cg", "minres", "bicgstab", "gmres"])
+def test_by_name(solver, name, device, dtype, rtol):
+    """The same bits as with the preconditioner that the name stands for."""
+    A = spd("elasticity3d", dtype)
+    op, b = sg.aslinearoperator(A, device=device), vector(A.shape[0], dtype)
+    M = getattr(linalg, name)(op)
+    solve = getattr(linalg, solver)
+    if name == "ilu0" and solver in ("cg", "minres"):
+        return
+    x, info = solve(op, b, M=name, rtol=rtol)
+    assert info == 0
+    np.testing.assert_array_equal(solve(op, b, M=M, rtol=rtol)[0], x)
+
+
+def test_the_name_jacobi_suits_the_solver(device):
+    """The sizes of negative entries for minres, which needs a definite M, and the entries for others."""
+    A = sp.diags_array(np.array([4.0, -2.0, 8.0, -1.0])).tocsr()
+    op, b = sg.aslinearoperator(A, device=device), np.ones(4)
+    np.testing.assert_allclose(linalg.minres(op, b, M="jacobi", rtol=1e-12)[0], 1 / A.diagonal())
+    for solve in (linalg.gmres, linalg.bicgstab):
+        np.testing.assert_allclose(solve(op, b, M="jacobi", rtol=1e-12)[0], 1 / A.diagonal())
+        assert op.solve_info.iterations == 1
+
+
+def test_amg_by_name(device, dtype, rtol):
+    pytest.importorskip("pyamg")
+    A = gallery.poisson3d(14).astype(dtype)
+    op, b = sg.aslinearoperator(A, device=device), vector(A.shape[0], dtype)
+    assert linalg.cg(op, b, M="amg", rtol=rtol)[1] == 0
+    assert op.solve_info.iterations <= 16
+
+
+@pytest.mark.parametrize("name", [*SYMMETRIC, "ilu0"])
+def test_preconditioners_of_a_matrix(name, dtype, rtol):
+    A = spd("elasticity3d", dtype)
+    b = vector(A.shape[0], dtype)
+    x, info = linalg.bicgstab(A, b, M=name, rtol=rtol)
+    assert info == 0
+    np.testing.assert_array_equal(linalg.bicgstab(A, b, M=getattr(linalg, name)(A), rtol=rtol)[0], x)
+    dense = A[:7, :7].toarray()
+    assert getattr(linalg, name)(dense).shape == (7, 7)
+
+
 def test_refusals():
     op = sg.aslinearoperator(spd("poisson2d", np.float64), device="cpu")
     for call, error, message in (
         (lambda: linalg.chebyshev(op, 0), ValueError, "degree=0"),
         (lambda: linalg.chebyshev(op, ratio=1.0), ValueError, "ratio=1.0"),
-        (lambda: linalg.chebyshev(np.eye(3)), TypeError, "SparseOperator"),
+        (lambda: linalg.chebyshev(spla.aslinearoperator(np.eye(3))), TypeError, "op must be a matrix"),
+        (lambda: linalg.ilu0(np.ones((2, 3))), ValueError, "square"),
+        (lambda: linalg.jacobi(3), TypeError, "op is no matrix"),
         (lambda: linalg.block_jacobi(op, 0), ValueError, "block=0"),
         (lambda: linalg.aspreconditioner(op), TypeError, "pyamg"),
         (lambda: linalg.aspreconditioner(None), TypeError, "pyamg"),

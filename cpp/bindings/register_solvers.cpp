@@ -16,6 +16,7 @@
 #include "solvers/engines/resident.hpp"
 #include "solvers/preconditioners/cycle.hpp"
 #include "solvers/preconditioners/incomplete.hpp"
+#include "solvers/preconditioners/projection.hpp"
 #include "solvers/solve.hpp"
 
 namespace py = pybind11;
@@ -147,6 +148,16 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
                                                                    "Triangular solves with both factors.")
         .def(py::init<std::shared_ptr<const Factors>, std::shared_ptr<SolverMemory>>(), py::arg("factors"),
              py::arg("memory"));
+    py::class_<ProjectedMap<T>, Map, std::shared_ptr<ProjectedMap<T>>>(
+        module, ("ProjectedMap" + suffix).c_str(),
+        "A map, or the identity for None, and then the projection onto what is orthogonal to a null space.")
+        .def(py::init([](std::shared_ptr<const Map> M, index_t n, std::uintptr_t basis, int count,
+                         std::shared_ptr<SolverMemory> memory) {
+                 return std::make_shared<ProjectedMap<T>>(std::move(M), n, reinterpret_cast<const T*>(basis), count,
+                                                          std::move(memory));
+             }),
+             py::arg("M"), py::arg("n"), py::arg("basis"), py::arg("count"), py::arg("memory"),
+             "The basis has `count` orthonormal vectors at an address on the device, one after the other.");
     module.def(
         "apply_map",
         [](const Map& map, std::uintptr_t x, std::uintptr_t y, int ordinal) {

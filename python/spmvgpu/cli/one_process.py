@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 import spmvgpu as sg
-from spmvgpu.linalg import aspreconditioner, block_jacobi, chebyshev, ic0, ilu0
 
 from .._util.types import HostArray
 from .advice import Outcome
@@ -72,20 +71,6 @@ class OneProcess(System):
 
     def has_one_triangle(self) -> bool:
         return not (sp.tril(self.matrix, -1).nnz and sp.triu(self.matrix, 1).nnz)
-
-    def preconditioner(self, name: str) -> object:
-        op = self.op
-        if name == "block-jacobi":
-            return block_jacobi(op, self.args.block)
-        if name != "amg":
-            make = {"chebyshev": chebyshev, "ic0": ic0, "ilu0": ilu0}.get(name)
-            return make and make(op)
-        try:
-            import pyamg
-        except ImportError:
-            raise ValueError("it needs pyamg: pip install pyamg") from None
-        hierarchy = pyamg.smoothed_aggregation_solver(sp.csr_matrix(self.matrix))
-        return aspreconditioner(hierarchy, device=op.device, dtype=op.dtype)
 
     def multiply(self, x: HostArray) -> HostArray:
         product: HostArray = self.matrix.dot(x)

@@ -81,10 +81,6 @@ class System(ABC):
     def build(self) -> None:
         """Make the operator, in the order that the user asked for, and whatever else the solve needs."""
 
-    def preconditioner(self, name: str) -> object:
-        """A preconditioner other than jacobi as solvers take it; None for "none"."""
-        return None
-
     @abstractmethod
     def described(self, outcome: Outcome) -> Outcome:
         """An outcome with what is known of the matrix."""

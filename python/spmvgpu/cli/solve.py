@@ -13,6 +13,7 @@ import numpy as np
 import spmvgpu as sg
 from spmvgpu._core import SolverLimits
 from spmvgpu.linalg import SolverWarning
+from spmvgpu.linalg.named import NAMES, SYMMETRIC_SOLVERS, named
 from spmvgpu.linalg.solve import solve as solve_system
 
 from .._util.messages import said
@@ -95,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--preconditioner",
-        choices=("auto", "jacobi", "block-jacobi", "chebyshev", "ic0", "ilu0", "amg", "none"),
+        choices=("auto", *(name.replace("_", "-") for name in NAMES), "none"),
         default="auto",
         help="auto is jacobi, or none if the diagonal has zeros; ic0 is for cg and minres, ilu0 for bicgstab "
         "and gmres; amg needs pyamg (default: auto)",
@@ -196,7 +197,7 @@ def _choice(system: System) -> Choice:
         is_negative = system.everywhere(bool((system.diagonal.real < 0).all()))
         with system.agreement():
             _check_positive(system, is_negative)
-    if args.solver in _METHODS and (found := system.asymmetry()) is not None:
+    if args.solver in SYMMETRIC_SOLVERS and (found := system.asymmetry()) is not None:
         one = ", and --symmetric lower or upper if the file has one triangle only"
         raise ValueError(
             f"{system.title}: the matrix is not {kind}: {found}; {_METHODS[args.solver]} need a {kind} one: "
@@ -220,14 +221,13 @@ def _check_positive(system: System, is_negative: bool) -> None:
 
 def _preconditioner(system: System, solver: str) -> object:
     """What `--preconditioner` asks for, as solvers take it."""
-    name = system.args.preconditioner
+    name, block = system.args.preconditioner, system.args.block
+    if name == "none":
+        return None
     with system.agreement():
         try:
-            if name != "jacobi":
-                return system.preconditioner(name)
-            if not (np.abs(system.diagonal) > 0).all():
-                raise ValueError("the diagonal has zeros")
-            return 1 / (np.abs(system.diagonal) if solver in _METHODS else system.diagonal)
+            options = {"block": block} if name == "block-jacobi" else {}
+            return named(name.replace("-", "_"), system.op, solver, **options)
         except (ArithmeticError, TypeError, ValueError, np.linalg.LinAlgError) as error:
             raise ValueError(
                 f"{system.title}: --preconditioner {name}: {said(error)}; try another --preconditioner, with "

@@ -85,6 +85,9 @@ class PieceOfSystem(System):
     def report(self, how: SolveInfo) -> None:
         self._op.solve_info = how
 
+    def operator(self, why: str) -> OverRanks:
+        return self._op
+
     def agreement(self) -> AbstractContextManager[None]:
         return agreement(self._op.comm)
 

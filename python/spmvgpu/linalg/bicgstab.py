@@ -21,6 +21,7 @@ def bicgstab(
     atol: float = 0.0,
     maxiter: int | None = None,
     M: object = None,
+    nullspace: object = None,
     callback: Callback | None = None,
     residuals: list[float] | None = None,
     check_every: int | None = None,
@@ -46,10 +47,16 @@ def bicgstab(
         residual from `x` before it returns.
     maxiter : int, optional
         Maximum number of iterations. The default is ``10 * n``.
-    M : preconditioner, optional
-        Approximate inverse of `A`. A preconditioner of `spmvgpu.linalg`, a `SparseOperator` on the same
-        device, and a vector that holds the inverse of a diagonal are applied on the device. Any other
-        `LinearOperator` is called with NumPy arrays.
+    M : preconditioner or str, optional
+        Approximate inverse of `A`. A name makes the preconditioner of `spmvgpu.linalg` for this call:
+        "jacobi", "block_jacobi", "chebyshev", "ic0", "ilu0" or "amg". A preconditioner of `spmvgpu.linalg`, a
+        `SparseOperator` on the same device, and a vector that holds the inverse of a diagonal are applied on
+        the device. Any other `LinearOperator` is called with NumPy arrays.
+    nullspace : "constant" or (n,) or (n, m) array, optional
+        Null space of a singular `A`, with a basis in the columns, which need not be orthonormal. "constant"
+        stands for a vector of ones. The solver keeps preconditioned residuals orthogonal to it, and returns
+        the solution that is orthogonal to it. If the adjoint of `A` has the same null space, it solves for
+        the part of `b` that is orthogonal to it. Vectors are whole on one device then.
     callback : callable, optional
         Called as ``callback(xk)`` after each iteration. The device waits for it. `xk` is the same array in
         each call: copy it to keep it.
@@ -71,7 +78,8 @@ def bicgstab(
     Raises
     ------
     TypeError, ValueError
-        If an argument has a type, a shape, a dtype or a device that is not allowed.
+        If an argument has a type, a shape, a dtype or a device that is not allowed, if `A` does not map
+        `nullspace` to zero.
 
     Warns
     -----
@@ -96,5 +104,5 @@ def bicgstab(
     (array([1., 1.]), 0)
     """
     limits = partial(check_limits, rtol, atol, maxiter, 10)
-    x, info, _ = solve("bicgstab", A, b, x0, M, limits, callback, residuals, check_every)
+    x, info, _ = solve("bicgstab", A, b, x0, M, limits, callback, residuals, check_every, nullspace=nullspace)
     return x, info

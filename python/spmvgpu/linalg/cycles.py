@@ -10,17 +10,21 @@ import scipy.sparse as sp
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.types import DType, HostArray
 from .._util.value_types import AnyMatrix, core_class
+from ..devices import device_name
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from .preconditioners import (
     DevicePreconditioner,
-    check_operator,
+    PreconditionerMap,
     inverse_of,
+    keeps_pieces,
+    operator_of,
     positive_inverse,
     requested_device,
     what_fits,
 )
+from .systems import System
 from .vectors import NOTHING, staged
 
 if TYPE_CHECKING:
@@ -53,6 +57,13 @@ class _Level(NamedTuple):
         diagonal = None if self.inverse_diagonal is None else self.inverse_diagonal.conj()
         return self._replace(A=A, inverse_diagonal=diagonal, R=P, P=R, inverse=inverse)
 
+    def on(self, device: str, dtype: DType) -> _Level:
+        """The same level on another device, or of another dtype."""
+        A, R, P, inverse = (
+            None if op is None else _moved(op, device, dtype) for op in (self.A, self.R, self.P, self.inverse)
+        )
+        return self._replace(A=A, R=R, P=P, inverse=inverse)
+
 
 class Cycle(DevicePreconditioner):
     """A Chebyshev polynomial or a multigrid cycle, as `chebyshev` and `aspreconditioner` return it.
@@ -81,6 +92,21 @@ class Cycle(DevicePreconditioner):
             NOTHING if level.inverse_diagonal is None else staged(level.inverse_diagonal, self._ordinal)
             for level in self._levels
         ]
+        self._copies: dict[tuple[int, DType], Cycle] = {}  # on other devices, or of other dtypes
+
+    def _map_for(self, system: System, ordinal: int) -> PreconditionerMap | None:
+        """As that of other preconditioners; for vectors elsewhere, that of a copy made at first use."""
+        there = ordinal, system.dtype
+        stays = there == (self._ordinal, self.dtype) or keeps_pieces(system, self)
+        if stays or (self.dtype.kind == "c" and system.dtype.kind != "c"):
+            return super()._map_for(system, ordinal)
+        if there not in self._copies:
+            self._copies[there] = self._on(device_name(ordinal), system.dtype)
+        return self._copies[there]._map_for(system, ordinal)
+
+    def _on(self, device: str, dtype: DType) -> Cycle:
+        levels = [level.on(device, dtype) for level in self._levels]
+        return Cycle(levels[0].A or _moved(self._finest, device, dtype), levels)
 
     def _is_polynomial_in(self, matrix: object) -> bool:
         finest = self._levels[0].A
@@ -106,12 +132,16 @@ class Cycle(DevicePreconditioner):
         return Cycle, (self._finest, self._levels)
 
 
+def _moved(op: SparseOperator, device: str, dtype: DType) -> SparseOperator:
+    return op.to(device).astype(dtype, copy=False)
+
+
 def _matrix(op: SparseOperator | None) -> AnyMatrix | None:
     return None if op is None else op._matrix
 
 
 @with_hints
-def chebyshev(op: SparseOperator, degree: int = 4, ratio: float = 30.0) -> Cycle:
+def chebyshev(op: object, degree: int = 4, ratio: float = 30.0) -> Cycle:
     """Return a Chebyshev polynomial preconditioner of a positive definite matrix.
 
     It approximates the inverse of the matrix by ``degree - 1`` products with it, scaled by its diagonal [1]_.
@@ -119,8 +149,9 @@ def chebyshev(op: SparseOperator, degree: int = 4, ratio: float = 30.0) -> Cycle
 
     Parameters
     ----------
-    op : SparseOperator
-        Symmetric or Hermitian, and positive definite.
+    op : SparseOperator, array or sparse matrix
+        Symmetric or Hermitian, and positive definite. A matrix is converted with the defaults of
+        `aslinearoperator`.
     degree : int, default 4
         Number of steps of the Chebyshev iteration, from 1 to 1000.
     ratio : float, default 30.0
@@ -134,7 +165,8 @@ def chebyshev(op: SparseOperator, degree: int = 4, ratio: float = 30.0) -> Cycle
     Raises
     ------
     TypeError, ValueError
-        If `op` is not an operator or is not square, or if `degree` or `ratio` is out of range.
+        If `op` is no matrix and no operator that has one, is not square, or if `degree` or `ratio` is out of
+        range.
     numpy.linalg.LinAlgError
         If an entry of the diagonal is not positive, or an entry of the matrix is not finite.
 
@@ -150,12 +182,11 @@ def chebyshev(op: SparseOperator, degree: int = 4, ratio: float = 30.0) -> Cycle
     >>> info, op.solve_info.iterations < 20
     (0, True)
     """
-    check_operator(op)
+    own = operator_of(op)._snapshot()
     whole_number("degree", degree, 1, 1000)
     real_number("ratio", ratio, "a number above 1", lambda number: number > 1)
-    op = op._snapshot()
-    inverse = positive_inverse("chebyshev", op.diagonal(), op.dtype)
-    return Cycle(op, [_smoothed(op, degree, ratio, inverse)])
+    inverse = positive_inverse("chebyshev", own.diagonal(), own.dtype)
+    return Cycle(own, [_smoothed(own, degree, ratio, inverse)])
 
 
 def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: HostArray) -> _Level:
@@ -190,9 +221,10 @@ def aspreconditioner(
         From `pyamg.ruge_stuben_solver` or `pyamg.smoothed_aggregation_solver`. Its smoothers and its coarse
         solver are not used.
     device : str, default "auto"
-        Device of the operator to solve with.
+        Device that the hierarchy is moved to at once. In a solve with an operator on another device, or of
+        another dtype, it follows that: a copy is made at first use.
     dtype : dtype, optional
-        Dtype of that operator. By default the dtype of the finest level, or a complex one if any level is
+        Dtype of the hierarchy. By default the dtype of the finest level, or a complex one if any level is
         complex.
     smoother : {"chebyshev", "jacobi"}
         Smoother before and after the correction from the coarser level. The cycle is symmetric with both.
@@ -295,7 +327,7 @@ def _common_dtype(matrices: list[sp.csr_array], dtype: object) -> DType:
 
 
 @with_hints
-def block_jacobi(op: SparseOperator, block: int = 3) -> SparseOperator:
+def block_jacobi(op: object, block: int = 3) -> SparseOperator:
     """Return the block Jacobi preconditioner of a matrix.
 
     It multiplies by the inverses of the square blocks on the diagonal. Use it for matrices with several
@@ -303,8 +335,8 @@ def block_jacobi(op: SparseOperator, block: int = 3) -> SparseOperator:
 
     Parameters
     ----------
-    op : SparseOperator
-        Square.
+    op : SparseOperator, array or sparse matrix
+        Square. A matrix is converted with the defaults of `aslinearoperator`.
     block : int, default 3
         Rows of a block, from 1 to 1024. The last block may have fewer.
 
@@ -316,7 +348,7 @@ def block_jacobi(op: SparseOperator, block: int = 3) -> SparseOperator:
     Raises
     ------
     TypeError, ValueError
-        If `op` is not an operator or is not square, or if `block` is out of range.
+        If `op` is no matrix and no operator that has one, is not square, or if `block` is out of range.
     numpy.linalg.LinAlgError
         If a block is not finite, or is singular to working precision.
 
@@ -328,21 +360,21 @@ def block_jacobi(op: SparseOperator, block: int = 3) -> SparseOperator:
     >>> sg.linalg.cg(op, np.ones(op.shape[0]), M=M)[1]
     0
     """
-    check_operator(op)
+    own = operator_of(op)
     size = whole_number("block", block, 1, 1024)
-    n = op.shape[0]
-    A = op.tocsr().tocoo()
+    n = own.shape[0]
+    A = own.tocsr().tocoo()
     within = A.row // size == A.col // size
     row, col = A.row[within], A.col[within]
-    blocks = np.zeros((-(-n // size), size, size), np.result_type(op.dtype, np.float64))
+    blocks = np.zeros((-(-n // size), size, size), np.result_type(own.dtype, np.float64))
     blocks[row // size, row % size, col % size] = A.data[within]
     for missing in range(n, len(blocks) * size):  # what the last block lacks
         blocks[-1, missing % size, missing % size] = 1.0
-    inverses = _inverses(blocks, op, size)
+    inverses = _inverses(blocks, own, size)
     places = np.arange(len(blocks) + 1)
     inverse = sp.bsr_array((inverses, places[:-1], places), shape=(len(blocks) * size,) * 2)
     made: SparseOperator = aslinearoperator(
-        sp.csr_array(inverse)[:n, :n], device=requested_device(op), dtype=op.dtype
+        sp.csr_array(inverse)[:n, :n], device=requested_device(own), dtype=own.dtype
     )
     return made
 

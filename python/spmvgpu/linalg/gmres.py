@@ -21,6 +21,7 @@ def gmres(
     restart: int | None = None,
     maxiter: int | None = None,
     M: object = None,
+    nullspace: object = None,
     callback: Callback | None = None,
     callback_type: str | None = None,
     residuals: list[float] | None = None,
@@ -51,10 +52,16 @@ def gmres(
     maxiter : int, optional
         Maximum number of restarts, or of iterations if `callback_type` is "legacy". The default is ``10 *
         n``.
-    M : preconditioner, optional
-        Approximate inverse of `A`. A preconditioner of `spmvgpu.linalg`, a `SparseOperator` on the same
-        device, and a vector that holds the inverse of a diagonal are applied on the device. Any other
-        `LinearOperator` is called with NumPy arrays.
+    M : preconditioner or str, optional
+        Approximate inverse of `A`. A name makes the preconditioner of `spmvgpu.linalg` for this call:
+        "jacobi", "block_jacobi", "chebyshev", "ic0", "ilu0" or "amg". A preconditioner of `spmvgpu.linalg`, a
+        `SparseOperator` on the same device, and a vector that holds the inverse of a diagonal are applied on
+        the device. Any other `LinearOperator` is called with NumPy arrays.
+    nullspace : "constant" or (n,) or (n, m) array, optional
+        Null space of a singular `A`, with a basis in the columns, which need not be orthonormal. "constant"
+        stands for a vector of ones. The solver keeps preconditioned residuals orthogonal to it, and returns
+        the solution that is orthogonal to it. If the adjoint of `A` has the same null space, it solves for
+        the part of `b` that is orthogonal to it. Vectors are whole on one device then.
     callback : callable, optional
         Called as `callback_type` says. The device waits for it.
     callback_type : {"x", "pr_norm", "legacy"}, optional
@@ -78,7 +85,8 @@ def gmres(
     Raises
     ------
     TypeError, ValueError
-        If an argument has a type, a shape, a dtype or a device that is not allowed.
+        If an argument has a type, a shape, a dtype or a device that is not allowed, if `A` does not map
+        `nullspace` to zero.
 
     Warns
     -----
@@ -114,7 +122,19 @@ def gmres(
         return limits
 
     shows_norm = callback_type != "x"
-    x, info, _ = solve("gmres", A, b, x0, M, limits, callback, residuals, check_every, shows_norm=shows_norm)
+    x, info, _ = solve(
+        "gmres",
+        A,
+        b,
+        x0,
+        M,
+        limits,
+        callback,
+        residuals,
+        check_every,
+        shows_norm=shows_norm,
+        nullspace=nullspace,
+    )
     return x, info
 
 

@@ -12,7 +12,7 @@ from .._util.value_types import core_class
 from ..devices import resolve_device
 from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
-from .preconditioners import DevicePreconditioner, check_operator, requested_device, what_fits
+from .preconditioners import DevicePreconditioner, operator_of, requested_device, what_fits
 
 if TYPE_CHECKING:  # which the compiled module does not name
     from .._core import _IncompleteFactors as Factors
@@ -79,7 +79,7 @@ def _restored(stored: sp.csr_array, pivots_in_lower: bool, requested: str) -> In
     return _of_stored(stored, pivots_in_lower, resolve_device(requested), requested)
 
 
-def ilu0(op: SparseOperator) -> IncompleteFactors:
+def ilu0(op: object) -> IncompleteFactors:
     """Return the incomplete LU preconditioner of a matrix, without fill-in.
 
     The factors have the sparsity pattern of the matrix [1]_. The CPU computes them in double precision. The
@@ -88,8 +88,8 @@ def ilu0(op: SparseOperator) -> IncompleteFactors:
 
     Parameters
     ----------
-    op : SparseOperator
-        Square.
+    op : SparseOperator, array or sparse matrix
+        Square. A matrix is converted with the defaults of `aslinearoperator`.
 
     Returns
     -------
@@ -99,7 +99,8 @@ def ilu0(op: SparseOperator) -> IncompleteFactors:
     Raises
     ------
     TypeError, ValueError
-        If `op` is not an operator, is not square, or has 2**31 or more stored entries.
+        If `op` is no matrix and no operator that has one, is not square, or has 2**31 or more stored
+        entries.
     numpy.linalg.LinAlgError
         If a row has no entry on the diagonal, or if a pivot is zero or not finite.
 
@@ -116,10 +117,11 @@ def ilu0(op: SparseOperator) -> IncompleteFactors:
     >>> info, op.solve_info.iterations < 25
     (0, True)
     """
-    return _factorised(op, _factors(op))
+    own = operator_of(op)
+    return _factorised(own, _factors(own))
 
 
-def ic0(op: SparseOperator) -> IncompleteFactors:
+def ic0(op: object) -> IncompleteFactors:
     """Return the incomplete Cholesky preconditioner of a matrix, without fill-in.
 
     It is the factorization of `ilu0`, with the pivots split between both factors. The preconditioner is
@@ -127,8 +129,9 @@ def ic0(op: SparseOperator) -> IncompleteFactors:
 
     Parameters
     ----------
-    op : SparseOperator
-        Symmetric or Hermitian, and positive definite. Symmetry is not checked.
+    op : SparseOperator, array or sparse matrix
+        Symmetric or Hermitian, and positive definite. Symmetry is not checked. A matrix is converted with the
+        defaults of `aslinearoperator`.
 
     Returns
     -------
@@ -151,19 +154,19 @@ def ic0(op: SparseOperator) -> IncompleteFactors:
     >>> info, op.solve_info.iterations < 30
     (0, True)
     """
-    factors = _factors(op)
+    own = operator_of(op)
+    factors = _factors(own)
     if factors.nonpositive:
         row, pivot = factors.nonpositive
         raise np.linalg.LinAlgError(
             f"the pivot of row {row} is not positive ({pivot:g}): the matrix is not positive definite, or "
             "has no incomplete Cholesky factorization; use ilu0(op) with gmres or bicgstab, or "
-            f"{what_fits(op.diagonal(), op.dtype)}"
+            f"{what_fits(own.diagonal(), own.dtype)}"
         )
-    return _factorised(op, factors)
+    return _factorised(own, factors)
 
 
 def _factors(op: SparseOperator) -> Factors:
-    check_operator(op)
     csr = op.tocsr()
     if csr.indptr.dtype != np.int32:
         raise ValueError(f"op has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")

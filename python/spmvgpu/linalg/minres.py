@@ -21,6 +21,7 @@ def minres(
     shift: float = 0.0,
     maxiter: int | None = None,
     M: object = None,
+    nullspace: object = None,
     callback: Callback | None = None,
     show: bool = False,
     check: bool = False,
@@ -54,10 +55,17 @@ def minres(
         Shift of the diagonal.
     maxiter : int, optional
         Maximum number of iterations. The default is ``5 * n``.
-    M : preconditioner, optional
-        Approximate inverse of `A`, symmetric positive definite. A preconditioner of `spmvgpu.linalg`, a
-        `SparseOperator` on the same device, and a vector that holds the inverse of a diagonal are applied on
-        the device. Any other `LinearOperator` is called with NumPy arrays.
+    M : preconditioner or str, optional
+        Approximate inverse of `A`, symmetric positive definite. A name makes the preconditioner of
+        `spmvgpu.linalg` for this call: "jacobi", "block_jacobi", "chebyshev", "ic0", "ilu0" or "amg". A
+        preconditioner of `spmvgpu.linalg`, a `SparseOperator` on the same device, and a vector that holds the
+        inverse of a diagonal are applied on the device. Any other `LinearOperator` is called with NumPy
+        arrays.
+    nullspace : "constant" or (n,) or (n, m) array, optional
+        Null space of a singular ``A - shift * I``, with a basis in the columns, which need not be
+        orthonormal. "constant" stands for a vector of ones. The solver solves for the part of `b` that is
+        orthogonal to it, keeps preconditioned residuals orthogonal to it, and returns the solution that is
+        orthogonal to it. Vectors are whole on one device then.
     callback : callable, optional
         Called as ``callback(xk)`` after each iteration. The device waits for it. `xk` is the same array in
         each call: copy it to keep it.
@@ -83,8 +91,9 @@ def minres(
     Raises
     ------
     TypeError, ValueError
-        If an argument has a type, a shape, a dtype or a device that is not allowed, if `A` or `M` is found
-        not to be symmetric, or if `M` is found not to be positive definite.
+        If an argument has a type, a shape, a dtype or a device that is not allowed, if `A` does not map
+        `nullspace` to zero, if `A` or `M` is found not to be symmetric, or if `M` is found not to be positive
+        definite.
 
     Warns
     -----
@@ -115,7 +124,7 @@ def minres(
 
     history: list[float] | None = [] if show and residuals is None else residuals
     before = len(history) if isinstance(history, list) else 0
-    x, info, how = solve("minres", A, b, x0, M, limits, callback, history, check_every)
+    x, info, how = solve("minres", A, b, x0, M, limits, callback, history, check_every, nullspace=nullspace)
     if show:
         assert history is not None
         for k, norm in enumerate(history[before:]):

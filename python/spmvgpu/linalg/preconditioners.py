@@ -160,14 +160,14 @@ class DevicePreconditioner(Preconditioner):
         return results.T
 
 
-def jacobi(op: SparseOperator | OverRanks) -> Jacobi:
+def jacobi(op: object) -> Jacobi:
     """Return the Jacobi preconditioner of a positive definite matrix.
 
     It multiplies by the inverse of the diagonal.
 
     Parameters
     ----------
-    op : SparseOperator or DistributedOperator
+    op : SparseOperator, array, sparse matrix or DistributedOperator
         Square.
 
     Returns
@@ -178,7 +178,7 @@ def jacobi(op: SparseOperator | OverRanks) -> Jacobi:
     Raises
     ------
     TypeError, ValueError
-        If `op` is not an operator, or is not square.
+        If `op` is no matrix and no operator that has one, or is not square.
     numpy.linalg.LinAlgError
         If an entry of the diagonal is not positive. The matrix is not positive definite then. With `gmres`
         and `bicgstab`, pass ``M=1 / op.diagonal()`` instead.
@@ -194,14 +194,25 @@ def jacobi(op: SparseOperator | OverRanks) -> Jacobi:
         with op.agreement():
             check_square(op)
             return Jacobi(positive_inverse("jacobi", op.diagonal(), op.dtype, op.row_ranges.begin))
-    check_operator(op)
-    return Jacobi(positive_inverse("jacobi", op.diagonal(), op.dtype))
+    own = operator_of(op)
+    return Jacobi(positive_inverse("jacobi", own.diagonal(), own.dtype))
 
 
-def check_operator(op: object) -> None:
+def operator_of(op: object) -> SparseOperator:
+    """The operator of a square matrix: itself, or one that is made of a matrix with the defaults."""
     if not isinstance(op, SparseOperator):
-        raise TypeError(f"op must be a SparseOperator from spmvgpu.aslinearoperator, not {type(op).__name__}")
-    check_square(op)
+        if op is None or (hasattr(op, "matvec") and not hasattr(op, "tocsr")):
+            raise TypeError(
+                f"op must be a matrix or a SparseOperator from spmvgpu.aslinearoperator, not "
+                f"{type(op).__name__}, whose entries are not known"
+            )
+        try:
+            op = aslinearoperator(op)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"op is no matrix: {error}") from error
+    made: SparseOperator = op
+    check_square(made)
+    return made
 
 
 def inverse_of(diagonal: HostArray, dtype: DType) -> HostArray:
@@ -278,7 +289,7 @@ def taken_map(M: Given) -> Given:
     if hasattr(M, "levels"):
         raise TypeError(
             f"M must be a preconditioner, not the hierarchy {type(M).__name__}; give "
-            "spmvgpu.linalg.aspreconditioner(M, device=op.device)"
+            "spmvgpu.linalg.aspreconditioner(M)"
         )
     allowed = (
         "a preconditioner of spmvgpu.linalg, the inverse of a diagonal as a 1-D array, a matrix, or a "

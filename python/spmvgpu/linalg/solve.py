@@ -9,9 +9,11 @@ from .._core import SolverLimits
 from .._util.arguments import whole_number
 from ..arrays import AnyArray
 from ..operator.solve_info import SolveInfo
+from .named import named
+from .nullspace import NullSpace
 from .preconditioners import PreconditionerMap, keeps_pieces, map_of_preconditioner, taken_map
 from .stopping import check_residuals, info_from, info_of, values_of
-from .systems import Callback, system_of
+from .systems import Callback, OverRanks, system_of
 from .vectors import NOTHING
 
 # Whether the core may use kernels whose blocks wait for each other, and not one for each sweep. Tests do
@@ -34,12 +36,14 @@ def solve(
     *,
     shows_norm: bool = False,
     watch: Callable[[int, float, float], object] | None = None,
+    nullspace: object = None,
 ) -> tuple[AnyArray, int, SolveInfo]:
     """Run a solver of the core on what the caller gave: the solution, SciPy's `info`, and how it went.
 
     ``limits(unknowns, callback)`` says when it ends. `callback` gets x or, if `shows_norm`, the relative
     residual. `watch` gets the iterations, the residual and the norm of b whenever the host looks at the
-    solve. Of a distributed system all ranks raise what any of them finds wrong with what it was given.
+    solve. `nullspace` is as solvers take it. Of a distributed system all ranks raise what any of them finds
+    wrong with what it was given.
     """
     system = system_of(A, b)
     callback = system.shared_callback(callback)
@@ -50,11 +54,20 @@ def solve(
             asked.look_every = whole_number("check_every", check_every, 1, 2**30)
         asked.guess_is_mb, asked.record = isinstance(x0, str) and x0 == "Mb", residuals is not None
         asked.cooperative, asked.recorded = COOPERATIVE, RECORDED
-        M = taken_map(M)
-        vectors = system.vectors(keeps_pieces(system, M))
+        M = named(M, system.operator(f"M={M!r}"), solver) if isinstance(M, str) else taken_map(M)
+        vectors = system.vectors(nullspace is None and keeps_pieces(system, M))
         right = vectors.take("b", system.b)
         guess = NOTHING if x0 is None or asked.guess_is_mb else vectors.take("x0", x0)
         preconditioner = map_of_preconditioner(system, M, vectors)
+        null: NullSpace | None = None
+        if nullspace is not None:
+            if isinstance(A, OverRanks):
+                raise ValueError("nullspace= is for operators of one process, and A is over ranks")
+            null = NullSpace(system, nullspace, solver, vectors.ordinal, asked.shift)
+            preconditioner = null.projected(preconditioner)
+            guess = null.without(guess, vectors.stream)
+            if null.of_adjoint:
+                right = null.without(right, vectors.stream)
         x = vectors.new()
     system.check_same(**values_of(asked), x0=_kind_of_guess(x0), M=_kind_of(preconditioner))
 
@@ -79,6 +92,8 @@ def solve(
         looked and system.together(looked),
         system.ranks,
     )
+    if null is not None:
+        null.clean(x)
     if residuals is not None:
         residuals.extend(report.residuals)
     how = info_from(solver, report)

@@ -83,6 +83,10 @@ class System:
         """Tell the operator how the solve went."""
         self.solve_info = how
 
+    def operator(self, why: str) -> SparseOperator | OverRanks:
+        """The operator, if its entries are known; `why` says what they are for."""
+        raise TypeError(f"{why} needs the entries of A; give a matrix or an operator of spmvgpu")
+
     def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         """Refuse, with ValueError, a vector that is on another device."""
         if located.host is None and located.ordinal != self._ordinal:
@@ -149,6 +153,9 @@ class OperatorSystem(System):
 
     def report(self, how: SolveInfo) -> None:
         self._op.solve_info = how
+
+    def operator(self, why: str) -> SparseOperator:
+        return self._op
 
     def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         self._op._check_device(name, located, beside)

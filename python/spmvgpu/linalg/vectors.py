@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from .. import _core
-from .._util.types import HostArray
+from .._util.types import DType, HostArray
 from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, taken
 from ..devices import CPU, device_name
 from ..operator.operands import Placed, converted_vector
@@ -29,6 +29,12 @@ class DeviceVector(NamedTuple):
         """Copy what `staged` has put on a device to an array; nothing if it is that array."""
         if isinstance(self.owner, _core.DeviceArray):
             self.owner.download(to)
+
+    def read(self, to: HostArray) -> None:
+        """Copy memory of `empty` to an array."""
+        if isinstance(self.owner, np.ndarray):
+            to[...] = self.owner
+        self.download(to)
 
 
 NOTHING = DeviceVector(0, None)
@@ -98,6 +104,11 @@ class Vectors:
             return self._library.deliver(self._x, self._b, self.stream)
         self._x_on_device.download(self._x)
         return self._library.from_host(self._x, self._b)
+
+
+def empty(shape: tuple[int, ...], dtype: DType, ordinal: int) -> DeviceVector:
+    """New memory on a device."""
+    return staged(np.empty(shape, dtype), ordinal, upload=False)
 
 
 def staged(array: HostArray, ordinal: int, upload: bool = True) -> DeviceVector:

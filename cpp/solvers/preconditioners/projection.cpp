@@ -1,0 +1,46 @@
+#include "solvers/preconditioners/projection.hpp"
+
+#include "solvers/engines/host_queue.hpp"
+#include "solvers/preconditioners/projection_steps.hpp"
+
+namespace spmvgpu {
+
+template <class T>
+ProjectedMap<T>::ProjectedMap(std::shared_ptr<const LinearMap<T>> M, index_t n, const T* basis, int count,
+                              std::shared_ptr<SolverMemory> memory)
+    // The basis is never written to.
+    : M_(std::move(M)), memory_(std::move(memory)), space_{n, {const_cast<T*>(basis), std::size_t(n)}, count} {
+    const Device device = memory_->device();
+    std::size_t partials = 0;
+#ifdef SPMVGPU_CUDA
+    if (device.is_gpu()) partials = gpu::projection_partial_bytes(device.ordinal, count, sizeof(Wide<T>));
+#endif
+    lease_ = std::make_unique<SolverMemory::Lease>(*memory_, device, [&](Arena& arena) {
+        space_.products = arena.take<Wide<T>>(count);
+        space_.scalars = arena.take<typename NullSpace<T>::Scalars>(1);
+        space_.partials = arena.take<char>(partials);
+    });
+#ifdef SPMVGPU_CUDA
+    if (device.is_gpu()) return gpu::start_projections(space_, device.ordinal);
+#endif
+    *space_.scalars = {};
+}
+
+template <class T>
+void ProjectedMap<T>::apply(const T* x, T* y, Stream stream) const {
+    const T* const m = M_ == nullptr ? nullptr : M_->diagonal();
+    const bool is_operator = M_ != nullptr && m == nullptr;
+    if (is_operator) M_->apply(x, y, stream);
+    const T* const from = is_operator ? nullptr : x;
+#ifdef SPMVGPU_CUDA
+    if (memory_->device().is_gpu()) return gpu::project(space_, memory_->device().ordinal, from, m, y, stream);
+#endif
+    HostQueue queue;
+    project(queue, space_, from, m, y);
+}
+
+#define INSTANTIATE(T) template class ProjectedMap<T>;
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu

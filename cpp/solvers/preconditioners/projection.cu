@@ -1,0 +1,32 @@
+#include "core/value_types.hpp"
+#include "solvers/engines/cuda_queue.cuh"
+#include "solvers/preconditioners/projection_steps.hpp"
+
+namespace spmvgpu::gpu {
+
+std::size_t projection_partial_bytes(int ordinal, int count, std::size_t of_sum) {
+    return CudaQueue::partial_bytes(ordinal, count, of_sum);
+}
+
+template <class T>
+void project(const NullSpace<T>& space, int ordinal, const T* x, const T* m, T* y, Stream stream) {
+    const DeviceGuard guard(ordinal);
+    CudaQueue queue(ordinal, stream, space.partials);
+    spmvgpu::project(queue, space, x, m, y);
+}
+
+template <class T>
+void start_projections(const NullSpace<T>& space, int ordinal) {
+    const DeviceGuard guard(ordinal);
+    const std::shared_ptr<void> stream = lease_stream(ordinal);
+    CudaQueue queue(ordinal, stream.get(), nullptr);
+    queue.put_scalars(space.scalars, {});
+}
+
+#define INSTANTIATE(T)                                                               \
+    template void project(const NullSpace<T>&, int, const T*, const T*, T*, Stream); \
+    template void start_projections(const NullSpace<T>&, int);
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu::gpu

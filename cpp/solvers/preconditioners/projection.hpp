@@ -1,0 +1,64 @@
+// The null space of a singular system, as PETSc's MatSetNullSpace has it: P = 1 - N N^H takes its part out of vectors.
+#pragma once
+
+#include <memory>
+
+#include "solvers/engines/sweep.hpp"
+#include "solvers/system/linear_map.hpp"
+#include "solvers/system/memory.hpp"
+
+namespace spmvgpu {
+
+// An orthonormal basis N of a null space on a device, and what the projection works with there.
+template <class T>
+struct NullSpace {
+    // Of sweeps that never stop.
+    struct Scalars {
+        std::int32_t stopped = 0;
+        template <class Visit>
+        void visit_pointers(Visit&&) {}
+    };
+
+    index_t n;
+    Basis<T> basis;
+    int count;
+    Wide<T>* products = nullptr;  // inner products with the basis
+    Scalars* scalars = nullptr;
+    void* partials = nullptr;  // of a GPU's sums
+};
+
+// y = P M x. What comes of it is orthogonal to the null space, and so is a solution that is a sum of such vectors.
+template <class T>
+class ProjectedMap : public LinearMap<T> {
+public:
+    // M may be a diagonal, or null for the identity. `basis` has `count` orthonormal vectors of length n, one after the
+    // other, on the device of the memory. Not for two solves at once: the inner products are the map's.
+    ProjectedMap(std::shared_ptr<const LinearMap<T>> M, index_t n, const T* basis, int count,
+                 std::shared_ptr<SolverMemory> memory);
+
+    void apply(const T* x, T* y, Stream stream) const override;
+    bool can_be_recorded() const override { return M_ == nullptr || M_->can_be_recorded(); }
+
+private:
+    std::shared_ptr<const LinearMap<T>> M_;
+    std::shared_ptr<SolverMemory> memory_;
+    std::unique_ptr<SolverMemory::Lease> lease_;
+    NullSpace<T> space_;
+};
+
+namespace gpu {
+
+// Bytes at NullSpace::partials.
+std::size_t projection_partial_bytes(int ordinal, int count, std::size_t of_sum);
+
+// y = P (m x), or P y where x is null; queued on the stream. A null m stands for ones.
+template <class T>
+void project(const NullSpace<T>& space, int ordinal, const T* x, const T* m, T* y, Stream stream);
+
+// Lets the scalars of a space never stop.
+template <class T>
+void start_projections(const NullSpace<T>& space, int ordinal);
+
+}  // namespace gpu
+
+}  // namespace spmvgpu

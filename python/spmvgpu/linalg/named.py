@@ -1,0 +1,68 @@
+"""THE table of preconditioners that solvers and the command line know by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._util.arguments import one_of
+from .._util.types import HostArray
+from ..operator.operator import SparseOperator
+from .cycles import Cycle, aspreconditioner, block_jacobi, chebyshev
+from .incomplete import ic0, ilu0
+from .preconditioners import inverse_of
+from .systems import OverRanks
+
+#: Of an operator, and of the options of the preconditioner.
+Maker: TypeAlias = Callable[..., object]
+
+# The solvers whose preconditioners have to be symmetric or Hermitian, and positive definite.
+SYMMETRIC_SOLVERS = ("cg", "minres")
+
+
+def _inverse_diagonal(op: SparseOperator | OverRanks, definite: bool) -> HostArray:
+    """As of `jacobi`, but with the sizes of negative entries, or with these as they are."""
+    diagonal = op.diagonal()
+    inverse = inverse_of(np.abs(diagonal) if definite else diagonal, op.dtype)
+    if not np.isfinite(inverse).all():
+        what = f"entries without a finite inverse in {op.dtype}" if (diagonal != 0).all() else "zeros"
+        raise ValueError(f"the diagonal has {what}")
+    return inverse
+
+
+def _multigrid(op: SparseOperator) -> Cycle:
+    try:
+        import pyamg
+    except ImportError:
+        raise ValueError("it needs pyamg: pip install pyamg") from None
+    hierarchy = pyamg.smoothed_aggregation_solver(sp.csr_matrix(op.tocsr()))
+    return aspreconditioner(hierarchy, device=op.device, dtype=op.dtype)
+
+
+_OF_ENTRIES: dict[str, Maker] = {
+    "block_jacobi": block_jacobi,
+    "chebyshev": chebyshev,
+    "ic0": ic0,
+    "ilu0": ilu0,
+    "amg": _multigrid,
+}
+NAMES = ("jacobi", *_OF_ENTRIES)
+
+
+def named(name: str, op: SparseOperator | OverRanks, solver: str, **options: int) -> object:
+    """The preconditioner of a name for an operator and a solver, as solvers take it.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, for an operator over ranks that has only "jacobi", and as the preconditioners.
+    """
+    one_of("M", name, NAMES)
+    if name == "jacobi":
+        return _inverse_diagonal(op, solver in SYMMETRIC_SOLVERS)
+    if not isinstance(op, SparseOperator):
+        raise ValueError(f"M={name!r} is for an operator of one process; over ranks there is M='jacobi'")
+    return _OF_ENTRIES[name](op, **options)

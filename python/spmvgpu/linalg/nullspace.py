@@ -1,0 +1,132 @@
+"""Null spaces of singular systems: what solvers take out of right-hand sides, residuals and solutions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import _core
+from .._util.types import DType, HostArray
+from .._util.value_types import core_class
+from ..arrays import host_array
+from ..operator.operands import kind_of
+from .named import SYMMETRIC_SOLVERS
+from .preconditioners import PreconditionerMap
+from .systems import System
+from .vectors import DeviceVector, empty, staged
+
+
+class NullSpace:
+    """A null space on the device where the vectors of a solve are.
+
+    Parameters
+    ----------
+    system : System
+    given : "constant" or (n,) or (n, m) array
+        As the caller of a solver gave it.
+    solver : str
+    ordinal : int
+        The device of the vectors.
+    shift : float
+        Of the diagonal, for `minres`.
+
+    Attributes
+    ----------
+    of_adjoint : bool
+        Whether it is also that of the adjoint, so that right-hand sides are orthogonal to it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If what was given is no basis, or `system` does not map it to zero.
+    """
+
+    def __init__(self, system: System, given: object, solver: str, ordinal: int, shift: float) -> None:
+        self._system, self._ordinal = system, ordinal
+        self._basis = orthonormal_basis(given, system.shape[0], system.dtype)
+        self._on_device = staged(self._basis, ordinal)
+        self._memory = _core.SolverMemory(ordinal)
+        self._projection = self.projected(None)
+        self.of_adjoint = solver in SYMMETRIC_SOLVERS
+        self._check(solver, shift)
+
+    def _check(self, solver: str, shift: float) -> None:
+        """Compare products with the null space to one with a vector of the same sizes and random signs."""
+        basis, A = self._basis, self._system.core_map()
+
+        def product(vector: HostArray) -> HostArray:
+            x, y = staged(vector, self._ordinal), empty(vector.shape, vector.dtype, self._ordinal)
+            _core.apply_map(A, x.pointer, y.pointer, self._ordinal)
+            result = np.empty_like(vector)
+            y.read(result)
+            result -= vector.dtype.type(shift) * vector
+            return result
+
+        signs = np.random.default_rng(1).choice(np.array([-1, 1], basis.dtype), basis.shape[1])
+        other = product(signs * basis[0])
+        allowed = 10 * float(np.sqrt(np.finfo(basis.dtype).eps)) * np.linalg.norm(other)
+        for number, vector in enumerate(basis):
+            size = np.linalg.norm(product(vector))
+            if not size <= allowed:
+                which = f"vector {number} of its basis" if len(basis) > 1 else "its vector of norm 1"
+                raise ValueError(
+                    f"nullspace is none of the matrix: {which} is mapped to one of norm {size:.3g}; give "
+                    "vectors that the matrix maps to zero"
+                )
+        if not self.of_adjoint:
+            self.of_adjoint = bool(np.abs(basis.conj() @ other).max() <= allowed)
+
+    def projected(self, M: PreconditionerMap | None) -> PreconditionerMap:
+        """A preconditioner whose results are orthogonal to the null space; of None, the projection alone."""
+        core = core_class("ProjectedMap", self._system.dtype)(
+            None if M is None else M.core,
+            self._system.shape[0],
+            self._on_device.pointer,
+            len(self._basis),
+            self._memory,
+        )
+        return PreconditionerMap(core, (self, M))
+
+    def without(self, vector: DeviceVector, stream: int | None) -> DeviceVector:
+        """A copy of a vector, orthogonal to the null space, once what the stream holds is done."""
+        if vector.owner is None:
+            return vector
+        if stream is not None:
+            _core.synchronize(stream, self._ordinal)
+        copy = empty(self._basis.shape[1:], self._system.dtype, self._ordinal)
+        _core.apply_map(self._projection.core, vector.pointer, copy.pointer, self._ordinal)
+        return copy
+
+    def clean(self, vector: DeviceVector) -> None:
+        """Make a vector orthogonal to the null space."""
+        _core.apply_map(self._projection.core, vector.pointer, vector.pointer, self._ordinal)
+
+
+def orthonormal_basis(given: object, n: int, dtype: DType) -> HostArray:
+    """The vectors of a null space made orthonormal, one in each row, in the type of a system."""
+    if isinstance(given, str):
+        if given != "constant":
+            raise ValueError(f'nullspace={given!r} is not allowed; give "constant" or an array of vectors')
+        vectors = np.ones((n, 1))
+    else:
+        vectors = host_array("nullspace", given)
+        if kind_of(vectors.dtype) not in ("biufc" if dtype.kind == "c" else "biuf"):
+            raise TypeError(f"nullspace has dtype {vectors.dtype}, and the system {dtype}")
+        if vectors.ndim not in (1, 2) or vectors.shape[0] != n:
+            raise ValueError(
+                f"nullspace has shape {vectors.shape}; a system of {n} unknowns needs ({n},) or ({n}, m)"
+            )
+        vectors = vectors.reshape(n, -1).astype(np.result_type(dtype, np.float64))
+    count = vectors.shape[1]
+    if not 0 < count <= n:
+        raise ValueError(f"nullspace has {count} vectors; give at least one, and at most {n}")
+    if not np.isfinite(vectors).all():
+        raise ValueError("nullspace contains inf or NaN")
+    sizes = np.abs(vectors).max(axis=0)
+    orthonormal, triangle = np.linalg.qr(vectors / np.where(sizes > 0, sizes, 1))
+    diagonal = np.abs(np.diagonal(triangle))
+    norms = np.linalg.norm(triangle, axis=0)
+    if not (diagonal > 1e-10 * norms).all():
+        raise ValueError(
+            "the vectors of nullspace are not independent of each other; leave out what others give"
+        )
+    return np.ascontiguousarray(orthonormal.T, dtype)
