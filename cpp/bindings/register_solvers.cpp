@@ -160,21 +160,22 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
              "The basis has `count` orthonormal vectors at an address on the device, one after the other.");
     module.def(
         "apply_map",
-        [](const Map& map, std::uintptr_t x, std::uintptr_t y, int ordinal) {
+        [](const Map& map, std::uintptr_t x, std::uintptr_t y, index_t n, index_t columns, int ordinal) {
             const auto* const from = reinterpret_cast<const T*>(x);
             auto* const to = reinterpret_cast<T*>(y);
-            if (ordinal == Device::kCpu) return map.apply(from, to, nullptr);
+            if (ordinal == Device::kCpu) return map.apply_columns(from, to, n, columns, nullptr);
             const gpu::DeviceGuard guard(ordinal);
             const std::shared_ptr<void> stream = gpu::lease_stream(ordinal);
-            map.apply(from, to, stream.get());
+            map.apply_columns(from, to, n, columns, stream.get());
             gpu::synchronize(stream.get(), ordinal);
         },
-        py::arg("map"), py::arg("x"), py::arg("y"), py::arg("ordinal"), py::call_guard<GilRelease>(),
-        "y = map(x), of vectors on a device; complete on return.");
+        py::arg("map"), py::arg("x"), py::arg("y"), py::arg("n"), py::arg("columns"), py::arg("ordinal"),
+        py::call_guard<GilRelease>(),
+        "y = map(x), of vectors on a device, columns of length n one after the other; complete on return.");
     module.def(
         "solve",
-        [](const std::string& method, const Map& A, const Map* M, index_t n, int ordinal, std::uintptr_t b,
-           std::uintptr_t guess, std::uintptr_t x, const Limits& limits, SolverMemory& memory,
+        [](const std::string& method, const Map& A, const Map* M, index_t n, index_t columns, int ordinal,
+           std::uintptr_t b, std::uintptr_t guess, std::uintptr_t x, const Limits& limits, SolverMemory& memory,
            std::optional<std::uintptr_t> stream, std::optional<int> threads, const py::object& callback,
            const py::object& ranks) {
             const AddOverRanks add_over_ranks = [&ranks](double* sums, int count) {
@@ -189,11 +190,15 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
                                    reinterpret_cast<const T*>(guess),
                                    reinterpret_cast<T*>(x),
                                    ranks.is_none() || between_gpus ? nullptr : &add_over_ranks,
-                                   between_gpus ? &ranks.cast<const gpu::NcclCommunicator&>() : nullptr};
+                                   between_gpus ? &ranks.cast<const gpu::NcclCommunicator&>() : nullptr,
+                                   columns};
             // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
-            const auto look = [&callback](const Look& seen) {
+            const auto look = [&callback](const std::vector<Look>& seen) {
                 if (!callback.is_none()) {
-                    GilRelease::with_gil([&] { call_python(callback, seen.iterations, seen.residual, seen.norm_b); });
+                    std::vector<std::tuple<std::int64_t, double, double>> columns;
+                    for (const auto& [iterations, residual, norm_b] : seen)
+                        columns.emplace_back(iterations, residual, norm_b);
+                    GilRelease::with_gil([&] { call_python(callback, columns); });
                 }
                 check_interrupt();
             };
@@ -202,11 +207,14 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
             const ThreadLimit limit(threads.value_or(std::numeric_limits<int>::max()));
             return solve(method, system, limits, memory, stream ? &after : nullptr, look);
         },
-        py::arg("method"), py::arg("A"), py::arg("M"), py::arg("n"), py::arg("ordinal"), py::arg("b"), py::arg("guess"),
-        py::arg("x"), py::arg("limits"), py::arg("memory"), py::arg("stream"), py::arg("threads"), py::arg("callback"),
-        py::arg("ranks") = py::none(),
-        "Solves with vectors on one device, given by address (0: none). Starts after what the stream holds; complete "
-        "on return. Of vectors in pieces, `ranks` adds what the other ranks have to an array of sums, or is an "
+        py::arg("method"), py::arg("A"), py::arg("M"), py::arg("n"), py::arg("columns"), py::arg("ordinal"),
+        py::arg("b"), py::arg("guess"), py::arg("x"), py::arg("limits"), py::arg("memory"), py::arg("stream"),
+        py::arg("threads"), py::arg("callback"), py::arg("ranks") = py::none(),
+        "Solves with vectors on one device, given by address (0: none), and reports on every column of b, x and the "
+        "guess, which lie one after the other. Starts after what the stream holds; complete on return. The callback "
+        "gets "
+        "(iterations, residual, norm of b) of every column. Of vectors in pieces, `ranks` adds what the other ranks "
+        "have to an array of sums, or is an "
         "NcclCommunicator.");
 }
 

@@ -92,8 +92,8 @@ private:
 // `memory` has as many bytes as the system needs, on each of the devices, and `streams` are those of `queues`, which
 // are HostPieces or gpu::CudaPieces.
 template <class T, class Pieces>
-Report run_in_pieces(std::string_view method, Pieces& queues, const SystemInPieces<T>& system, const Limits& limits,
-                     const std::vector<char*>& memory, const std::vector<Stream>& streams, const LookAt& look) {
+Reports run_in_pieces(std::string_view method, Pieces& queues, const SystemInPieces<T>& system, const Limits& limits,
+                      const std::vector<char*>& memory, const std::vector<Stream>& streams, const LookAt& look) {
     const System<T>& whole = system.whole;
     const auto& lanes = system.halos.lanes();
     const std::vector<SymmetricPiece> pieces = system.layout.in(memory);
@@ -129,16 +129,16 @@ Report run_in_pieces(std::string_view method, Pieces& queues, const SystemInPiec
                        pieces[k].n * sizeof(T));
         }
     };
-    const LookAt look_at_x = [&](const Look& seen) {
+    const LookAt look_at_x = [&](const std::vector<Look>& seen) {
         if (limits.look_each || limits.look_restarts) collect_x();  // somebody may want to see it
         look(seen);
     };
 
     const System<T> in_pieces{system.layout.room(), lanes[0].device(), &A, M.get(), given.b, given.guess, x};
-    Report report = run_method(method, queue, in_pieces, limits, memory[0] + arena.bytes(), look_at_x);
+    Reports reports = run_method(method, queue, in_pieces, limits, memory[0] + arena.bytes(), look_at_x);
     collect_x();
-    report.pieces = static_cast<int>(lanes.size());
-    return report;
+    reports[0].pieces = static_cast<int>(lanes.size());
+    return reports;
 }
 
 }  // namespace spmvgpu

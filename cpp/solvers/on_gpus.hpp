@@ -15,17 +15,22 @@ namespace spmvgpu::gpu {
 
 // As solve(), with vectors on a GPU.
 template <class T>
-Report solve_on_gpu(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
-                    const Stream* after, const LookAt& look);
+Reports solve_on_gpu(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+                     const Stream* after, const LookAt& look);
+
+// As solve(), of a system with maps of all columns.
+template <class T>
+Reports solve_columns(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+                      const Stream* after, const LookAt& look);
 
 // As solve(), with vectors in pieces on several GPUs.
 template <class T>
-Report solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
-                       SolverMemory& memory, const Stream* after, const LookAt& look);
+Reports solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
+                        SolverMemory& memory, const Stream* after, const LookAt& look);
 
 // As solve(), with this rank's pieces of vectors, of which the other ranks have the others.
 template <class T>
-Report solve_over_ranks(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
-                        const Stream* after, const LookAt& look);
+Reports solve_over_ranks(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+                         const Stream* after, const LookAt& look);
 
 }  // namespace spmvgpu::gpu

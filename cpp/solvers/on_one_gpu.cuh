@@ -10,8 +10,8 @@
 namespace spmvgpu::gpu {
 
 template <class T>
-Report solve_on_gpu(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
-                    const Stream* after, const LookAt& look) {
+Reports solve_on_gpu(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+                     const Stream* after, const LookAt& look) {
     const int ordinal = system.device.ordinal;
     const DeviceGuard guard(ordinal);
     const Needs needs = needs_of(method, system, limits);
@@ -25,8 +25,8 @@ Report solve_on_gpu(std::string_view method, const System<T>& system, const Limi
     return run_method(method, queue, system, limits, lease.data() + partials, look);
 }
 
-#define SPMVGPU_SOLVE_ON_GPU(T)                                                                                   \
-    template Report solve_on_gpu(std::string_view, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
-                                 const LookAt&);
+#define SPMVGPU_SOLVE_ON_GPU(T)                                                                                    \
+    template Reports solve_on_gpu(std::string_view, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
+                                  const LookAt&);
 
 }  // namespace spmvgpu::gpu

@@ -10,8 +10,8 @@
 namespace spmvgpu::gpu {
 
 template <class T>
-Report solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
-                       SolverMemory& memory, const Stream* after, const LookAt& look) {
+Reports solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
+                        SolverMemory& memory, const Stream* after, const LookAt& look) {
     const Device given_on = system.whole.device;
     if (after && given_on.is_gpu()) synchronize(*after, given_on.ordinal);  // the copies of b are on other streams
     const Needs needs = system.needs(method, limits);
@@ -36,8 +36,8 @@ Report solve_in_pieces(std::string_view method, const SystemInPieces<T>& system,
 }
 
 template <class T>
-Report solve_over_ranks(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
-                        const Stream* after, const LookAt& look) {
+Reports solve_over_ranks(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+                         const Stream* after, const LookAt& look) {
     const int ordinal = system.device.ordinal;
     const DeviceGuard guard(ordinal);
     const Needs needs = needs_of(method, system, limits);
@@ -52,10 +52,10 @@ Report solve_over_ranks(std::string_view method, const System<T>& system, const 
     return run_method(method, queue, system, limits, lease.data() + partials, look);
 }
 
-#define SPMVGPU_SOLVE_ON_GPUS(T)                                                                                      \
-    template Report solve_in_pieces(std::string_view, const SystemInPieces<T>&, const Limits&, SolverMemory&,         \
-                                    const Stream*, const LookAt&);                                                    \
-    template Report solve_over_ranks(std::string_view, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
-                                     const LookAt&);
+#define SPMVGPU_SOLVE_ON_GPUS(T)                                                                                       \
+    template Reports solve_in_pieces(std::string_view, const SystemInPieces<T>&, const Limits&, SolverMemory&,         \
+                                     const Stream*, const LookAt&);                                                    \
+    template Reports solve_over_ranks(std::string_view, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
+                                      const LookAt&);
 
 }  // namespace spmvgpu::gpu

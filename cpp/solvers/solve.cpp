@@ -15,8 +15,8 @@ namespace spmvgpu {
 namespace {
 
 template <class T>
-Report solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
-                       SolverMemory& memory, const LookAt& look) {
+Reports solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
+                        SolverMemory& memory, const LookAt& look) {
     const std::size_t count = system.halos.lanes().size();
     const Needs needs = system.needs(method, limits);
     SolverMemory::Lease lease(memory, count * aligned(needs.bytes), Device{});
@@ -26,15 +26,40 @@ Report solve_in_pieces(std::string_view method, const SystemInPieces<T>& system,
     return run_in_pieces(method, queues, system, limits, of_pieces, std::vector<Stream>(count), look);
 }
 
+// All columns at once.
+template <class T>
+Reports solve_columns(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+                      [[maybe_unused]] const Stream* after, const LookAt& look) {
+    System<T> at_once = system;
+    const ColumnsMap<T> A(*system.A, system.n, system.columns);
+    at_once.A = &A;
+    std::optional<ColumnsMap<T>> M;
+    if (system.M != nullptr) at_once.M = &M.emplace(*system.M, system.n, system.columns);
+#ifdef SPMVGPU_CUDA
+    if (system.device.is_gpu()) return gpu::solve_columns(method, at_once, limits, memory, after, look);
+#endif
+    const Needs needs = needs_of(method, at_once, limits);
+    SolverMemory::Lease lease(memory, needs.bytes + system.columns * needs.of_column, system.device);
+    std::vector<SymmetricPiece> columns;
+    for (std::ptrdiff_t j = 0; j < system.columns; ++j) {
+        const auto to_vectors = static_cast<std::ptrdiff_t>(j * system.n * sizeof(T));
+        columns.push_back({system.n, static_cast<std::ptrdiff_t>(j * needs.of_column), to_vectors, true});
+    }
+    HostPieces pieces = HostPieces::of_columns(system.columns, needs.sums * sizeof(Wide<T>));
+    PiecesQueue queue(pieces, columns);
+    return run_method(method, queue, at_once, limits, lease.data(), look);
+}
+
 // The way that suits the system.
 template <class T>
-Report run(std::string_view method, System<T> system, const Limits& limits, SolverMemory& memory, const Stream* after,
-           const LookAt& look) {
+Reports run(std::string_view method, System<T> system, const Limits& limits, SolverMemory& memory, const Stream* after,
+            const LookAt& look) {
+    if (system.columns > 1) return solve_columns(method, system, limits, memory, after, look);
     if (const PartedMatrix<T>* const matrix = PermutedSystem<T>::matrix_of(system, limits)) {
         PermutedSystem<T> permuted(system, *matrix, memory, after);
-        const Report report = run(method, permuted.inside(), limits, memory, after, look);
+        const Reports reports = run(method, permuted.inside(), limits, memory, after, look);
         permuted.deliver();
-        return report;
+        return reports;
     }
     std::optional<MatrixMap<T>> all_rows;
     if (const auto matrix = SystemInPieces<T>::undivided(system)) system.A = &all_rows.emplace(matrix);
@@ -69,23 +94,25 @@ std::vector<std::string> method_names() {
 }
 
 template <class T>
-Report solve(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
-             const Stream* after, const LookAt& look) {
+Reports solve(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
+              const Stream* after, const LookAt& look) {
     const auto start = std::chrono::steady_clock::now();
-    Report report = run(method, system, limits, memory, after, look);
-    if (report.status == Status::kOutOfRange) {
+    Reports reports = run(method, system, limits, memory, after, look);
+    for (std::size_t j = 0; j < reports.size(); ++j) {
+        if (reports[j].status != Status::kOutOfRange) continue;
         Limits scaled = limits;
         scaled.scaled = true;
         scaled.cooperative = false;  // kernels that multiply by themselves know nothing of scales
-        report = run(method, system, scaled, memory, after, look);
+        reports[j] = run(method, system.column(j), scaled, memory, after, look)[0];
     }
-    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return report;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    for (Report& report : reports) report.seconds = seconds;
+    return reports;
 }
 
-#define INSTANTIATE(T)                                                                                     \
-    template Report solve(std::string_view, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
-                          const LookAt&);
+#define INSTANTIATE(T)                                                                                      \
+    template Reports solve(std::string_view, const System<T>&, const Limits&, SolverMemory&, const Stream*, \
+                           const LookAt&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

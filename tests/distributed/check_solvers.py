@@ -335,7 +335,7 @@ def test_jacobi_needs_a_positive_diagonal():
         ({"x0": np.ones(3)}, "x0 has shape"),
         ({"M": np.ones(3)}, "M has shape"),
         ({"M": sp.eye_array(3)}, "M has shape"),
-        ({"M": "jacobi"}, "M must be"),
+        ({"M": {}}, "M must be"),
         ({"residuals": ()}, "residuals="),
         ({"rtol": -1}, "rtol=-1"),
         ({"maxiter": -1}, "maxiter=-1"),
@@ -373,3 +373,29 @@ def test_systems_that_are_none():
         op = sg.distributed.aslinearoperator(piece(A, rows), COMM, row_ranges=rows, col_ranges=cols)
         with pytest.raises(ValueError, match="distributed differently"):
             cg(op, np.ones(op.local_shape[0]))
+
+
+@pytest.mark.parametrize("solver", ["cg", "bicgstab", "gmres", "minres"])
+def test_jacobi_by_name(solver):
+    A, b = system()
+    op = operator(A, "even")
+    x, info = getattr(linalg, solver)(op, own(op, b), M="jacobi", rtol=1e-9)
+    assert info == 0
+    assert residual(A, op, x, b) <= 1e-9
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "message"),
+    [
+        ({}, 3, "b has 3 columns; over ranks"),
+        ({"nullspace": "constant"}, 1, "nullspace= is for operators of one process"),
+        ({"M": "ic0"}, 1, "over ranks there is M='jacobi'"),
+    ],
+)
+def test_what_there_is_for_one_process_only(options, columns, message):
+    A, b = system()
+    op = operator(A, "even")
+    mine = own(op, b)
+    with pytest.raises(ValueError, match=message):
+        cg(op, mine if columns == 1 else np.stack([mine] * columns, axis=1), **options)
+    assert cg(op, mine)[1] == 0

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "solvers/engines/engine.hpp"
 #include "solvers/engines/pace.hpp"
@@ -20,7 +22,14 @@ class Context {
 
 public:
     Context(Queue& queue, Work<T>& work, const LookAt& look)
-        : queue(queue), work(work), limits(work.limits), n(work.n()), x(work.x()), look_(look) {
+        : queue(queue),
+          work(work),
+          limits(work.limits),
+          n(work.n()),
+          x(work.x()),
+          look_(look),
+          true_residuals_(queue.columns(), kInfinity),
+          residuals_(queue.columns()) {
         if (limits.scaled) scale();
     }
 
@@ -31,6 +40,7 @@ public:
     T* const x;
 
     const T* b() const { return work.b(); }
+    int columns() const { return queue.columns(); }  // solved for at once, each with scalars of its own
     double shift() const { return std::ldexp(limits.shift, scales_.A); }
     bool has_preconditioner() const { return work.has_preconditioner(); }
 
@@ -53,7 +63,7 @@ public:
     const T* precondition(S* s, const T* from, T* to) {
         if (!has_preconditioner()) return from;
         if (const T* const m = work.diagonal()) {
-            sweep(s, read(from, m), write(to), [=] SPMVGPU_DEVICE(const S&, T r, T m) { return put(m * r); });
+            sweep(s, read(from, maybe(m)), write(to), [=] SPMVGPU_DEVICE(const S&, T r, T m) { return put(m * r); });
         } else {
             report.preconditionings += !iterates_;
             timed(report.precondition_seconds, [&] { work.system.M->apply(from, to, queue.stream()); });
@@ -128,11 +138,12 @@ public:
                 s, read(b()), write(x, r), [=] SPMVGPU_DEVICE(const S&, T b) { return put(T(0), b).sum(square(b)); },
                 [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { begin(s, sums.real(0), sums.real(0)); });
         }
-        const S now = queue.read_scalars(s);
-        if (now.status == Status::kConverged && now.norm_b == 0) {
-            sweep(s, read(b()), write(x), [=] SPMVGPU_DEVICE(const S&, T) { return put(T(0)); });
+        const std::vector<S> now = queue.read_columns(s);
+        const auto has_zero = [](const S& of) { return of.status == Status::kConverged && of.norm_b == 0; };
+        if (std::any_of(now.begin(), now.end(), has_zero)) {
+            sweep(s, read(x), write(x), [=] SPMVGPU_DEVICE(const S& s, T x) { return put(s.norm_b == 0 ? T(0) : x); });
         }
-        return now.status == Status::kRunning;
+        return any_runs(now);
     }
 
     // Iterates until the scalars say that it is over: iteration(run, s, k) does the k-th iteration, where `run` is this
@@ -174,32 +185,32 @@ public:
 
     // Looks at the solve, which is over or not, as the scalars say.
     template <class S>
-    S look(S* s) {
-        const S now = queue.read_scalars(s);
-        if (!limits.look_each || now.iterations > told_) tell(s, now);
-        return now;
-    }
-    template <class S>
     bool is_over(S* s) {
-        return look(s).status != Status::kRunning;
+        return !any_runs(look(s));
+    }
+    // The same of sweeps, which may be idle before that.
+    template <class S>
+    bool is_idle(S* s) {
+        const std::vector<S> now = look(s);
+        return std::all_of(now.begin(), now.end(), [](const S& of) { return of.stopped != 0; });
     }
 
-    // What the true residual says of iterations that have ended.
+    // What the true residual says of iterations that have ended. Of several columns, the last that is true of any.
     enum class Truth {
         kOver,      // there is nothing to be done any more
+        kNoBetter,  // it is neither small enough nor better
         kBetter,    // it is not small enough yet, but half of what it was when it was computed last: the solve goes on
-        kNoBetter,  // it is neither
     };
 
     // r = b - A x, and what it means for iterations that have converged, as they say, or broke down on the way.
     template <class S>
     Truth verify(S* s, T* r) {
-        S now = queue.read_scalars(s);
-        if (now.status == Status::kOutOfRange) return Truth::kOver;
+        std::vector<S> now = queue.read_columns(s);
         keep_residuals(now);
         if (limits.scaled) round_x();
-        now.stopped = 0;
-        queue.put_scalars(s, now);
+        for (S& of : now) of.stopped = of.status == Status::kOutOfRange;
+        if (std::all_of(now.begin(), now.end(), [](const S& of) { return of.stopped != 0; })) return Truth::kOver;
+        queue.put_columns(s, now);
         const Factor<double> shift = this->shift();
         multiply(x, r);
         sweep(
@@ -209,40 +220,25 @@ public:
                 return put(r).sum(square(r));
             },
             [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.residual = root(sums.real(0)); });
-        const double before = true_residual_;
-        true_residual_ = queue.read_scalars(s).residual;
-        const Status said = now.status;
-        const bool is_small = true_residual_ <= now.asked;
-        const auto ends = [&](Status status) {
-            now.status = status;
-            queue.put_scalars(s, now);
-            return Truth::kOver;
-        };
-        if (is_small && said != Status::kNotFinite) return ends(Status::kConverged);
-        const bool may_go_on = said == Status::kConverged || said == Status::kStagnated || said == Status::kSingular ||
-                               said == Status::kRho || said == Status::kOmega;
-        if (!may_go_on) return ends(said);
-        if (!finite(true_residual_)) {
-            now.offending_value = true_residual_;
-            return ends(Status::kNotFinite);
+        const std::vector<S> measured = queue.read_columns(s);
+        Truth truth = Truth::kOver;
+        for (std::size_t j = 0; j < now.size(); ++j) {
+            if (now[j].stopped == 0) truth = std::max(truth, judge(now[j], measured[j].residual, true_residuals_[j]));
         }
-        if (true_residual_ < 0.5 * before) return revive(s) ? Truth::kBetter : Truth::kOver;
-        ends(said == Status::kConverged ? Status::kStagnated : said);
-        return Truth::kNoBetter;
+        queue.put_columns(s, now);
+        return truth;
     }
 
-    double true_residual() const { return true_residual_; }  // as verify() computed it last
+    double true_residual() const { return true_residuals_[0]; }  // as verify() computed it last
 
     // Lets iterations go on, towards a residual by which the true one is sure to be small enough; false if there have
     // been as many as are allowed.
     template <class S>
     bool revive(S* s) {
         S now = queue.read_scalars(s);
-        now.stopped = 0;
-        now.status = now.iterations < now.maxiter ? Status::kRunning : Status::kExhausted;
-        now.goal = 0.5 * now.asked;
+        const bool goes_on = revive(now);
         queue.put_scalars(s, now);
-        return now.status == Status::kRunning;
+        return goes_on;
     }
 
     // For methods that begin anew from r whenever the solve is not over.
@@ -251,31 +247,94 @@ public:
         return verify(s, r) == Truth::kBetter;
     }
 
-    // The report of a solve that is over, as verify() or start() has said.
+    // The reports of a solve that is over, as verify() or start() has said.
     template <class S>
-    void finish(S* s) {
-        const S now = queue.read_scalars(s);
+    Reports finish(S* s) {
+        const std::vector<S> now = queue.read_columns(s);
         keep_residuals(now);
-        if (limits.scaled && now.status != Status::kOutOfRange) {
+        if (limits.scaled && now[0].status != Status::kOutOfRange) {
             scale_by_power(queue, n, x, x, -scales_.x());
             queue.read_scalars(s);  // which waits for it
         }
-        report.status = now.status;
-        report.iterations = now.iterations;
-        report.offending_value = now.offending_value;
-        report.products += now.products;
-        report.preconditionings = work.has_operator() ? report.preconditionings + now.preconditionings : 0;
-        report.residual = std::ldexp(now.residual, -scales_.b);
-        report.true_residual = finite(true_residual_) ? std::ldexp(true_residual_, -scales_.b) : report.residual;
-        report.goal = std::ldexp(now.asked, -scales_.b);
-        report.norm_b = std::ldexp(now.norm_b, -scales_.b);
+        Reports reports;
+        for (std::size_t j = 0; j < now.size(); ++j) reports.push_back(report_of(now[j], j));
+        return reports;
     }
 
-    Report report;
+    Report report;  // what is the same for all columns
 
     static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 private:
+    template <class S>
+    static bool any_runs(const std::vector<S>& now) {
+        return std::any_of(now.begin(), now.end(), [](const S& of) { return of.status == Status::kRunning; });
+    }
+
+    template <class S>
+    std::vector<S> look(S* s) {
+        std::vector<S> now = queue.read_columns(s);
+        if (!limits.look_each || most_iterations(now) > told_) tell(s, now);
+        return now;
+    }
+
+    template <class S>
+    static std::int64_t most_iterations(const std::vector<S>& now) {
+        std::int64_t most = 0;
+        for (const S& of : now) most = std::max(most, of.iterations);
+        return most;
+    }
+
+    // What the true residual, which was `known` before, means for a column.
+    template <class S>
+    static Truth judge(S& now, double residual, double& known) {
+        const double before = std::exchange(known, residual);
+        const Status said = now.status;
+        const auto ends = [&](Status status) {
+            now.status = status;
+            return Truth::kOver;
+        };
+        if (residual <= now.asked && said != Status::kNotFinite) return ends(Status::kConverged);
+        const bool may_go_on = said == Status::kConverged || said == Status::kStagnated || said == Status::kSingular ||
+                               said == Status::kRho || said == Status::kOmega;
+        if (!may_go_on) return ends(said);
+        if (!finite(residual)) {
+            now.offending_value = residual;
+            return ends(Status::kNotFinite);
+        }
+        if (residual < 0.5 * before) {
+            now.residual = residual;
+            return revive(now) ? Truth::kBetter : Truth::kOver;
+        }
+        ends(said == Status::kConverged ? Status::kStagnated : said);
+        return Truth::kNoBetter;
+    }
+
+    template <class S>
+    static bool revive(S& now) {
+        now.stopped = 0;
+        now.status = now.iterations < now.maxiter ? Status::kRunning : Status::kExhausted;
+        now.goal = 0.5 * now.asked;
+        return now.status == Status::kRunning;
+    }
+
+    template <class S>
+    Report report_of(const S& now, std::size_t column) {
+        Report of = report;
+        of.status = now.status;
+        of.iterations = now.iterations;
+        of.offending_value = now.offending_value;
+        of.products += now.products;
+        of.preconditionings = work.has_operator() ? of.preconditionings + now.preconditionings : 0;
+        of.residual = std::ldexp(now.residual, -scales_.b);
+        const double known = true_residuals_[column];
+        of.true_residual = finite(known) ? std::ldexp(known, -scales_.b) : of.residual;
+        of.goal = std::ldexp(now.asked, -scales_.b);
+        of.norm_b = std::ldexp(now.norm_b, -scales_.b);
+        of.residuals = std::move(residuals_[column]);
+        return of;
+    }
+
     // Measures the system and makes it another one, whose numbers are near 1.
     void scale() {
         const auto& [magnitude, scaled_b, scaled_diagonal, az] = work.scaled;
@@ -322,18 +381,23 @@ private:
     }
 
     template <class S>
-    void tell(S* s, const S& now) {
-        if (now.status == Status::kOutOfRange) return;  // it begins anew
+    void tell(S* s, const std::vector<S>& now) {
+        const auto begins_anew = [](const S& of) { return of.status == Status::kOutOfRange; };
+        if (std::all_of(now.begin(), now.end(), begins_anew)) return;
         keep_residuals(now);
-        told_ = now.iterations;
+        told_ = most_iterations(now);
         if (!look_) return;
         const bool shows_x = limits.scaled && (limits.look_each || limits.look_restarts);
         if (shows_x) {
             scale_by_power(queue, n, x, x, -scales_.x());
             queue.read_scalars(s);  // which waits for it
         }
-        look_(
-            {now.iterations, std::ldexp(now.residual, exponent_of_residuals<S>()), std::ldexp(now.norm_b, -scales_.b)});
+        std::vector<Look> looks;
+        for (const S& of : now) {
+            const double residual = std::ldexp(of.residual, exponent_of_residuals<S>());
+            looks.push_back({of.iterations, residual, std::ldexp(of.norm_b, -scales_.b)});
+        }
+        look_(looks);
         if (shows_x) scale_by_power(queue, n, x, x, scales_.x());
     }
 
@@ -344,12 +408,17 @@ private:
 
     // Fetches the residuals since the last time.
     template <class S>
-    void keep_residuals(const S& now) {
-        if (!limits.record || now.status == Status::kOutOfRange) return;
+    void keep_residuals(const std::vector<S>& now) {
+        for (std::size_t j = 0; j < now.size() && limits.record; ++j) {
+            if (now[j].status != Status::kOutOfRange) keep_residuals(now[j], residuals_[j]);
+        }
+    }
+    template <class S>
+    void keep_residuals(const S& now, std::vector<double>& kept) {
         std::vector<double> ring(std::min(now.iterations + 1, work.history_size));
-        queue.download(ring.data(), work.history, ring.size() * sizeof(double));
-        for (auto k = static_cast<std::int64_t>(report.residuals.size()); k <= now.iterations; ++k) {
-            report.residuals.push_back(std::ldexp(ring[k % work.history_size], exponent_of_residuals<S>()));
+        queue.download(ring.data(), now.history, ring.size() * sizeof(double));
+        for (auto k = static_cast<std::int64_t>(kept.size()); k <= now.iterations; ++k) {
+            kept.push_back(std::ldexp(ring[k % work.history_size], exponent_of_residuals<S>()));
         }
     }
 
@@ -357,7 +426,9 @@ private:
     std::int64_t told_ = 0;
     Scales scales_;
     bool iterates_ = false;  // then products may be recorded, or be more than count: scalars count those that do
-    double true_residual_ = kInfinity;
+    // Of each column.
+    std::vector<double> true_residuals_;
+    std::vector<std::vector<double>> residuals_;
 };
 
 }  // namespace spmvgpu

@@ -52,8 +52,7 @@ public:
     }
     template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
     void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
-        each_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(
-            n, reads, writes, step, std::make_integer_sequence<int, kReads>{});
+        each_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, reads, writes, step);
         check_launch("each_grid_stride");
     }
 
@@ -98,6 +97,16 @@ public:
         S value;
         download(&value, from, sizeof(S));
         return value;
+    }
+
+    int columns() const { return 1; }
+    template <class S>
+    std::vector<S> read_columns(const S* from) {
+        return {read_scalars(from)};
+    }
+    template <class S>
+    void put_columns(S* to, const std::vector<S>& values) {
+        put_scalars(to, values[0]);
     }
 
     void upload(void* to, const void* from, std::size_t bytes) {
@@ -150,7 +159,7 @@ public:
         repeat(pace, iterate, look, [](const auto& batch) { batch(); });
     }
 
-private:
+protected:
     static std::size_t max_blocks(int ordinal) {
         return SweepTuning::kBlocksPerProcessor * properties(ordinal).multiprocessors;
     }

@@ -180,9 +180,9 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
 
 // Without scalars or sums.
 template <class T, int kReads, unsigned kMissing, int kWrites, class Step, int... kIndex>
-__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
-    each_grid_stride(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
-                     std::integer_sequence<int, kIndex...>) {
+__device__ __forceinline__ void each_block(index_t n, const Reads<T, kReads, kMissing>& reads,
+                                           const Writes<T, kWrites>& writes, const Step& step,
+                                           std::integer_sequence<int, kIndex...>) {
     const std::int64_t stride = std::int64_t(gridDim.x) * SweepTuning::kBlockSize;
     for (std::int64_t k = std::int64_t(blockIdx.x) * SweepTuning::kBlockSize + threadIdx.x; k < n; k += stride) {
         const auto i = static_cast<index_t>(k);
@@ -190,6 +190,12 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
 #pragma unroll
         for (int w = 0; w < kWrites; ++w) writes.to[w][i] = result.written[w];
     }
+}
+
+template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    each_grid_stride(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+    each_block(n, reads, writes, step, std::make_integer_sequence<int, kReads>{});
 }
 
 // The products of w with `count` vectors of a basis: every block leaves the sums over its elements, the k-th product's
@@ -238,9 +244,8 @@ __device__ __forceinline__ Wide<T> combine_elements(index_t n, const Basis<T>& b
 }
 
 template <class S, class T, class Then>
-__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
-    dots_grid_stride(index_t n, S* scalars, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then,
-                     Partials partials) {
+__device__ __forceinline__ void dots_block(index_t n, S* scalars, const Basis<T>& basis, int count, const T* w,
+                                           Wide<T>* results, const Then& then, Partials partials) {
     constexpr int kBlockSize = SweepTuning::kBlockSize;
     const S now = *scalars;
     if (now.stopped) return;
@@ -251,10 +256,17 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
     work_on(scalars, now, then);
 }
 
-template <class S, class T, class Count, class Then>
+template <class S, class T, class Then>
 __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
-    combine_grid_stride(index_t n, S* scalars, Basis<T> basis, Count count, const Wide<T>* factors, double sign,
-                        T* target, Then then, Partials partials) {
+    dots_grid_stride(index_t n, S* scalars, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then,
+                     Partials partials) {
+    dots_block(n, scalars, basis, count, w, results, then, partials);
+}
+
+template <class S, class T, class Count, class Then>
+__device__ __forceinline__ void combine_block(index_t n, S* scalars, const Basis<T>& basis, const Count& count,
+                                              const Wide<T>* factors, double sign, T* target, const Then& then,
+                                              Partials partials) {
     constexpr int kBlockSize = SweepTuning::kBlockSize;
     using W = Wide<T>;
     const S now = *scalars;
@@ -267,6 +279,13 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
     if (!arrives_last(partials.arrivals)) return;
     const Sums<T, 1> sums{{sum_of_blocks(of_blocks, 0)}};
     work_on(scalars, now, then, sums);
+}
+
+template <class S, class T, class Count, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    combine_grid_stride(index_t n, S* scalars, Basis<T> basis, Count count, const Wide<T>* factors, double sign,
+                        T* target, Then then, Partials partials) {
+    combine_block(n, scalars, basis, count, factors, sign, target, then, partials);
 }
 
 template <class S, class Work>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <vector>
 
 #include "core/types.hpp"
 #include "solvers/engines/pace.hpp"
@@ -64,9 +65,14 @@ concept Engine = requires(E engine, detail::ProbeScalars* s, index_t n, const fl
     // Calls the first with 0, 1, 2, ..., which queues that iteration, for as long as the second finds more to do.
     engine.repeat(Pace{}, call, call);
 
-    // The scalars are on the device; to read them waits for all that is queued.
+    // The scalars are on the device; to read them waits for all that is queued. Of several columns, put_scalars() puts
+    // the same for all, with pointers into the memory of each, and read_scalars() reads those of the first.
     engine.put_scalars(s, *s);
     { engine.read_scalars(s) } -> std::same_as<detail::ProbeScalars>;
+    // How many columns there are, and the scalars of each.
+    { engine.columns() } -> std::same_as<int>;
+    { engine.read_columns(s) } -> std::same_as<std::vector<detail::ProbeScalars>>;
+    engine.put_columns(s, std::vector<detail::ProbeScalars>{});
     engine.download(w, v, std::size_t{});
     engine.zero(w, std::size_t{});
     { engine.stream() } -> std::same_as<Stream>;

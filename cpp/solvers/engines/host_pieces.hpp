@@ -1,4 +1,4 @@
-// Pieces of vectors in host memory, whose sweeps are done one after the other.
+// Pieces of vectors in host memory, or columns, whose sweeps are done one after the other.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,13 @@ public:
     // No more than so many bytes of sums are kept of a piece at once. Those of a single piece may be over ranks.
     HostPieces(int pieces, std::size_t sum_bytes, const AddOverRanks* ranks = nullptr)
         : kept_(pieces, std::vector<double>(sum_bytes / sizeof(double))), ranks_(ranks) {}
+
+    // Of columns, whose sums are not added up.
+    static HostPieces of_columns(int columns, std::size_t sum_bytes) {
+        HostPieces pieces(columns, sum_bytes);
+        pieces.are_columns_ = true;
+        return pieces;
+    }
 
     Stream stream() const { return nullptr; }
 
@@ -56,18 +63,19 @@ public:
     void add_products(int count, ScalarsOf&& scalars_of, ResultsOf&& results_of, Then then) {
         for (int piece = 0; piece < static_cast<int>(kept_.size()); ++piece) {
             if (scalars_of(piece)->stopped) continue;
-            add_up(count, results_of(piece));
+            add_up(piece, count, results_of(piece));
             then(*scalars_of(piece));
         }
     }
 
 private:
-    // The sums of all pieces, in their order.
+    // The sums of all pieces, in their order; or those of one column.
     template <class W>
-    void add_up(int count, W* totals) {
+    void add_up(int column, int count, W* totals) {
         std::fill_n(totals, count, W(0));
-        for (auto& sums : kept_) {
-            const W* const of_piece = reinterpret_cast<const W*>(sums.data());
+        const int first = are_columns_ ? column : 0, end = are_columns_ ? column + 1 : static_cast<int>(kept_.size());
+        for (int piece = first; piece < end; ++piece) {
+            const W* const of_piece = kept<W>(piece);
             for (int k = 0; k < count; ++k) totals[k] += of_piece[k];
         }
         if (ranks_ != nullptr)
@@ -77,6 +85,7 @@ private:
     Queue queue_;
     std::vector<std::vector<double>> kept_;
     const AddOverRanks* ranks_;
+    bool are_columns_ = false;
 };
 
 }  // namespace spmvgpu

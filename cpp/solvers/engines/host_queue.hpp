@@ -155,6 +155,16 @@ public:
         return *from;
     }
 
+    int columns() const { return 1; }
+    template <class S>
+    std::vector<S> read_columns(const S* from) {
+        return {*from};
+    }
+    template <class S>
+    void put_columns(S* to, const std::vector<S>& values) {
+        *to = values[0];
+    }
+
     void download(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 
     template <class Iterate, class Look>
@@ -166,5 +176,23 @@ public:
 };
 
 static_assert(Engine<HostQueue>);
+
+// Sweeps without scalars over all columns of vectors.
+class HostColumns {
+public:
+    explicit HostColumns(int columns) : columns_(columns) {}
+
+    Stream stream() const { return nullptr; }
+    int columns() const { return columns_; }
+
+    template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        for (std::ptrdiff_t j = 0; j < columns_; ++j) queue_.each(n, reads.column(j * n), writes.column(j * n), step);
+    }
+
+private:
+    int columns_;
+    HostQueue queue_;
+};
 
 }  // namespace spmvgpu

@@ -3,6 +3,8 @@
 // solver, which is one into the memory of the first piece, stands for those that lie as far from the beginning of the
 // others. Every piece has scalars of its own. A sweep leaves the sums of each piece; then each device adds up those of
 // all pieces, in their order, and does the scalar work: scalars are the same everywhere, to the last bit.
+//
+// The columns of several right-hand sides are such pieces, too, but each does its scalar work with its own sums.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +21,7 @@ struct SymmetricPiece {
     index_t n = 0;
     std::ptrdiff_t memory = 0;
     std::ptrdiff_t vectors = 0;  // of which other pieces' elements may come first
+    bool is_column = false;
 
     template <class U>
     U* own(U* pointer) const {
@@ -91,7 +94,10 @@ public:
 
     template <class S>
     bool knows_idle(const S* scalars) {
-        return pieces_.knows_idle(scalars);
+        for (int k = 0; k < columns(); ++k) {
+            if (!pieces_.knows_idle(memory_[k].own(scalars))) return false;
+        }
+        return true;
     }
 
     void zero(void* memory, std::size_t bytes) {
@@ -112,6 +118,24 @@ public:
         S value;
         pieces_.on(0, [&](auto& queue) { value = queue.read_scalars(from); });
         return value;
+    }
+
+    int columns() const { return memory_[0].is_column ? size() : 1; }
+
+    template <class S>
+    std::vector<S> read_columns(const S* from) {
+        std::vector<S> values(columns());
+        for (int k = 0; k < columns(); ++k) {
+            pieces_.on(k, [&](auto& queue) { values[k] = queue.read_scalars(memory_[k].own(from)); });
+        }
+        return values;
+    }
+    template <class S>
+    void put_columns(S* to, const std::vector<S>& values) {
+        if (columns() == 1) return put_scalars(to, values[0]);
+        for (int k = 0; k < columns(); ++k) {
+            pieces_.on(k, [&](auto& queue) { queue.put_scalars(memory_[k].own(to), values[k]); });
+        }
     }
 
     void download(void* to, const void* from, std::size_t bytes) {
@@ -149,7 +173,10 @@ private:
 
     template <class T, int kReads, unsigned kMissing>
     static Reads<T, kReads, kMissing> moved(Reads<T, kReads, kMissing> reads, const SymmetricPiece& piece) {
-        for (const T*& vector : reads.from) vector = piece.own_vector(vector);
+        for (int k = 0; k < kReads; ++k) {
+            const bool is_shared = piece.is_column && (kMissing >> k & 1) != 0;
+            if (!is_shared) reads.from[k] = piece.own_vector(reads.from[k]);
+        }
         return reads;
     }
     template <class T, int kWrites>

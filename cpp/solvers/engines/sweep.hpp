@@ -83,7 +83,8 @@ constexpr Element<T, 0, sizeof...(Values)> sum(Values... values) {
     return {{}, {{Wide<T>(values)...}}};
 }
 
-// A vector that may be missing: a null pointer is read as ones. So is the diagonal of a preconditioner that is none.
+// A vector that may be missing, and that the columns of several right-hand sides share: a null pointer is read as ones.
+// So is the diagonal of a preconditioner that is none.
 template <class T>
 struct Maybe {
     const T* from;
@@ -106,6 +107,15 @@ struct Reads {
         } else {
             return from[kVector][i];
         }
+    }
+
+    // The same of a column that begins so many elements further on.
+    constexpr Reads column(std::ptrdiff_t away) const {
+        Reads moved = *this;
+        for (int k = 0; k < kCount; ++k) {
+            if ((kMissing >> k & 1) == 0) moved.from[k] += away;
+        }
+        return moved;
     }
 };
 
@@ -139,6 +149,12 @@ template <class T, int kCount>
 struct Writes {
     static constexpr int kSize = kCount;
     T* to[kCount > 0 ? kCount : 1];
+
+    constexpr Writes column(std::ptrdiff_t away) const {
+        Writes moved = *this;
+        for (int k = 0; k < kCount; ++k) moved.to[k] += away;
+        return moved;
+    }
 };
 
 template <class T, class... More>
@@ -201,6 +217,7 @@ struct Basis {
     std::size_t stride;
 
     constexpr T* operator[](int k) const { return data + k * stride; }
+    constexpr Basis column(std::ptrdiff_t away) const { return {data + away, stride}; }
 };
 
 }  // namespace spmvgpu

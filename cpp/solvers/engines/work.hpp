@@ -11,17 +11,25 @@
 
 namespace spmvgpu {
 
-// What a solve takes: bytes, and sums that it asks for at once.
+// What a solve takes: bytes, and sums that it asks for at once. Of several columns the bytes are those of vectors, and
+// each column takes some more for its scalars.
 struct Needs {
     std::size_t bytes;
     int sums;
+    std::size_t of_column = 0;
 };
 
 template <class T>
 class Work {
 public:
-    Work(const System<T>& system, const Limits& limits, char* memory = nullptr)
-        : system(system), limits(limits), arena_(memory), b_(system.b), diagonal_(system.diagonal()) {
+    // What belongs to the scalars of the first of several columns is at `of_column`.
+    Work(const System<T>& system, const Limits& limits, char* memory = nullptr, char* of_column = nullptr)
+        : system(system),
+          limits(limits),
+          arena_(memory),
+          of_column_(of_column),
+          b_(system.b),
+          diagonal_(system.diagonal()) {
         if (!limits.scaled) return;
         scaled.magnitude = take<Magnitude>(1);
         vectors(scaled.b, scaled.product);
@@ -40,18 +48,19 @@ public:
     bool has_preconditioner() const { return system.M != nullptr; }
     bool has_operator() const { return system.has_operator(); }  // whether M is more than a diagonal
 
+    // Memory that belongs to the scalars.
     template <class U>
     U* take(std::size_t count) {
-        return arena_.template take<U>(count);
+        return (system.columns > 1 ? of_column_ : arena_).template take<U>(count);
     }
     template <class... Vectors>
     void vectors(Vectors*&... vectors) {
-        ((vectors = take<T>(n())), ...);
+        ((vectors = arena_.template take<T>(elements())), ...);
     }
     Basis<T> basis(int vectors) {
         sums_ = std::max(sums_, vectors);
-        const std::size_t stride = aligned(n() * sizeof(T)) / sizeof(T);
-        return {take<T>(vectors * stride), stride};
+        const std::size_t stride = aligned(elements() * sizeof(T)) / sizeof(T);
+        return {arena_.template take<T>(vectors * stride), stride};
     }
     // Where a product leaves x.y in parts; null if it leaves none.
     Wide<T>* parts_of_dot() {
@@ -66,7 +75,7 @@ public:
         return take<S>(1);
     }
 
-    Needs needs() const { return {arena_.bytes(), sums_}; }
+    Needs needs() const { return {arena_.bytes(), sums_, of_column_.bytes()}; }
 
     double* history = nullptr;
     std::int64_t history_size = 0;
@@ -78,7 +87,9 @@ public:
     } scaled;
 
 private:
-    Arena arena_;
+    std::size_t elements() const { return std::size_t(n()) * system.columns; }  // of a vector, all columns of it
+
+    Arena arena_, of_column_;
     const T* b_;
     const T* diagonal_;
     int sums_ = kMaxSums;

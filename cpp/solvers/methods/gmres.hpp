@@ -186,7 +186,7 @@ struct Gmres {
 
             // w = w - sum of h_k v_k, twice;  v_col+1 = w / |w|
             solve.orthogonalise(s, v, col + 1, first.h, first.again);
-            if (solve.limits.look_each && solve.look(s).stopped != 0) break;
+            if (solve.limits.look_each && solve.is_idle(s)) break;
         }
 
         // x = x + sum of y_k v_k,  r = b - A x

@@ -45,20 +45,21 @@ Needs needs_of(std::string_view method, const System<T>& system, const Limits& l
 }
 
 template <class Method, class T, class Queue>
-Report run_method(Queue& queue, const System<T>& system, const Limits& limits, char* memory, const LookAt& look) {
-    Work<T> work(system, limits, memory);
+Reports run_method(Queue& queue, const System<T>& system, const Limits& limits, char* memory, const LookAt& look) {
+    Work<T> sizes(system, limits);
+    const Method takes(sizes);
+    Work<T> work(system, limits, memory, memory + sizes.needs().bytes);
     const Method method(work);
     Context<T, Queue> solve(queue, work, look);
     if (solve.start(method.s, method.initial(), method.r)) method.run(solve);
-    solve.finish(method.s);
-    return solve.report;
+    return solve.finish(method.s);
 }
 
-// Solves with memory for what needs_of() says.
+// Solves with memory for what needs_of() says; of several columns, for the bytes of each behind the others.
 template <class T, class Queue>
-Report run_method(std::string_view method, Queue& queue, const System<T>& system, const Limits& limits, char* memory,
-                  const LookAt& look) {
-    return Methods<T>::template with<Report>(
+Reports run_method(std::string_view method, Queue& queue, const System<T>& system, const Limits& limits, char* memory,
+                   const LookAt& look) {
+    return Methods<T>::template with<Reports>(
         method, [&]<class Method>() { return run_method<Method>(queue, system, limits, memory, look); });
 }
 

@@ -222,13 +222,26 @@ struct Minres {
             s, read(r, ar),
             [=] SPMVGPU_DEVICE(const S&, T r, T ar) { return sum<T>(square(r), square(T(ar - shift * r))); },
             [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
+                if (s.status != Status::kLeastSquares) return;
                 const double allowed = 10 * root(s.eps) * s.gmax * root(sums.real(0));
                 if (!(root(sums.real(1)) <= allowed)) s.status = Status::kStagnated;
             });
     }
 
+    // Of several columns, which end after different numbers of iterations and whose vectors play different parts then:
+    // those that are not over begin anew.
+    template <class Solve>
+    void run_columns(Solve& solve) const {
+        do {
+            begin(solve);
+            solve.iterate(s, 3, *this);
+        } while (solve.goes_on(s, r));
+        if (!solve.has_preconditioner()) check_least_squares(solve, r, product);
+    }
+
     template <class Solve>
     void run(Solve& solve) const {
+        if (solve.columns() > 1) return run_columns(solve);
         using Truth = typename Solve::Truth;
         Minres iteration = *this;
         iteration.begin(solve);

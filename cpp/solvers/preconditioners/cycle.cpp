@@ -20,12 +20,14 @@ CycleMap<T>::CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory
 }
 
 template <class T>
-void CycleMap<T>::take_vectors() const {
-    if (lease_) return;
+void CycleMap<T>::take_vectors(index_t columns) const {
+    if (columns <= columns_) return;
+    columns_ = columns;
     lease_ = std::make_unique<SolverMemory::Lease>(*memory_, memory_->device(), [&](Arena& arena) {
         vectors_.clear();
         for (const auto& level : levels_) {
-            const auto take = [&] { return arena.take<T>((level.inverse ? level.inverse : level.A)->rows()); };
+            const std::size_t n = (level.inverse ? level.inverse : level.A)->rows();
+            const auto take = [&] { return arena.take<T>(n * columns); };
             vectors_.push_back({take(), take(), take(), take()});
         }
     });
@@ -40,13 +42,13 @@ bool CycleMap<T>::can_be_recorded() const {
 }
 
 template <class T>
-void CycleMap<T>::apply(const T* x, T* y, Stream stream) const {
-    take_vectors();
+void CycleMap<T>::apply_columns(const T* x, T* y, index_t, index_t columns, Stream stream) const {
+    take_vectors(columns);
 #ifdef SPMVGPU_CUDA
-    if (memory_->device().is_gpu()) return gpu::run_cycle(*this, memory_->device().ordinal, x, y, stream);
+    if (memory_->device().is_gpu()) return gpu::run_cycle(*this, memory_->device().ordinal, x, y, columns, stream);
 #endif
     static_cast<void>(stream);
-    HostQueue queue;
+    HostColumns queue(columns);
     run_cycle(queue, *this, 0, x, y);
 }
 

@@ -32,10 +32,11 @@ public:
     // The memory outlives the map. Not for two solves at once: the vectors of the grids are the map's.
     CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory> memory);
 
-    void apply(const T* x, T* y, Stream stream) const override;
+    void apply(const T* x, T* y, Stream stream) const override { apply_columns(x, y, 0, 1, stream); }
+    void apply_columns(const T* x, T* y, index_t n, index_t columns, Stream stream) const override;
     bool can_be_recorded() const override;
 
-    // Where vectors of a level are kept.
+    // Where vectors of a level are kept, all columns of each one after the other.
     struct Vectors {
         T *residual, *direction, *b, *x;  // b and x of all but the finest
     };
@@ -47,11 +48,12 @@ public:
     const Level<T>* polynomial() const { return levels_.size() == 1 && !levels_[0].inverse ? &levels_[0] : nullptr; }
 
 private:
-    void take_vectors() const;
+    void take_vectors(index_t columns) const;
 
     std::vector<Level<T>> levels_;
     std::shared_ptr<SolverMemory> memory_;
     mutable std::unique_ptr<SolverMemory::Lease> lease_;  // from the first application on
+    mutable index_t columns_ = 0;                         // that it has room for
     mutable std::vector<Vectors> vectors_;
 };
 
@@ -59,7 +61,7 @@ namespace gpu {
 
 // A cycle with matrices and vectors on a GPU, queued on the stream.
 template <class T>
-void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, Stream stream);
+void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, index_t columns, Stream stream);
 
 }  // namespace gpu
 

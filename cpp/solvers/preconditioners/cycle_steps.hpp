@@ -1,4 +1,5 @@
-// The steps of a cycle, for a queue of either kind: included where they are compiled, for CPUs and for GPUs.
+// The steps of a cycle, for a queue of either kind: included where they are compiled, for CPUs and for GPUs. The queue
+// does each step with all columns of vectors.
 #pragma once
 
 #include <functional>
@@ -22,14 +23,14 @@ void smooth(Queue& queue, const Level<T>& level, const Multiply<T>& multiply, co
     const double theta = (level.high + level.low) / 2, delta = (level.high - level.low) / 2, sigma = theta / delta;
     const double first = 1 / theta;
     if (from_zero) {
-        queue.each(n, read(b, m), write(r, d, x), [=] SPMVGPU_DEVICE(T b, T m) {
+        queue.each(n, read(b, maybe(m)), write(r, d, x), [=] SPMVGPU_DEVICE(T b, T m) {
             const T step = Real<T>(first) * (m * b);
             return put(b, step, step);
         });
     } else {
         queue.each(n, read(b), write(r), [=] SPMVGPU_DEVICE(T b) { return put(b); });
         multiply(T(-1), x, T(1), r);
-        queue.each(n, read(r, m, x), write(d, x), [=] SPMVGPU_DEVICE(T r, T m, T x) {
+        queue.each(n, read(r, maybe(m), x), write(d, x), [=] SPMVGPU_DEVICE(T r, T m, T x) {
             const T step = Real<T>(first) * (m * r);
             return put(step, x + step);
         });
@@ -38,7 +39,7 @@ void smooth(Queue& queue, const Level<T>& level, const Multiply<T>& multiply, co
     for (int k = 1; k < level.degree; ++k) {
         multiply(T(-1), d, T(1), r);
         const double next = 1 / (2 * sigma - rho), keep = next * rho, add = 2 * next / delta;
-        queue.each(n, read(r, m, d, x), write(d, x), [=] SPMVGPU_DEVICE(T r, T m, T d, T x) {
+        queue.each(n, read(r, maybe(m), d, x), write(d, x), [=] SPMVGPU_DEVICE(T r, T m, T d, T x) {
             const T step = Real<T>(keep) * d + Real<T>(add) * (m * r);
             return put(step, x + step);
         });
@@ -49,10 +50,13 @@ void smooth(Queue& queue, const Level<T>& level, const Multiply<T>& multiply, co
 template <class T, class Queue>
 void run_cycle(Queue& queue, const CycleMap<T>& cycle, std::size_t number, const T* b, T* x) {
     const Level<T>& level = cycle.levels()[number];
-    if (level.inverse) return level.inverse->spmv({b, x}, queue.stream());
+    const auto apply = [&](const AnyMatrix<T>& matrix, const Product<T>& product) {
+        multiply_columns(matrix, product, queue.columns(), queue.stream());
+    };
+    if (level.inverse) return apply(*level.inverse, {b, x});
     const auto& own = cycle.vectors(number);
     const Multiply<T> multiply = [&](T alpha, const T* from, T beta, T* to) {
-        level.A->spmv({from, to, alpha, beta}, queue.stream());
+        apply(*level.A, {from, to, alpha, beta});
     };
     smooth(queue, level, multiply, b, x, true, own.residual, own.direction);
     if (!level.R) return;
@@ -60,9 +64,9 @@ void run_cycle(Queue& queue, const CycleMap<T>& cycle, std::size_t number, const
     const auto& coarse = cycle.vectors(number + 1);
     queue.each(level.A->rows(), read(b), write(own.residual), [=] SPMVGPU_DEVICE(T b) { return put(b); });
     multiply(T(-1), x, T(1), own.residual);
-    level.R->spmv({own.residual, coarse.b}, queue.stream());
+    apply(*level.R, {own.residual, coarse.b});
     run_cycle(queue, cycle, number + 1, static_cast<const T*>(coarse.b), coarse.x);
-    level.P->spmv({coarse.x, x, T(1), T(1)}, queue.stream());
+    apply(*level.P, {coarse.x, x, T(1), T(1)});
     smooth(queue, level, multiply, b, x, false, own.residual, own.direction);
 }
 

@@ -169,18 +169,22 @@ Triangle<T> triangle_of(const Pattern& pattern, const Array<T>& values, bool low
 }
 
 template <class T>
-void solve_triangle(const Triangle<T>& triangle, const T* b, T* x) {
+void solve_triangle(const Triangle<T>& triangle, const T* b, T* x, std::ptrdiff_t n, index_t columns) {
     const index_t* const offsets = triangle.row_offsets.data();
     for (std::size_t k = 0; k + 1 < triangle.begin.size(); ++k) {
         const index_t first = triangle.begin[k], end = triangle.begin[k + 1];
         const std::int64_t work = offsets[end] - offsets[first] + (end - first);
-        parallel_for(end - first, kEntryNanoseconds * work, [&](index_t i) {
+        parallel_for(end - first, kEntryNanoseconds * work * columns, [&](index_t i) {
             const index_t place = first + i, row = triangle.rows[place];
-            T sum = b[row];
-            for (index_t entry = offsets[place]; entry < offsets[place + 1]; ++entry) {
-                sum -= triangle.values[entry] * x[triangle.col_indices[entry]];
+            const T* const own_b = b + row;
+            T* const own_x = x + row;
+            for (std::ptrdiff_t j = 0; j < columns; ++j) {
+                T sum = own_b[j * n];
+                for (index_t entry = offsets[place]; entry < offsets[place + 1]; ++entry) {
+                    sum -= triangle.values[entry] * x[triangle.col_indices[entry] + j * n];
+                }
+                own_x[j * n] = triangle.inverse_diagonal.size() > 0 ? sum * triangle.inverse_diagonal[place] : sum;
             }
-            x[row] = triangle.inverse_diagonal.size() > 0 ? sum * triangle.inverse_diagonal[place] : sum;
         });
     }
 }
@@ -293,21 +297,24 @@ template <class T>
 FactorsMap<T>::FactorsMap(std::shared_ptr<const IncompleteFactors<T>> factors, std::shared_ptr<SolverMemory> memory)
     : factors_(std::move(factors)), memory_(std::move(memory)) {
     if (factors_->failed()) throw std::invalid_argument("a factorisation that failed cannot be solved with");
-    const Device device = factors_->device();
-    lease_ = std::make_unique<SolverMemory::Lease>(*memory_, device, [&](Arena& arena) {
-        between_ = arena.take<T>(factors_->rows());
-        state_ = arena.take<unsigned>(device.is_gpu() ? gpu::solve_state_size(factors_->rows()) : 0);
-    });
 }
 
 template <class T>
-void FactorsMap<T>::apply(const T* x, T* y, Stream stream) const {
+void FactorsMap<T>::apply_columns(const T* x, T* y, index_t n, index_t columns, Stream stream) const {
+    const Device device = factors_->device();
+    if (columns > columns_) {
+        columns_ = columns;
+        lease_ = std::make_unique<SolverMemory::Lease>(*memory_, device, [&](Arena& arena) {
+            between_ = arena.take<T>(std::size_t(n) * columns);
+            state_ = arena.take<unsigned>(device.is_gpu() ? gpu::solve_state_size(n) * columns : 0);
+        });
+    }
 #ifdef SPMVGPU_CUDA
-    if (factors_->device().is_gpu()) return gpu::solve_triangles(*factors_, x, between_, y, state_, stream);
+    if (device.is_gpu()) return gpu::solve_triangles(*factors_, x, between_, y, columns, state_, stream);
 #endif
     static_cast<void>(stream);
-    solve_triangle(factors_->lower(), x, between_);
-    solve_triangle(factors_->upper(), static_cast<const T*>(between_), y);
+    solve_triangle(factors_->lower(), x, between_, n, columns);
+    solve_triangle(factors_->upper(), static_cast<const T*>(between_), y, n, columns);
 }
 
 #define INSTANTIATE(T)                   \

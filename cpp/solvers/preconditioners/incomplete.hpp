@@ -81,24 +81,28 @@ public:
     // Not for two solves at once: the memory between the two triangles is the map's.
     FactorsMap(std::shared_ptr<const IncompleteFactors<T>> factors, std::shared_ptr<SolverMemory> memory);
 
-    void apply(const T* x, T* y, Stream stream) const override;
+    void apply(const T* x, T* y, Stream stream) const override { apply_columns(x, y, factors_->rows(), 1, stream); }
+    void apply_columns(const T* x, T* y, index_t n, index_t columns, Stream stream) const override;
 
 private:
     std::shared_ptr<const IncompleteFactors<T>> factors_;
     std::shared_ptr<SolverMemory> memory_;
-    std::unique_ptr<SolverMemory::Lease> lease_;
-    T* between_;       // what the lower triangle gives
-    unsigned* state_;  // of solves on a GPU: see triangles.cu
+    mutable std::unique_ptr<SolverMemory::Lease> lease_;  // from the first application on
+    mutable index_t columns_ = 0;                         // that it has room for
+    mutable T* between_ = nullptr;                        // what the lower triangle gives
+    mutable unsigned* state_ = nullptr;                   // of solves on a GPU: see triangles.cu
 };
 
 namespace gpu {
 
-// Numbers that a pair of solves with n rows needs, beside its vectors.
+// Numbers that a pair of solves with n rows needs, beside its vectors, for each column.
 constexpr std::size_t solve_state_size(index_t n) { return 2 * (std::size_t(n) + 1); }
 
-// x = (L U)^-1 b, queued on the stream; `between` and `state` are memory for it.
+// x = (L U)^-1 b for columns that lie one after the other, queued on the stream; `between` and `state` are memory for
+// it.
 template <class T>
-void solve_triangles(const IncompleteFactors<T>& factors, const T* b, T* between, T* x, unsigned* state, Stream stream);
+void solve_triangles(const IncompleteFactors<T>& factors, const T* b, T* between, T* x, index_t columns,
+                     unsigned* state, Stream stream);
 
 }  // namespace gpu
 

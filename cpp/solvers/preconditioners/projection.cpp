@@ -27,16 +27,16 @@ ProjectedMap<T>::ProjectedMap(std::shared_ptr<const LinearMap<T>> M, index_t n, 
 }
 
 template <class T>
-void ProjectedMap<T>::apply(const T* x, T* y, Stream stream) const {
+void ProjectedMap<T>::apply_columns(const T* x, T* y, index_t n, index_t columns, Stream stream) const {
     const T* const m = M_ == nullptr ? nullptr : M_->diagonal();
     const bool is_operator = M_ != nullptr && m == nullptr;
-    if (is_operator) M_->apply(x, y, stream);
+    if (is_operator) M_->apply_columns(x, y, n, columns, stream);
     const T* const from = is_operator ? nullptr : x;
 #ifdef SPMVGPU_CUDA
-    if (memory_->device().is_gpu()) return gpu::project(space_, memory_->device().ordinal, from, m, y, stream);
+    if (memory_->device().is_gpu()) return gpu::project(space_, memory_->device().ordinal, from, m, y, columns, stream);
 #endif
     HostQueue queue;
-    project(queue, space_, from, m, y);
+    project(queue, space_, from, m, y, columns);
 }
 
 #define INSTANTIATE(T) template class ProjectedMap<T>;

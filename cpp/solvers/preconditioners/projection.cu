@@ -9,10 +9,10 @@ std::size_t projection_partial_bytes(int ordinal, int count, std::size_t of_sum)
 }
 
 template <class T>
-void project(const NullSpace<T>& space, int ordinal, const T* x, const T* m, T* y, Stream stream) {
+void project(const NullSpace<T>& space, int ordinal, const T* x, const T* m, T* y, index_t columns, Stream stream) {
     const DeviceGuard guard(ordinal);
     CudaQueue queue(ordinal, stream, space.partials);
-    spmvgpu::project(queue, space, x, m, y);
+    spmvgpu::project(queue, space, x, m, y, columns);
 }
 
 template <class T>
@@ -23,8 +23,8 @@ void start_projections(const NullSpace<T>& space, int ordinal) {
     queue.put_scalars(space.scalars, {});
 }
 
-#define INSTANTIATE(T)                                                               \
-    template void project(const NullSpace<T>&, int, const T*, const T*, T*, Stream); \
+#define INSTANTIATE(T)                                                                        \
+    template void project(const NullSpace<T>&, int, const T*, const T*, T*, index_t, Stream); \
     template void start_projections(const NullSpace<T>&, int);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE

@@ -28,6 +28,7 @@ struct NullSpace {
 };
 
 // y = P M x. What comes of it is orthogonal to the null space, and so is a solution that is a sum of such vectors.
+// Without M, x and y may be the same vector.
 template <class T>
 class ProjectedMap : public LinearMap<T> {
 public:
@@ -36,7 +37,8 @@ public:
     ProjectedMap(std::shared_ptr<const LinearMap<T>> M, index_t n, const T* basis, int count,
                  std::shared_ptr<SolverMemory> memory);
 
-    void apply(const T* x, T* y, Stream stream) const override;
+    void apply(const T* x, T* y, Stream stream) const override { apply_columns(x, y, space_.n, 1, stream); }
+    void apply_columns(const T* x, T* y, index_t n, index_t columns, Stream stream) const override;
     bool can_be_recorded() const override { return M_ == nullptr || M_->can_be_recorded(); }
 
 private:
@@ -51,9 +53,10 @@ namespace gpu {
 // Bytes at NullSpace::partials.
 std::size_t projection_partial_bytes(int ordinal, int count, std::size_t of_sum);
 
-// y = P (m x), or P y where x is null; queued on the stream. A null m stands for ones.
+// y = P (m x), or P y where x is null, for columns that lie one after the other; queued on the stream. A null m stands
+// for ones.
 template <class T>
-void project(const NullSpace<T>& space, int ordinal, const T* x, const T* m, T* y, Stream stream);
+void project(const NullSpace<T>& space, int ordinal, const T* x, const T* m, T* y, index_t columns, Stream stream);
 
 // Lets the scalars of a space never stop.
 template <class T>

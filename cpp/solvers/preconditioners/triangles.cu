@@ -13,15 +13,19 @@ namespace {
 
 using Flag = ::cuda::atomic_ref<unsigned, ::cuda::thread_scope_device>;
 
-// kLanes lanes per row. Blocks take numbers in the order in which they begin, and rows wait for rows of blocks with
-// smaller numbers or of other warps of their block, never for one of their warp: somebody can always go on.
+// kLanes lanes per row, and a row of blocks for every column of b and x. Blocks take numbers in the order in which they
+// begin, and rows wait for rows of blocks with smaller numbers or of other warps of their block, never for one of their
+// warp: somebody can always go on.
 template <class T, int kLanes>
 __global__ void __launch_bounds__(kBlockSize)
     solve_lanes_per_row(index_t places, const index_t* __restrict__ rows, const index_t* __restrict__ row_offsets,
                         const index_t* __restrict__ col_indices, const T* __restrict__ values,
-                        const T* __restrict__ inverse_diagonal, const T* __restrict__ b, T* x, unsigned* ticket,
-                        unsigned* done) {
+                        const T* __restrict__ inverse_diagonal, const T* __restrict__ b, T* x, index_t n,
+                        unsigned* states) {
     __shared__ unsigned block;
+    b += std::int64_t(blockIdx.y) * n;
+    x += std::int64_t(blockIdx.y) * n;
+    unsigned *const ticket = states + blockIdx.y * solve_state_size(n), *const done = ticket + 1;
     if (threadIdx.x == 0) block = atomicAdd(ticket, 1u);
     __syncthreads();
     const std::int64_t place = (std::int64_t(block) * kBlockSize + threadIdx.x) / kLanes;
@@ -46,13 +50,14 @@ __global__ void __launch_bounds__(kBlockSize)
 }
 
 template <class T>
-void solve_triangle(const Triangle<T>& triangle, const T* b, T* x, unsigned* state, Stream stream) {
+void solve_triangle(const Triangle<T>& triangle, const T* b, T* x, index_t n, index_t columns, unsigned* states,
+                    Stream stream) {
     if (triangle.places() == 0) return;
     dispatch<1, 2, 4, 8, 16, 32>("lanes", triangle.lanes, [&]<int kLanes>() {
         const unsigned blocks = blocks_for(std::int64_t(triangle.places()) * kLanes, kBlockSize);
-        solve_lanes_per_row<T, kLanes><<<blocks, kBlockSize, 0, native(stream)>>>(
+        solve_lanes_per_row<T, kLanes><<<dim3(blocks, columns), kBlockSize, 0, native(stream)>>>(
             triangle.places(), triangle.rows.data(), triangle.row_offsets.data(), triangle.col_indices.data(),
-            triangle.values.data(), triangle.inverse_diagonal.data(), b, x, state, state + 1);
+            triangle.values.data(), triangle.inverse_diagonal.data(), b, x, n, states);
         check_launch("solve_lanes_per_row");
     });
 }
@@ -60,15 +65,17 @@ void solve_triangle(const Triangle<T>& triangle, const T* b, T* x, unsigned* sta
 }  // namespace
 
 template <class T>
-void solve_triangles(const IncompleteFactors<T>& factors, const T* b, T* between, T* x, unsigned* state,
-                     Stream stream) {
-    const std::size_t size = solve_state_size(factors.rows());
-    check(cudaMemsetAsync(state, 0, size * sizeof(unsigned), native(stream)), "cudaMemsetAsync");
-    solve_triangle(factors.lower(), b, between, state, stream);
-    solve_triangle(factors.upper(), static_cast<const T*>(between), x, state + size / 2, stream);
+void solve_triangles(const IncompleteFactors<T>& factors, const T* b, T* between, T* x, index_t columns,
+                     unsigned* state, Stream stream) {
+    const index_t n = factors.rows();
+    const std::size_t size = solve_state_size(n);
+    check(cudaMemsetAsync(state, 0, columns * size * sizeof(unsigned), native(stream)), "cudaMemsetAsync");
+    solve_triangle(factors.lower(), b, between, n, columns, state, stream);
+    solve_triangle(factors.upper(), static_cast<const T*>(between), x, n, columns, state + size / 2, stream);
 }
 
-#define INSTANTIATE(T) template void solve_triangles(const IncompleteFactors<T>&, const T*, T*, T*, unsigned*, Stream);
+#define INSTANTIATE(T) \
+    template void solve_triangles(const IncompleteFactors<T>&, const T*, T*, T*, index_t, unsigned*, Stream);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

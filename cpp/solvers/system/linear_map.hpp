@@ -11,6 +11,16 @@
 
 namespace spmvgpu {
 
+// The product of several vectors that lie one after the other on the device of the matrix.
+template <class T>
+void multiply_columns(const AnyMatrix<T>& matrix, Product<T> product, index_t columns, Stream stream) {
+    if (columns == 1) return matrix.spmv(product, stream);
+    product.columns = columns;
+    product.x_strides = {1, matrix.cols()};
+    product.y_strides = {1, matrix.rows()};
+    matrix.device().is_gpu() ? matrix.spmv(product, stream) : matrix.spmv_host(product);
+}
+
 template <class T>
 class LinearMap {
 public:
@@ -19,7 +29,12 @@ public:
     // y = A x. On a GPU it is queued on the stream; x and y do not overlap.
     virtual void apply(const T* x, T* y, Stream stream) const = 0;
 
-    // On a GPU the same may leave x.y at `dots`, in so many parts; 0 if it does not.
+    // The same of several vectors of length n that lie one after the other.
+    virtual void apply_columns(const T* x, T* y, index_t n, index_t columns, Stream stream) const {
+        for (std::ptrdiff_t j = 0; j < columns; ++j) apply(x + j * n, y + j * n, stream);
+    }
+
+    // On a GPU apply() may leave x.y at `dots`, in so many parts; 0 if it does not.
     virtual index_t dot_parts() const { return 0; }
     virtual void apply_and_dot(const T* /*x*/, T* /*y*/, Wide<T>* /*dots*/, Stream) const {
         throw std::logic_error("this map has no inner products");
@@ -47,6 +62,9 @@ public:
     explicit MatrixMap(std::shared_ptr<const AnyMatrix<T>> matrix) : matrix_(std::move(matrix)) {}
 
     void apply(const T* x, T* y, Stream stream) const override { matrix_->spmv({x, y}, stream); }
+    void apply_columns(const T* x, T* y, index_t, index_t columns, Stream stream) const override {
+        multiply_columns(*matrix_, {x, y}, columns, stream);
+    }
     index_t dot_parts() const override { return matrix() != nullptr ? matrix()->dot_parts() : 0; }
     void apply_and_dot(const T* x, T* y, Wide<T>* dots, Stream stream) const override {
         Product<T> product{x, y};
@@ -62,6 +80,21 @@ public:
 
 private:
     std::shared_ptr<const AnyMatrix<T>> matrix_;
+};
+
+// A map of all columns of several right-hand sides at once.
+template <class T>
+class ColumnsMap : public LinearMap<T> {
+public:
+    ColumnsMap(const LinearMap<T>& of_one, index_t n, index_t columns) : of_one_(of_one), n_(n), columns_(columns) {}
+
+    void apply(const T* x, T* y, Stream stream) const override { of_one_.apply_columns(x, y, n_, columns_, stream); }
+    const T* diagonal() const override { return of_one_.diagonal(); }
+    bool can_be_recorded() const override { return of_one_.can_be_recorded(); }
+
+private:
+    const LinearMap<T>& of_one_;
+    index_t n_, columns_;
 };
 
 // Multiplication by numbers on the device of the vectors.

@@ -14,7 +14,8 @@ namespace spmvgpu {
 using AddOverRanks = std::function<void(double* sums, int count)>;
 
 // Vectors of length n on one device, where they are also given if A is over several that keep pieces of them. Of a
-// system over the ranks of a communicator every rank has a piece of length n, on a device of its own.
+// system over the ranks of a communicator every rank has a piece of length n, on a device of its own. The columns of
+// several right-hand sides, of the guess and of x lie one after the other.
 template <class T>
 struct System {
     index_t n;
@@ -26,9 +27,19 @@ struct System {
     T* x;                                 // result; need not be initialised, must not overlap the others
     const AddOverRanks* ranks = nullptr;  // of such a system, through host memory; null: none
     const gpu::NcclCommunicator* gpus_of_ranks = nullptr;  // the same between GPUs
+    index_t columns = 1;
 
     const T* diagonal() const { return M == nullptr ? nullptr : M->diagonal(); }  // that M is; null if it is none
     bool has_operator() const { return M != nullptr && M->diagonal() == nullptr; }
+
+    // The system of one of the columns.
+    System column(std::ptrdiff_t j) const {
+        System one = *this;
+        one.columns = 1;
+        one.b += j * n, one.x += j * n;
+        if (guess != nullptr) one.guess += j * n;
+        return one;
+    }
 };
 
 struct Limits {
@@ -48,14 +59,14 @@ struct Limits {
     bool scaled = false;           // b, A and M are multiplied by powers of two (engines/scales.hpp)
 };
 
-// What the caller sees of a solve under way.
+// What the caller sees of a solve under way, of each column.
 struct Look {
     std::int64_t iterations;
     double residual;  // as the method updates it
     double norm_b;
 };
 
-using LookAt = std::function<void(const Look&)>;
+using LookAt = std::function<void(const std::vector<Look>&)>;
 
 enum class Status : std::int32_t {
     kRunning,
@@ -107,5 +118,7 @@ struct Report {
     bool chained = false;                             // whether the sweeps between two products were
     std::vector<double> residuals;  // where they are recorded: that of the guess, and one for every iteration
 };
+
+using Reports = std::vector<Report>;  // one for each column
 
 }  // namespace spmvgpu

@@ -7,7 +7,7 @@ from functools import partial
 from .._util.arguments import with_hints
 from ..arrays import AnyArray
 from .solve import solve
-from .stopping import check_limits
+from .stopping import Info, Residuals, check_limits
 from .systems import Callback
 
 
@@ -23,9 +23,9 @@ def cg(
     M: object = None,
     nullspace: object = None,
     callback: Callback | None = None,
-    residuals: list[float] | None = None,
+    residuals: Residuals | None = None,
     check_every: int | None = None,
-) -> tuple[AnyArray, int]:
+) -> tuple[AnyArray, Info]:
     """Solve ``A x = b`` by the conjugate gradient method.
 
     `A` is symmetric or Hermitian, and positive definite. `scipy.sparse.linalg.cg` has the same arguments.
@@ -37,12 +37,14 @@ def cg(
     A : SparseOperator, array, sparse matrix or LinearOperator
         Symmetric or Hermitian, and positive definite. This is not checked. Pass a `SparseOperator` to solve
         more than once: a matrix is converted in each call. A `LinearOperator` of another library is called
-        with a NumPy array in each iteration. The ranks of a `DistributedOperator` all call the solver, each
+        with a NumPy vector in each iteration. The ranks of a `DistributedOperator` all call the solver, each
         with its pieces of `b` and `x0`.
-    b : (n,) or (n, 1) array
-        Right-hand side: a NumPy array, or an array of another library on the device of `A`. It is cast to the
-        dtype of `A`. It may be complex only if `A` is.
-    x0 : (n,) or (n, 1) array or "Mb", optional
+    b : (n,) or (n, k) array
+        Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
+        device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
+        solved for together, with one product of all of them in each iteration, and each ends by itself. Their
+        vectors are whole on one device. Over ranks `b` is one vector.
+    x0 : array of the shape of `b`, or "Mb", optional
         Initial guess, of the same library as `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
         Tolerances. The solver stops if ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. It computes this
@@ -63,19 +65,21 @@ def cg(
         Called as ``callback(xk)`` after each iteration. The device waits for it. `xk` is the same array in
         each call: copy it to keep it.
     residuals : list, optional
-        Receives ``norm(b - A @ x)`` of the initial guess and after each iteration.
+        Receives ``norm(b - A @ x)`` of the initial guess and after each iteration. Of several columns these
+        are arrays, in which a column that has ended keeps its last norm.
     check_every : int, optional
         On a GPU, number of iterations between two checks for convergence by the host. A check costs time, and
         so do iterations after convergence. By default the interval grows during the solve.
 
     Returns
     -------
-    x : (n,) array
+    x : (n,) or (n, k) array
         Solution, of the library and on the device of `b`.
-    info : int
+    info : int or (k,) array of int
         0 if the residual is within the tolerances. Positive if it is not after `maxiter` iterations, or if
         rounding errors prevent it: the number of iterations, at least 1. Negative if the method breaks down:
-        -10 and -11 as in SciPy, -12 for infinity or NaN.
+        -10 and -11 as in SciPy, -12 for infinity or NaN. Of several columns, an array with the number of
+        each.
 
     Raises
     ------

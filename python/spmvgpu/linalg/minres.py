@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .._core import SolverLimits
 from .._util.arguments import real_number, with_hints
 from ..arrays import AnyArray
 from .solve import solve
-from .stopping import check_limits
+from .stopping import Info, Residuals, check_limits
 from .systems import Callback
 
 
@@ -25,9 +27,9 @@ def minres(
     callback: Callback | None = None,
     show: bool = False,
     check: bool = False,
-    residuals: list[float] | None = None,
+    residuals: Residuals | None = None,
     check_every: int | None = None,
-) -> tuple[AnyArray, int]:
+) -> tuple[AnyArray, Info]:
     """Solve ``(A - shift * I) x = b`` by the minimal residual method.
 
     `A` is symmetric or Hermitian. It may be indefinite or singular. `scipy.sparse.linalg.minres`
@@ -38,12 +40,14 @@ def minres(
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
         Symmetric or Hermitian. Pass a `SparseOperator` to solve more than once: a matrix is converted in each
-        call. A `LinearOperator` of another library is called with a NumPy array in each iteration. The ranks
+        call. A `LinearOperator` of another library is called with a NumPy vector in each iteration. The ranks
         of a `DistributedOperator` all call the solver, each with its pieces of `b` and `x0`.
-    b : (n,) or (n, 1) array
-        Right-hand side: a NumPy array, or an array of another library on the device of `A`. It is cast to the
-        dtype of `A`. It may be complex only if `A` is.
-    x0 : (n,) or (n, 1) array or "Mb", optional
+    b : (n,) or (n, k) array
+        Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
+        device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
+        solved for together, with one product of all of them in each iteration, and each ends by itself. Their
+        vectors are whole on one device. Over ranks `b` is one vector.
+    x0 : array of the shape of `b`, or "Mb", optional
         Initial guess, of the same library as `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
         Tolerances. The solver stops if ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. It computes this
@@ -70,23 +74,24 @@ def minres(
         Called as ``callback(xk)`` after each iteration. The device waits for it. `xk` is the same array in
         each call: copy it to keep it.
     show : bool, default False
-        Print the residual norms after the solve.
+        Print the residual norms after the solve; the largest of all columns.
     check : bool, default False
         Check first that `A` and `M` are symmetric.
     residuals : list, optional
-        Receives the estimate of ``norm(b - A @ x)`` of the initial guess and after each iteration.
+        Receives the estimate of ``norm(b - A @ x)`` of the initial guess and after each iteration. Of several
+        columns these are arrays, in which a column that has ended keeps its last norm.
     check_every : int, optional
         On a GPU, number of iterations between two checks for convergence by the host. A check costs time, and
         so do iterations after convergence. By default the interval grows during the solve.
 
     Returns
     -------
-    x : (n,) array
+    x : (n,) or (n, k) array
         Solution, of the library and on the device of `b`.
-    info : int
+    info : int or (k,) array of int
         0 if the residual is within the tolerances, or for a least-squares solution. Positive if it is not
         after `maxiter` iterations, or if rounding errors prevent it: the number of iterations, at least 1.
-        -12 for infinity or NaN.
+        -12 for infinity or NaN. Of several columns, an array with the number of each.
 
     Raises
     ------
@@ -122,12 +127,12 @@ def minres(
         limits.shift, limits.check = real_number("shift", shift), bool(check)
         return limits
 
-    history: list[float] | None = [] if show and residuals is None else residuals
+    history: Residuals | None = [] if show and residuals is None else residuals
     before = len(history) if isinstance(history, list) else 0
     x, info, how = solve("minres", A, b, x0, M, limits, callback, history, check_every, nullspace=nullspace)
     if show:
         assert history is not None
         for k, norm in enumerate(history[before:]):
-            print(f"minres {k:6d} {norm:.6e}")
+            print(f"minres {k:6d} {np.asarray(norm).max():.6e}")
         print(f"minres: {how.status}, norm(b - A @ x) = {how.true_residual:.6e}")
     return x, info

@@ -55,7 +55,7 @@ class NullSpace:
 
         def product(vector: HostArray) -> HostArray:
             x, y = staged(vector, self._ordinal), empty(vector.shape, vector.dtype, self._ordinal)
-            _core.apply_map(A, x.pointer, y.pointer, self._ordinal)
+            _core.apply_map(A, x.pointer, y.pointer, len(vector), 1, self._ordinal)
             result = np.empty_like(vector)
             y.read(result)
             result -= vector.dtype.type(shift) * vector
@@ -92,13 +92,17 @@ class NullSpace:
             return vector
         if stream is not None:
             _core.synchronize(stream, self._ordinal)
-        copy = empty(self._basis.shape[1:], self._system.dtype, self._ordinal)
-        _core.apply_map(self._projection.core, vector.pointer, copy.pointer, self._ordinal)
+        copy = empty((self._system.columns or 1, self._system.shape[0]), self._system.dtype, self._ordinal)
+        self._project(vector, copy)
         return copy
 
     def clean(self, vector: DeviceVector) -> None:
         """Make a vector orthogonal to the null space."""
-        _core.apply_map(self._projection.core, vector.pointer, vector.pointer, self._ordinal)
+        self._project(vector, vector)
+
+    def _project(self, vector: DeviceVector, to: DeviceVector) -> None:
+        system, core = self._system, self._projection.core
+        _core.apply_map(core, vector.pointer, to.pointer, system.shape[0], system.columns or 1, self._ordinal)
 
 
 def orthonormal_basis(given: object, n: int, dtype: DType) -> HostArray:

@@ -152,11 +152,12 @@ class DevicePreconditioner(Preconditioner):
     def _columns(self, X: HostArray) -> HostArray:
         given = np.require(X.T, self.dtype, ["C", "A"])
         results = np.empty_like(given)
-        own_map = self._core_map()
-        for x, y in zip(given, results, strict=True):
-            source, target = staged(x, self._ordinal), staged(y, self._ordinal, upload=False)
-            _core.apply_map(own_map, source.pointer, target.pointer, self._ordinal)
-            target.download(y)
+        columns, n = given.shape
+        if columns == 0:
+            return results.T
+        source, target = staged(given, self._ordinal), staged(results, self._ordinal, upload=False)
+        _core.apply_map(self._core_map(), source.pointer, target.pointer, n, columns, self._ordinal)
+        target.download(results)
         return results.T
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
 
 from .. import _core
 from .._core import SolverLimits
@@ -12,7 +15,7 @@ from ..operator.solve_info import SolveInfo
 from .named import named
 from .nullspace import NullSpace
 from .preconditioners import PreconditionerMap, keeps_pieces, map_of_preconditioner, taken_map
-from .stopping import check_residuals, info_from, info_of, values_of
+from .stopping import Info, Residuals, check_residuals, info_from, infos_of, residuals_from, values_of
 from .systems import Callback, OverRanks, system_of
 from .vectors import NOTHING
 
@@ -31,13 +34,13 @@ def solve(
     M: object,
     limits: Callable[[int, Callback | None], SolverLimits],
     callback: Callback | None = None,
-    residuals: list[float] | None = None,
+    residuals: Residuals | None = None,
     check_every: int | None = None,
     *,
     shows_norm: bool = False,
     watch: Callable[[int, float, float], object] | None = None,
     nullspace: object = None,
-) -> tuple[AnyArray, int, SolveInfo]:
+) -> tuple[AnyArray, Info, SolveInfo]:
     """Run a solver of the core on what the caller gave: the solution, SciPy's `info`, and how it went.
 
     ``limits(unknowns, callback)`` says when it ends. `callback` gets x or, if `shows_norm`, the relative
@@ -55,7 +58,8 @@ def solve(
         asked.guess_is_mb, asked.record = isinstance(x0, str) and x0 == "Mb", residuals is not None
         asked.cooperative, asked.recorded = COOPERATIVE, RECORDED
         M = named(M, system.operator(f"M={M!r}"), solver) if isinstance(M, str) else taken_map(M)
-        vectors = system.vectors(nullspace is None and keeps_pieces(system, M))
+        is_vector = system.columns is None
+        vectors = system.vectors(is_vector and nullspace is None and keeps_pieces(system, M))
         right = vectors.take("b", system.b)
         guess = NOTHING if x0 is None or asked.guess_is_mb else vectors.take("x0", x0)
         preconditioner = map_of_preconditioner(system, M, vectors)
@@ -71,16 +75,23 @@ def solve(
         x = vectors.new()
     system.check_same(**values_of(asked), x0=_kind_of_guess(x0), M=_kind_of(preconditioner))
 
-    def look(iterations: int, residual: float, norm_b: float) -> None:
-        assert callback is not None
-        callback(residual / norm_b if shows_norm else vectors.result())
+    def look(seen: Sequence[tuple[int, float, float]]) -> None:
+        if callback is None:
+            assert watch is not None
+            watch(*seen[0])
+        elif shows_norm:
+            norms = [residual / norm_b if norm_b else 0.0 for _, residual, norm_b in seen]
+            callback(norms[0] if is_vector else np.array(norms))
+        else:
+            callback(vectors.result())
 
-    looked = watch if callback is None else look
-    report = _core.solve(
+    looked = None if callback is None and watch is None else system.together(look)
+    reports = _core.solve(
         solver,
         system.core_map(),
         None if preconditioner is None else preconditioner.core,
         system.shape[0],
+        system.columns or 1,
         vectors.ordinal,
         right.pointer,
         guess.pointer,
@@ -89,16 +100,16 @@ def solve(
         system.memory,
         vectors.stream,
         system.max_threads,
-        looked and system.together(looked),
+        looked,
         system.ranks,
     )
     if null is not None:
         null.clean(x)
     if residuals is not None:
-        residuals.extend(report.residuals)
-    how = info_from(solver, report)
+        cast("list[object]", residuals).extend(residuals_from(reports, is_vector))
+    how = info_from(solver, reports, is_vector)
     system.report(how)
-    info = info_of(how, system.dtype, report.offending_value, asked.maxiter)
+    info = infos_of(how, system.dtype, [report.offending_value for report in reports], asked.maxiter)
     return vectors.result(), info, how
 
 

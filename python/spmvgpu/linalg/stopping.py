@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from .._core import SolverLimits, SolverReport
 from .._util.arguments import real_number, whole_number
-from .._util.types import DType
+from .._util.types import DType, HostArray
 from ..operator.solve_info import SolveInfo
+
+#: What a solver returns beside x: SciPy's number, or one for each column.
+Info: TypeAlias = int | npt.NDArray[np.int64]
+#: What a solver fills: norms, or arrays with those of all columns.
+Residuals: TypeAlias = list[float] | list[HostArray]
 
 _MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
 
@@ -48,9 +56,34 @@ def check_limits(
     return limits
 
 
-def info_from(solver: str, report: SolverReport) -> SolveInfo:
-    """The report of the core, whose names are those of `SolveInfo`."""
-    return SolveInfo(solver, *(getattr(report, field.name) for field in fields(SolveInfo)[1:]))
+def info_from(solver: str, reports: Sequence[SolverReport], is_vector: bool) -> SolveInfo:
+    """The reports of the core, whose names are those of `SolveInfo`."""
+    names = [field.name for field in fields(SolveInfo)[1:-1]]
+    each = [SolveInfo(solver, *(getattr(report, name) for name in names)) for report in reports]
+    if is_vector:
+        return each[0]
+    worst = max(each, key=lambda how: (how.true_residual > how.goal, how.true_residual / (how.goal or 1.0)))
+    failed = [how.status for how in each if how.status not in ("converged", "least_squares")]
+    return replace(
+        worst,
+        status=failed[0] if failed else worst.status,
+        iterations=max(how.iterations for how in each),
+        products=max(how.products for how in each),
+        preconditionings=max(how.preconditionings for how in each),
+        columns=tuple(each),
+    )
+
+
+def residuals_from(reports: Sequence[SolverReport], is_vector: bool) -> Sequence[float | HostArray]:
+    """The recorded residuals: numbers, or an array of those of all columns after each iteration.
+
+    A column that has ended before others keeps its last one.
+    """
+    if is_vector:
+        return reports[0].residuals
+    length = max(len(report.residuals) for report in reports)
+    columns = [np.pad(report.residuals, (0, length - len(report.residuals)), "edge") for report in reports]
+    return list(np.array(columns).T)
 
 
 def values_of(limits: SolverLimits) -> dict[str, float]:
@@ -68,7 +101,7 @@ def tolerance(name: str, value: object) -> float:
     return real_number(name, value, "a non-negative real number", lambda number: number >= 0)
 
 
-def info_of(how: SolveInfo, dtype: DType, offending: float, maxiter: int) -> int:
+def infos_of(how: SolveInfo, dtype: DType, offending: Sequence[float], maxiter: int) -> Info:
     """Return SciPy's `info` for the way a solve ended, and warn about a breakdown or stagnation.
 
     Raises
@@ -76,21 +109,38 @@ def info_of(how: SolveInfo, dtype: DType, offending: float, maxiter: int) -> int
     ValueError
         Where SciPy raises it: `minres` found that the matrix or `M` is not as it must be.
     """
+    if not how.columns:
+        info, problem = _info_of(how, dtype, offending[0], maxiter)
+        if problem is not None:
+            _warn(problem)
+        return info
+    found = [
+        _info_of(column, dtype, value, maxiter) for column, value in zip(how.columns, offending, strict=True)
+    ]
+    problems = [(j, problem) for j, (_, problem) in enumerate(found) if problem is not None]
+    if problems:
+        (j, problem), count = problems[0], len(problems)
+        others = f", the first of {count} such columns" if count > 1 else ""
+        _warn(f"column {j}{others}: {problem}")
+    return np.array([info for info, _ in found])
+
+
+def _info_of(how: SolveInfo, dtype: DType, offending: float, maxiter: int) -> tuple[int, str | None]:
+    """SciPy's `info`, and what to warn of."""
     solver, status = how.solver, how.status
     if status in ("converged", "least_squares"):
-        return 0
+        return 0, None
     if status == "exhausted":
-        return max(maxiter, 1)  # SciPy's 0 for maxiter=0 would say that there is a solution
+        return max(maxiter, 1), None  # SciPy's 0 for maxiter=0 would say that there is a solution
     if solver == "minres" and status in _NOT_SYMMETRIC:
         raise ValueError(f"{_NOT_SYMMETRIC[status]} {offending:g}")
     precise = dtype in (np.float64, np.complex128)
     if status == "stagnated":
         advice = "" if precise else "; try float64"
-        _warn(
+        return max(how.iterations, 1), (
             f"{solver} stagnated after {how.iterations} iterations: norm(b - A @ x) is "
             f"{how.true_residual:.2e}, and rounding keeps it above {how.goal:.2e}{advice}"
         )
-        return max(how.iterations, 1)
     precision = "" if precise else ", or so close to singular that it needs float64"
     message = {
         "indefinite": f"the matrix is not positive definite (p @ A @ p = {offending:g}){precision}",
@@ -101,8 +151,10 @@ def info_of(how: SolveInfo, dtype: DType, offending: float, maxiter: int) -> int
         "not_finite": "there are infinite numbers or NaN: check the matrix, b, x0 and M, or scale the system "
         f"if {dtype} overflows",
     }[status]
-    _warn(f"{solver} broke down after {how.iterations} iterations: {message}")
-    return _BREAKDOWN.get(status, maxiter)
+    return (
+        _BREAKDOWN.get(status, maxiter),
+        f"{solver} broke down after {how.iterations} iterations: {message}",
+    )
 
 
 # Why minres refuses a matrix or an M, in the words of SciPy.

@@ -41,6 +41,8 @@ class System:
     ----------
     b, library : array, Library
         The right-hand side, as `taken` gives it.
+    columns : int or None
+        Number of right-hand sides; None for a vector.
     shape, dtype : tuple of int, numpy.dtype
         Of what this process has of the system.
     unknowns : int
@@ -60,7 +62,7 @@ class System:
     def __init__(
         self, b: AnyArray, library: AnyLibrary, n: int, dtype: DType, ordinal: int, memory: _core.SolverMemory
     ) -> None:
-        self.b, self.library = b, library
+        self.b, self.library, self.columns = b, library, _columns_of(b, library)
         self.shape, self.dtype, self.unknowns = (n, n), dtype, n
         self._ordinal, self.memory = ordinal, memory
 
@@ -77,7 +79,7 @@ class System:
 
     def vectors(self, in_pieces: bool) -> Vectors:
         """The vectors of a solve."""
-        return Vectors(self, self.b, self.library, in_pieces)
+        return Vectors(self, self.b, self.library, in_pieces, self.columns)
 
     def report(self, how: SolveInfo) -> None:
         """Tell the operator how the solve went."""
@@ -190,6 +192,15 @@ def system_of(A: object, b: object) -> System:
         dtype = _common_type(np.dtype(matrix.dtype), located.dtype)
         A = aslinearoperator(matrix, device=where, dtype=dtype)
     return OperatorSystem(A, b, library)
+
+
+def _columns_of(b: AnyArray, library: AnyLibrary) -> int | None:
+    shape = library.locate(b, "b").shape
+    if len(shape) != 2 or shape[1] == 1:
+        return None
+    if shape[1] == 0:
+        raise ValueError(f"b has shape {shape}; give at least one column")
+    return int(shape[1])
 
 
 def check_square(op: SparseOperator | sla.LinearOperator | OverRanks) -> None:

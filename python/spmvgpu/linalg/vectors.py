@@ -41,7 +41,7 @@ NOTHING = DeviceVector(0, None)
 
 
 class Vectors:
-    """The vectors of one solve, of the kind that `b` has.
+    """The vectors of one solve, of the kind that `b` has; several columns lie one after the other.
 
     Attributes
     ----------
@@ -52,21 +52,29 @@ class Vectors:
         The solve starts after what it holds; None: there is nothing to wait for.
     """
 
-    def __init__(self, space: Space, b: object, library: AnyLibrary, in_pieces: bool = False) -> None:
-        self._space, self._b, self._library = space, b, library
+    def __init__(
+        self,
+        space: Space,
+        b: object,
+        library: AnyLibrary,
+        in_pieces: bool = False,
+        columns: int | None = None,
+    ) -> None:
+        self._space, self._b, self._library, self._columns = space, b, library, columns
         self._is_on_host = library.locate(b, "b").host is not None
         self.ordinal = CPU if in_pieces else space._ordinal
         self.stream: int | None = None
 
     def take(self, name: str, array: object) -> DeviceVector:
-        """A vector that the caller gave, checked and converted."""
+        """A vector that the caller gave, or the columns of several, checked and converted."""
         array, library = taken(name, array)
         is_on_host = library.locate(array, name).host is not None
         if is_on_host != self._is_on_host or not (is_on_host or library is self._library):
             on_host, elsewhere = "an array in host memory", "an array of the same library"
             wanted = on_host if self._is_on_host else elsewhere
             raise TypeError(f"{name} must be {wanted} like b, not {type(array).__name__}")
-        array, located = converted_vector(self._space, name, array, library)
+        columns = None if name == "M" else self._columns
+        array, located = converted_vector(self._space, name, array, library, columns)
         if located.host is not None:
             return staged(located.host, self.ordinal)
         if name == "b":
@@ -89,21 +97,24 @@ class Vectors:
 
     def new(self) -> DeviceVector:
         """Memory for the result, once `take` has had b."""
-        n = self._space.shape[0]
+        shape: tuple[int, ...] = (self._space.shape[0],)
+        if self._columns is not None:
+            shape = (self._columns, *shape)
         if self.stream is None:
-            self._x: AnyArray = np.empty(n, self._space.dtype)
+            self._x: AnyArray = np.empty(shape, self._space.dtype)
             self._x_on_device = staged(self._x, self.ordinal, upload=False)
         else:
-            self._x, pointer = self._library.empty((n,), *self._like)
+            self._x, pointer = self._library.empty(shape, *self._like)
             self._x_on_device = DeviceVector(pointer, self._x)
         return self._x_on_device
 
     def result(self) -> AnyArray:
         """The result for the caller."""
         if self.stream is not None:
-            return self._library.deliver(self._x, self._b, self.stream)
+            x = self._library.deliver(self._x, self._b, self.stream)
+            return x if self._columns is None else self._library.transposed(x)
         self._x_on_device.download(self._x)
-        return self._library.from_host(self._x, self._b)
+        return self._library.from_host(self._x if self._columns is None else self._x.T, self._b)
 
 
 def empty(shape: tuple[int, ...], dtype: DType, ordinal: int) -> DeviceVector:

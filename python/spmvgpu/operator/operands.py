@@ -332,23 +332,32 @@ def factor(op: HasType, name: str, value: Any) -> complex:
 # Vectors of solvers, and those that stay on several devices
 
 
-def converted_vector(op: Placed, name: str, x: A, library: Library[A]) -> tuple[A, Located]:
-    """A vector that fits a square operator, converted to its type; a copy only if need be."""
+def converted_vector(
+    op: Placed, name: str, x: A, library: Library[A], columns: int | None = None
+) -> tuple[A, Located]:
+    """A vector that fits a square operator, converted to its type; a copy only if need be.
+
+    Of several columns it is the transpose, so that each of them is contiguous.
+    """
     n = op.shape[0]
     located = library.locate(x, name)
     if kind_of(located.dtype) not in ("biufc" if op.dtype.kind == "c" else "biuf"):
         allowed = "numbers" if op.dtype.kind == "c" else f"real numbers, as the operator is of {op.dtype}"
         raise TypeError(f"{name} has dtype {located.dtype}; allowed are {allowed}")
-    if located.shape not in ((n,), (n, 1)):
-        raise ValueError(
-            f"{name} has shape {located.shape}; an operator of shape {op.shape} needs ({n},) or ({n}, 1)"
-        )
+    if located.shape not in (((n,), (n, 1)) if columns is None else ((n, columns),)):
+        wanted = f"({n},) or ({n}, 1)" if columns is None else f"({n}, {columns})"
+        raise ValueError(f"{name} has shape {located.shape}; an operator of shape {op.shape} needs {wanted}")
     if not library.moves:
         op._check_device(name, located)
-    if located.host is None and located.contiguous and located.dtype == op.dtype:
+    is_as_wanted = located.host is None and located.contiguous and located.dtype == op.dtype
+    if is_as_wanted and columns is None:
         return x, located
     own, array = located.library, located.array
-    made = own.contiguous(array.reshape(-1) if hasattr(array, "reshape") else array, op.dtype)
+    if columns is not None:
+        array = own.transposed(array)
+    elif hasattr(array, "reshape"):
+        array = array.reshape(-1)
+    made = own.contiguous(array, op.dtype)
     if located.host is None and op._stream is not None and op._stream != own.stream(located):
         _core.synchronize(own.stream(located), located.ordinal)
     return made, own.locate(made, name)

@@ -11,7 +11,9 @@ from .._util.show import Brief
 class SolveInfo(Brief):
     """How a solve went.
 
-    `SparseOperator.solve_info` holds it for the last solve with an operator.
+    `SparseOperator.solve_info` holds it for the last solve with an operator. For several right-hand sides
+    `columns` has one for each, and the others are of all: the most iterations and products, the status of the
+    first column that did not succeed, and the residuals of the column that is furthest from its goal.
 
     Attributes
     ----------
@@ -44,6 +46,8 @@ class SolveInfo(Brief):
         Whether one GPU kernel did all iterations between two checks by the host.
     chained : bool
         Whether one GPU kernel did all work between two products.
+    columns : tuple of SolveInfo
+        How each column went; empty for one right-hand side.
 
     Examples
     --------
@@ -68,3 +72,4 @@ class SolveInfo(Brief):
     pieces: int
     resident: bool
     chained: bool
+    columns: tuple[SolveInfo, ...] = ()

@@ -1,0 +1,171 @@
+// Sweeps on a GPU over the columns of several right-hand sides, which lie one after the other: each kernel has a row of
+// blocks for every column, with scalars and sums of its own. A column that has stopped costs no more than the start of
+// its blocks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "solvers/engines/cuda_queue.cuh"
+
+namespace spmvgpu::gpu {
+
+// How many columns there are, and how many bytes from what belongs to one the same of the next one is.
+struct ColumnPlaces {
+    int columns;
+    std::size_t scalars = 0, partials = 0;
+
+    template <class S>
+    __host__ __device__ S* scalars_of(S* first, unsigned column) const {
+        return moved(first, column * scalars);
+    }
+    __device__ Partials partials_of(const Partials& first, unsigned column) const {
+        return {moved(first.sums, column * partials), moved(first.arrivals, column * partials)};
+    }
+
+private:
+    template <class U>
+    __host__ __device__ static U* moved(U* pointer, std::size_t bytes) {
+        return reinterpret_cast<U*>(reinterpret_cast<std::uintptr_t>(pointer) + bytes);
+    }
+};
+
+template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    sweep_columns(index_t n, ColumnPlaces places, S* scalars, Reads<T, kReads, kMissing> reads,
+                  Writes<T, kWrites> writes, Step step, Then then, Partials partials) {
+    const std::int64_t away = std::int64_t(blockIdx.y) * n;
+    sweep_block(n, places.scalars_of(scalars, blockIdx.y), reads.column(away), writes.column(away), step, then,
+                places.partials_of(partials, blockIdx.y), std::make_integer_sequence<int, kReads>{});
+}
+
+template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    each_column(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+    const std::int64_t away = std::int64_t(blockIdx.y) * n;
+    each_block(n, reads.column(away), writes.column(away), step, std::make_integer_sequence<int, kReads>{});
+}
+
+template <class S, class T, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    dots_of_columns(index_t n, ColumnPlaces places, S* scalars, Basis<T> basis, int count, const T* w, Wide<T>* results,
+                    Then then, Partials partials) {
+    const std::int64_t away = std::int64_t(blockIdx.y) * n;
+    dots_block(n, places.scalars_of(scalars, blockIdx.y), basis.column(away), count, w + away,
+               places.scalars_of(results, blockIdx.y), then, places.partials_of(partials, blockIdx.y));
+}
+
+template <class S, class T, class Count, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    combine_columns(index_t n, ColumnPlaces places, S* scalars, Basis<T> basis, Count count, const Wide<T>* factors,
+                    double sign, T* target, Then then, Partials partials) {
+    const std::int64_t away = std::int64_t(blockIdx.y) * n;
+    combine_block(n, places.scalars_of(scalars, blockIdx.y), basis.column(away), count,
+                  places.scalars_of(factors, blockIdx.y), sign, target + away, then,
+                  places.partials_of(partials, blockIdx.y));
+}
+
+template <class S, class Work>
+__global__ void compute_columns(ColumnPlaces places, S* scalars, Work work) {
+    S* const own = places.scalars_of(scalars, blockIdx.y);
+    work_on(own, *own, work);
+}
+
+class CudaColumns : public CudaQueue {
+public:
+    using Shortcuts = NoShortcuts;
+
+    // As a CudaQueue, with `partials` for every column, partial_bytes() after those of the one before; null if nothing
+    // is summed.
+    CudaColumns(int ordinal, Stream stream, void* partials, ColumnPlaces places)
+        : CudaQueue(ordinal, stream, partials),
+          places_(places),
+          // The more columns there are, the fewer blocks each needs; but it may be the last one that has not stopped.
+          most_blocks_(std::max<unsigned>(max_blocks_ / places.columns, properties(ordinal).multiprocessors)) {
+        if (partials == nullptr) return;
+        for (int j = 1; j < places.columns; ++j) {
+            void* const own = static_cast<char*>(partials) + j * places.partials;
+            check(cudaMemsetAsync(own, 0, 256, native(stream)), "cudaMemsetAsync");
+        }
+    }
+
+    int columns() const { return places_.columns; }
+
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
+               Then then = {}) {
+        sweep_columns<<<grid(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, places_, scalars, reads, writes,
+                                                                                 step, then, partials());
+        check_launch("sweep_columns");
+    }
+    template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
+    void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+        each_column<<<grid(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, reads, writes, step);
+        check_launch("each_column");
+    }
+
+    template <class S, class T, class Then>
+    void dots(S* scalars, index_t n, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
+        dots_of_columns<<<grid(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, places_, scalars, basis, count, w,
+                                                                                   results, then, partials());
+        check_launch("dots_of_columns");
+    }
+
+    template <class S, class T, class Count, class Then>
+    void combine(S* scalars, index_t n, Basis<T> basis, Count count, const Wide<T>* factors, double sign, T* target,
+                 Then then) {
+        combine_columns<<<grid(n), SweepTuning::kBlockSize, 0, native(stream())>>>(
+            n, places_, scalars, basis, count, factors, sign, target, then, partials());
+        check_launch("combine_columns");
+    }
+
+    template <class S, class Work>
+    void compute(S* scalars, Work work) {
+        compute_columns<<<dim3(1, columns()), 1, 0, native(stream())>>>(places_, scalars, work);
+        check_launch("compute_columns");
+    }
+
+    template <class S>
+    void put_scalars(S* to, const S& value) {
+        std::vector<S> values(columns(), value);
+        for (int j = 1; j < columns(); ++j) {
+            values[j].visit_pointers([&](auto*& pointer) { pointer = places_.scalars_of(pointer, j); });
+        }
+        put_columns(to, values);
+    }
+
+    // One copy for all columns.
+    template <class S>
+    std::vector<S> read_columns(const S* from) {
+        std::vector<S> values(columns());
+        auto* const staging = static_cast<S*>(pinned(columns() * sizeof(S)));
+        copy_columns(staging, sizeof(S), from, places_.scalars, sizeof(S));
+        std::copy_n(staging, columns(), values.begin());
+        return values;
+    }
+    template <class S>
+    void put_columns(S* to, const std::vector<S>& values) {
+        auto* const staging = static_cast<S*>(pinned(columns() * sizeof(S)));
+        std::copy_n(values.begin(), columns(), staging);
+        copy_columns(to, places_.scalars, staging, sizeof(S), sizeof(S));
+    }
+
+private:
+    dim3 grid(index_t n) const { return {std::min(blocks(n), most_blocks_), static_cast<unsigned>(columns())}; }
+
+    // Complete when it returns.
+    void copy_columns(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t bytes) {
+        check(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, bytes, columns(), cudaMemcpyDefault, native(stream())),
+              "cudaMemcpy2DAsync");
+        check(cudaStreamSynchronize(native(stream())), "cudaStreamSynchronize");
+    }
+
+    ColumnPlaces places_;
+    unsigned most_blocks_;
+};
+
+static_assert(Engine<CudaColumns>);
+
+}  // namespace spmvgpu::gpu

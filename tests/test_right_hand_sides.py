@@ -1,0 +1,407 @@
+"""Several right-hand sides at once: every column as if it were solved for alone."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from battery import vector
+from libraries import OnlyDlpack
+from spmvgpu import gallery, linalg
+from spmvgpu.linalg import SolverWarning
+from systems import SPD, convection, spd
+
+SOLVERS = ["cg", "minres", "bicgstab", "gmres"]
+
+
+@pytest.fixture
+def device(solver_device):
+    """In place of the devices of other tests, those on which solvers have two ways twice."""
+    return solver_device
+
+
+@pytest.fixture(params=SOLVERS)
+def solver(request):
+    return getattr(linalg, request.param)
+
+
+def columns(A, dtype, count=5):
+    """Right-hand sides of different sizes that take different numbers of iterations."""
+    n = A.shape[0]
+    B = np.stack([vector(n, dtype, seed=j) for j in range(count)], axis=1)
+    B[:, 1] *= 1000
+    B[:, 2] = A @ np.ones(n, dtype)
+    B[:, 3] = 0
+    return B
+
+
+def tolerance(dtype):
+    return 1e-4 if dtype in (np.float32, np.complex64) else 1e-9
+
+
+def residuals(A, X, B):
+    """Relative ones, in double precision."""
+    wide = np.result_type(A.dtype, np.float64)
+    norms = np.linalg.norm(B.astype(wide) - A.astype(wide) @ np.asarray(X, wide), axis=0)
+    sizes = np.linalg.norm(B, axis=0)
+    return norms / np.where(sizes > 0, sizes, 1)
+
+
+PRECONDITIONERS = {
+    "none": lambda op: None,
+    "diagonal": lambda op: 1 / np.linspace(1, 2, op.shape[0]),
+    "jacobi": lambda op: "jacobi",
+    "block_jacobi": lambda op: linalg.block_jacobi(op, 3),
+    "chebyshev": linalg.chebyshev,
+    "ic0": linalg.ic0,
+    "matrix": lambda op: sp.diags_array(1 / np.linspace(1, 2, op.shape[0])),
+    "foreign": lambda op: spla.aslinearoperator(sp.diags_array(1 / np.linspace(1, 2, op.shape[0]))),
+}
+
+
+@pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
+@pytest.mark.parametrize("name", ["poisson3d", "elasticity3d"])
+def test_as_one_by_one(name, preconditioner, solver, device, dtype):
+    A = spd(name, dtype)
+    op, B = sg.aslinearoperator(A, device=device), columns(A, dtype)
+    M, rtol = PRECONDITIONERS[preconditioner](op), tolerance(dtype)
+    X, info = solver(op, B, rtol=rtol, M=M)
+    how = op.solve_info
+    assert (X.shape, X.dtype, info.shape) == (B.shape, dtype, (5,))
+    np.testing.assert_array_equal(info, 0)
+    assert (residuals(A, X, B) <= 1.01 * rtol).all()
+    np.testing.assert_array_equal(X[:, 3], 0)
+    for j, column in enumerate(how.columns):
+        x, _ = solver(op, np.ascontiguousarray(B[:, j]), rtol=rtol, M=M)
+        one = op.solve_info
+        np.testing.assert_allclose(X[:, j], x, rtol=0, atol=50 * rtol * np.abs(x).max())
+        slack = 2 + one.iterations // (20 if dtype == np.float64 else 3)
+        assert abs(column.iterations - one.iterations) <= slack
+        assert column.true_residual <= column.goal
+    assert how.iterations == max(column.iterations for column in how.columns)
+    assert how.status == "converged"
+    np.testing.assert_array_equal(solver(op, B, rtol=rtol, M=M)[0], X)  # the same bits
+
+
+@pytest.mark.parametrize("solver", ["bicgstab", "gmres"])
+@pytest.mark.parametrize("M", [None, "ilu0", "jacobi"])
+def test_unsymmetric(solver, M, device, dtype):
+    A = sp.csr_array(convection(), dtype=dtype)
+    op, B, rtol = sg.aslinearoperator(A, device=device), columns(A, dtype), tolerance(dtype)
+    X, info = getattr(linalg, solver)(op, B, rtol=rtol, M=M)
+    np.testing.assert_array_equal(info, 0)
+    assert (residuals(A, X, B) <= 1.01 * rtol).all()
+
+
+@pytest.mark.parametrize("name", SPD)
+def test_every_matrix(name, device):
+    A = spd(name, np.float64)
+    B = columns(A, np.float64)
+    X, info = linalg.cg(sg.aslinearoperator(A, device=device), B, rtol=1e-9, M="jacobi")
+    np.testing.assert_array_equal(info, 0)
+    assert (residuals(A, X, B) <= 1.01e-9).all()
+
+
+def test_every_format(fmt, device, dtype):
+    from support import build
+
+    A = spd("poisson2d", dtype)
+    B = columns(A, dtype)
+    X, info = linalg.cg(build(A, fmt, device), B, rtol=tolerance(dtype))
+    np.testing.assert_array_equal(info, 0)
+    assert (residuals(A, X, B) <= 1.01 * tolerance(dtype)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex(solver, dtype, device):
+    phases = sp.diags_array(np.exp(1j * np.linspace(0, 5, 400)))
+    A = sp.csr_array(phases @ gallery.poisson2d(20) @ phases.conj().T, dtype=dtype)
+    rng = np.random.default_rng(1)
+    B = (rng.standard_normal((400, 3)) + 1j * rng.standard_normal((400, 3))).astype(dtype)
+    for M in (None, "jacobi", "chebyshev"):
+        X, info = solver(sg.aslinearoperator(A, device=device), B, rtol=tolerance(dtype), M=M)
+        np.testing.assert_array_equal(info, 0)
+        assert (residuals(A, X, B) <= 1.01 * tolerance(dtype)).all()
+
+
+@pytest.mark.parametrize("smoother", ["jacobi", "chebyshev"])
+def test_multigrid(smoother, device, dtype):
+    pyamg = pytest.importorskip("pyamg")
+    A = gallery.poisson3d(12).astype(dtype)
+    ml = pyamg.smoothed_aggregation_solver(sp.csr_matrix(A.astype(np.float64)), max_coarse=50)
+    op, B = sg.aslinearoperator(A, device=device), columns(A, dtype)
+    M = linalg.aspreconditioner(ml, device=device, dtype=dtype, smoother=smoother)
+    X, info = linalg.cg(op, B, rtol=tolerance(dtype), M=M)
+    np.testing.assert_array_equal(info, 0)
+    assert op.solve_info.iterations <= 16
+    assert (residuals(A, X, B) <= 1.01 * tolerance(dtype)).all()
+    one = np.stack([M @ np.ascontiguousarray(b) for b in B.T], axis=1)
+    np.testing.assert_allclose(M @ B, one, rtol=0, atol=1e-5 * np.abs(one).max())
+
+
+# Each column ends by itself
+
+
+def test_columns_that_end_early_stay_as_they_are(solver, device):
+    A = spd("poisson2d", np.float64)
+    op, n = sg.aslinearoperator(A, device=device), A.shape[0]
+    B = np.stack([A @ vector(n, A.dtype, seed=3), vector(n, A.dtype)], axis=1)
+    guess = np.stack([vector(n, A.dtype, seed=3), np.zeros(n)], axis=1)
+    X, info = solver(op, B, guess, rtol=1e-9)
+    np.testing.assert_array_equal(info, 0)
+    assert op.solve_info.columns[0].iterations == 0
+    np.testing.assert_array_equal(X[:, 0], guess[:, 0])
+    assert op.solve_info.columns[1].iterations > 10
+
+
+def test_limits_of_iterations(solver, device):
+    """A column that needs more iterations than are allowed, beside one that does not."""
+    A = spd("poisson2d", np.float64)
+    op, n = sg.aslinearoperator(A, device=device), A.shape[0]
+    values, vectors = spla.eigsh(A, k=1)
+    assert values[0] > 1
+    B = np.stack([vector(n, A.dtype), vectors[:, 0]], axis=1)
+    X, info = solver(op, B, rtol=1e-10, maxiter=3 if solver is not linalg.gmres else 1)
+    assert info[0] == (3 if solver is not linalg.gmres else 1)
+    assert info[1] == 0
+    np.testing.assert_allclose(X[:, 1], vectors[:, 0] / values[0], atol=1e-8)
+    assert op.solve_info.status == "exhausted"
+    assert [column.status for column in op.solve_info.columns] == ["exhausted", "converged"]
+    X, info = solver(op, B, maxiter=0)
+    np.testing.assert_array_equal(info, 1)
+    np.testing.assert_array_equal(X, 0)
+
+
+def test_a_column_that_breaks_down(device):
+    A = sp.diags_array([1.0, 2.0, -3.0, 4.0])
+    op = sg.aslinearoperator(A, device=device)
+    B = np.array([[1.0, 0.0, 1.0], [2.0, 1.0, 2.0], [0.0, 3.0, 0.0], [4.0, 0.0, 4.0]])
+    with pytest.warns(SolverWarning, match=r"^column 1: cg broke down.*not positive definite"):
+        X, info = linalg.cg(op, B)
+    np.testing.assert_array_equal(info, [0, -11, 0])
+    np.testing.assert_allclose(X[:, [0, 2]], np.array([[1, 1, 0, 1.0]] * 2).T, rtol=1e-5)
+    with pytest.warns(SolverWarning, match=r"^column 0, the first of 3 such columns: .*M is not"):
+        assert (linalg.cg(op, B, M=-np.ones(4))[1] == -10).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_column_that_is_not_finite_leaves_the_others_alone(value, solver, device):
+    A = spd("poisson2d", np.float64)
+    op, B = sg.aslinearoperator(A, device=device), columns(spd("poisson2d", np.float64), np.float64)
+    expected, _ = solver(op, B, rtol=1e-8)
+    B[7, 1] = value
+    with pytest.warns(SolverWarning, match="column 1.*NaN"):
+        X, info = solver(op, B, rtol=1e-8)
+    np.testing.assert_array_equal(info, [0, -12, 0, 0, 0])
+    np.testing.assert_array_equal(np.delete(X, 1, axis=1), np.delete(expected, 1, axis=1))
+
+
+def test_columns_whose_squares_are_no_numbers(solver, device, dtype):
+    A = spd("poisson2d", dtype)
+    B = columns(A, dtype)
+    B[:, 0] *= dtype.type(1e-30 if dtype == np.float32 else 1e-200)
+    B[:, 1] *= dtype.type(1e25 if dtype == np.float32 else 1e180)
+    for M in (None, "jacobi", "chebyshev"):
+        X, info = solver(sg.aslinearoperator(A, device=device), B, rtol=1e-4, M=M)
+        np.testing.assert_array_equal(info, 0)
+        with np.errstate(all="ignore"):
+            sizes = np.abs(B).max(axis=0)
+            sizes[sizes == 0] = 1
+            assert (residuals(A, X / sizes, B / sizes) <= 1.01e-4).all()
+
+
+def test_singular_systems(device):
+    """Least-squares solutions of minres, each found by its column."""
+    A = gallery.poisson2d(12)
+    A = sp.csr_array(A - sp.diags_array(np.asarray(A.sum(axis=1)).ravel()))
+    op, n = sg.aslinearoperator(A, device=device), A.shape[0]
+    inside = A @ vector(n, np.float64)
+    B = np.stack([inside, inside + 1e-3, inside], axis=1)
+    X, info = linalg.minres(op, B, rtol=1e-9)
+    np.testing.assert_array_equal(info, 0)
+    assert [c.status for c in op.solve_info.columns] == ["converged", "least_squares", "converged"]
+    np.testing.assert_allclose(A @ X, np.stack([inside] * 3, axis=1), atol=1e-6)
+    X, info = linalg.cg(op, B, rtol=1e-9, nullspace="constant")
+    np.testing.assert_array_equal(info, 0)
+    np.testing.assert_allclose(A @ X, np.stack([inside] * 3, axis=1), atol=1e-7)
+    np.testing.assert_allclose(X.sum(axis=0), 0, atol=1e-9)
+
+
+def test_minres_finds_matrices_that_are_not_symmetric(device):
+    A = spd("poisson2d", np.float64)
+    B = columns(A, A.dtype)
+    skewed = sg.aslinearoperator(A + sp.eye_array(A.shape[0], k=1), device=device)
+    with pytest.raises(ValueError, match="non-symmetric matrix"):
+        linalg.minres(skewed, B, check=True)
+    with pytest.raises(ValueError, match="indefinite preconditioner"):
+        linalg.minres(sg.aslinearoperator(A, device=device), B, M=-np.ones(A.shape[0]))
+    shifted, info = linalg.minres(sg.aslinearoperator(A, device=device), B, shift=-0.7, rtol=1e-9)
+    np.testing.assert_array_equal(info, 0)
+    np.testing.assert_allclose(A @ shifted + 0.7 * shifted, B, atol=1e-6 * np.abs(B).max())
+
+
+# What is given, and what is shown
+
+
+@pytest.mark.parametrize("kind", ["C", "Fortran", "strided", "list", "integer", "other_float", "read_only"])
+def test_kinds_of_right_hand_sides(kind, solver, device, dtype):
+    A = spd("poisson2d", dtype)
+    op, n = sg.aslinearoperator(A, device=device), A.shape[0]
+    B = (np.arange(3 * n).reshape(n, 3) % 5 + 1).astype(dtype)
+    expected, _ = solver(op, np.asfortranarray(B), rtol=1e-4)
+    other = np.float64 if dtype == np.float32 else np.float32
+    given = {
+        "C": B,
+        "Fortran": np.asfortranarray(B),
+        "strided": np.repeat(np.repeat(B, 2, axis=0), 2, axis=1)[::2, ::2],
+        "list": B.tolist(),
+        "integer": B.astype(int),
+        "other_float": B.astype(other),
+        "read_only": B.copy(),
+    }[kind]
+    if kind == "read_only":
+        given.flags.writeable = False
+    before = np.array(given)
+    X, info = solver(op, given, rtol=1e-4)
+    assert (X.shape, X.dtype) == ((n, 3), dtype)
+    np.testing.assert_array_equal(info, 0)
+    np.testing.assert_array_equal(X, expected)
+    np.testing.assert_array_equal(given, before)
+
+
+def test_one_column_is_a_vector(solver, device):
+    A = spd("poisson2d", np.float64)
+    op, b = sg.aslinearoperator(A, device=device), vector(A.shape[0], A.dtype)
+    x, info = solver(op, b[:, np.newaxis])
+    assert (x.shape, info) == (b.shape, 0)
+    assert isinstance(info, int)
+    assert op.solve_info.columns == ()
+    np.testing.assert_array_equal(solver(op, b)[0], x)
+
+
+def test_many_columns(device):
+    """More than are multiplied at once."""
+    A = spd("poisson2d", np.float64)
+    n = A.shape[0]
+    B = np.random.default_rng(5).standard_normal((n, 77))
+    X, info = linalg.cg(sg.aslinearoperator(A, device=device), B, rtol=1e-9)
+    np.testing.assert_array_equal(info, 0)
+    assert (residuals(A, X, B) <= 1.01e-9).all()
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_small_systems(rows, solver, device):
+    A = 2 * np.eye(rows)
+    X, info = solver(sg.aslinearoperator(A, device=device), np.ones((rows, 3)), rtol=1e-12)
+    np.testing.assert_array_equal(info, 0)
+    np.testing.assert_allclose(X, 0.5)
+    X, info = solver(sg.aslinearoperator(np.zeros((0, 0)), device=device), np.ones((0, 3)))
+    assert X.shape == (0, 3)
+    np.testing.assert_array_equal(info, 0)
+
+
+def test_kinds_of_matrices(solver):
+    A = spd("poisson3d", np.float64)
+    B = columns(A, A.dtype)
+    for given in (
+        A,
+        A.toarray(),
+        spla.aslinearoperator(A),
+        sg.aslinearoperator(A, device=["cpu", "cpu"]),
+        sg.aslinearoperator(A, device="cpu", format="partitioned", separator=6),
+        sg.aslinearoperator(A, device="cpu", reorder="rcm"),
+    ):
+        X, info = solver(given, B, rtol=1e-9)
+        np.testing.assert_array_equal(info, 0)
+        assert (residuals(A, X, B) <= 1.01e-9).all()
+    several = sg.aslinearoperator(A, device=["cpu", "cpu"])
+    solver(several, B, M=linalg.chebyshev(several))
+    assert several.solve_info.pieces == 1
+
+
+def test_guesses(solver, device):
+    A = spd("poisson2d", np.float64)
+    op, B = sg.aslinearoperator(A, device=device), columns(A, A.dtype)
+    guess = 3 * B[:, ::-1]
+    X, info = solver(op, B, guess, rtol=1e-9)
+    np.testing.assert_array_equal(info, 0)
+    assert (residuals(A, X, B) <= 1.01e-9).all()
+    X, info = solver(op, B, "Mb", M="jacobi", rtol=1e-9)
+    np.testing.assert_array_equal(info, 0)
+    assert (residuals(A, X, B) <= 1.01e-9).all()
+
+
+def test_histories(solver, device):
+    """Arrays with the norms of all columns, which keep their last one when they have ended."""
+    A = spd("poisson2d", np.float64)
+    op, B = sg.aslinearoperator(A, device=device), columns(A, A.dtype)
+    history = []
+    _, info = solver(op, B, rtol=1e-9, residuals=history)
+    np.testing.assert_array_equal(info, 0)
+    each = op.solve_info.columns
+    assert len(history) == 1 + op.solve_info.iterations
+    for j in (0, 1, 2, 4):
+        alone = []
+        solver(op, np.ascontiguousarray(B[:, j]), rtol=1e-9, residuals=alone)
+        few = min(len(alone), 8)
+        np.testing.assert_allclose([norms[j] for norms in history[:few]], alone[:few], rtol=1e-6)
+        assert history[-1][j] == history[each[j].iterations][j]
+    np.testing.assert_array_equal([norms[3] for norms in history], 0)
+
+
+def test_callbacks(solver, device):
+    A = spd("poisson2d", np.float64)
+    op, B = sg.aslinearoperator(A, device=device), columns(A, A.dtype)
+    seen = []
+    options = {"callback_type": "x", "restart": 9} if solver is linalg.gmres else {}
+    X, _ = solver(op, B, rtol=1e-8, callback=lambda x: seen.append(np.array(x)), **options)
+    assert {x.shape for x in seen} == {B.shape}
+    assert len(seen) >= (2 if options else op.solve_info.iterations)
+    np.testing.assert_array_equal(seen[-1], X)
+    np.testing.assert_array_equal(solver(op, B, rtol=1e-8, **options)[0], X)
+
+
+def test_norms_that_gmres_shows(device):
+    A = sp.csr_array(convection())
+    B = columns(A, A.dtype)
+    norms = []
+    linalg.gmres(
+        sg.aslinearoperator(A, device=device), B, rtol=1e-8, callback=norms.append, callback_type="pr_norm"
+    )
+    assert {norm.shape for norm in norms} == {(5,)}
+    assert (norms[-1] <= 1e-7).all()
+
+
+def test_what_the_report_says(device):
+    A = spd("poisson2d", np.float64)
+    op, B = sg.aslinearoperator(A, device=device), columns(A, A.dtype)
+    linalg.cg(op, B, rtol=1e-8)
+    how = op.solve_info
+    assert len(how.columns) == 5
+    assert how.columns[1].goal == pytest.approx(1e-8 * np.linalg.norm(B[:, 1]))
+    assert how.iterations <= how.products <= how.iterations + 20
+    assert len(repr(how).splitlines()) <= 5
+
+
+def test_host_memory_through_dlpack():
+    A = spd("poisson2d", np.float64)
+    op, B = sg.aslinearoperator(A, device="cpu"), columns(A, A.dtype)
+    X, info = linalg.cg(op, OnlyDlpack(B), rtol=1e-9)
+    np.testing.assert_array_equal(info, 0)
+    assert (residuals(A, np.from_dlpack(X), B) <= 1.01e-9).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_on_a_gpu(order, solver, library, cuda_device, dtype):
+    A = spd("poisson2d", dtype)
+    op, B = sg.aslinearoperator(A, device=cuda_device), columns(A, dtype)
+    expected, _ = solver(op, B, B, M="jacobi", rtol=1e-4)
+    given = library.asarray(B if order == "C" else np.ascontiguousarray(B.T), cuda_device)
+    given = given if order == "C" else given.T
+    X, info = solver(op, given, given, M="jacobi", rtol=1e-4)
+    np.testing.assert_array_equal(info, 0)
+    assert isinstance(X, library.array_type)
+    assert library.device_name(X) == cuda_device
+    np.testing.assert_array_equal(library.to_numpy(X), expected)
