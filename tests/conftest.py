@@ -151,7 +151,7 @@ def device(request):
 def solver_device(request, monkeypatch):
     """Name of a device; of a GPU twice: kernels whose blocks wait for each other, and one for each sweep."""
     name, cooperative = request.param
-    monkeypatch.setattr("spmvgpu.linalg.solve.COOPERATIVE", cooperative)
+    monkeypatch.setattr("spmvgpu.linalg.krylov.COOPERATIVE", cooperative)
     return name
 
 

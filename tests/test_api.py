@@ -169,6 +169,7 @@ SHOWN = {
     "planning.Trial": lambda on: trials_on(on).trials[-1],
     "planning.Step": lambda on: sg.aslinearoperator(A, device=on).tuning.steps[0],
     "linalg.SolveInfo": lambda on: solved(sg.aslinearoperator(A, device=on)),
+    "linalg.Solved": lambda on: sg.linalg.solve(A, np.ones(A.shape[0]), device=on, full_output=True)[1],
     "linalg.Jacobi": lambda on: sg.linalg.jacobi(sg.aslinearoperator(A, device=on)),
     "linalg.IncompleteFactors": lambda on: sg.linalg.ic0(sg.aslinearoperator(A, device=on)),
     "linalg.Multigrid": lambda on: sg.linalg.amg(A, device=on),
@@ -199,7 +200,7 @@ def test_every_class_shows_a_few_lines():
         classes |= {
             f"{module}.{name}" for name in public if inspect.isclass(getattr(getattr(sg, module), name))
         }
-    errors = {"CudaError", "FormatError", "linalg.SolverWarning"}
+    errors = {"CudaError", "FormatError", "linalg.SolverWarning", "linalg.NotSolvedError"}
     of_ranks = {"distributed.DistributedOperator", "distributed.Ranges"}  # in tests/distributed
     assert classes - errors - of_ranks - set(SHOWN) == set()
 

@@ -248,6 +248,13 @@ for solver in (linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres):
         ("residuals", ("list",)),
     ):
         TABLE[f"{solver.__name__}.{argument}"] = (given(solver, op(), np.ones(3)), argument, taken)
+TABLE["solve.A"] = (given(linalg.solve, b=np.ones(3)), "A", ())
+TABLE["solve.b"] = (given(linalg.solve, op()), "b", ())
+for argument, taken in (
+    *((argument, ("huge",)) for argument in ("rtol", "atol")),
+    *((argument, ()) for argument in ("x0", "nullspace", "device")),
+):
+    TABLE[f"solve.{argument}"] = (given(linalg.solve, op(), np.ones(3)), argument, taken)
 
 
 @pytest.mark.parametrize("row", TABLE)
@@ -267,7 +274,7 @@ def check_message(function, name, value):
 
 
 # Parameters that take everything, or what is no value of theirs to be told: any object is true or false.
-TRUTHS = {"astype.copy", "clear.profiles", "minres.show", "minres.check"}
+TRUTHS = {"astype.copy", "clear.profiles", "minres.show", "minres.check", "solve.full_output"}
 # What `predict` and `explain` give each other.
 OWN = {"table.in_use", "table.options"}
 

@@ -613,7 +613,7 @@ def test_interrupt(run, monkeypatch):
     def interrupt(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spmvgpu.cli.solve.solve_system", interrupt)
+    monkeypatch.setattr("spmvgpu.cli.solve.run_solver", interrupt)
     assert run("solve", "--size", 3)[::2] == (130, "error: interrupted\n")
 
 

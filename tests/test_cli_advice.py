@@ -2,9 +2,10 @@
 
 import pytest
 
-from spmvgpu.cli.advice import Choice, Outcome, choose, suggestions
+from spmvgpu.cli.advice import Outcome, suggestions
 from spmvgpu.cli.output import Report
 from spmvgpu.cli.solution import Solution, first_that_works
+from spmvgpu.linalg.choice import Choice, choose
 
 OUTCOME = Outcome(
     solver="cg",

@@ -15,7 +15,7 @@ from battery import vector
 from spmvgpu import _core, gallery, linalg
 from spmvgpu.cli.advice import OTHER_SOLVER
 from spmvgpu.linalg import SolverWarning
-from spmvgpu.linalg.solve import solve
+from spmvgpu.linalg.krylov import run
 from spmvgpu.linalg.stopping import check_limits
 from systems import convection, counted, spd
 
@@ -302,4 +302,4 @@ def test_an_unknown_solver_is_refused_with_the_names_there_are():
     op = sg.aslinearoperator(np.eye(2), device="cpu")
     limits = partial(check_limits, 1e-5, 0.0, None, 10)
     with pytest.raises(ValueError, match="'cgs'; allowed are bicgstab, cg, gmres, minres"):
-        solve("cgs", op, np.ones(2), None, None, limits)
+        run("cgs", op, np.ones(2), None, None, limits)

@@ -62,7 +62,7 @@ def solve_both_ways(monkeypatch, solver, op, b, way="resident", **options):
     """Solution, iterations and history of the resident kernel, or of chained sweeps, and of the queue."""
     found = []
     for cooperative in (True, False):
-        monkeypatch.setattr("spmvgpu.linalg.solve.COOPERATIVE", cooperative)
+        monkeypatch.setattr("spmvgpu.linalg.krylov.COOPERATIVE", cooperative)
         history = []
         x, info = getattr(linalg, solver)(op, b, residuals=history, **options)
         assert info == 0

@@ -196,7 +196,7 @@ def test_long_solves_recorded_or_not(solver, names, monkeypatch):
     options = {"restart": 4} if solver == "gmres" else {}
     found = []
     for recorded in (True, False):
-        monkeypatch.setattr("spmvgpu.linalg.solve.RECORDED", recorded)
+        monkeypatch.setattr("spmvgpu.linalg.krylov.RECORDED", recorded)
         x, info, how, residuals = solve(solver, op, b, rtol=1e-9, maxiter=3000, **options)
         assert info == 0
         assert how.iterations > 60

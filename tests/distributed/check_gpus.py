@@ -16,7 +16,7 @@ from ranks import COMM, SYSTEMS, case, each_division, each_system_and_solver, op
 from reference import assert_product
 from spmvgpu import gallery, linalg
 from spmvgpu.distributed.transports import trouble_of_cuda
-from spmvgpu.linalg import solve as solver_settings
+from spmvgpu.linalg import krylov as solver_settings
 
 GPUS = [info.name for info in sg.devices() if info.name != "cpu"]
 pytestmark = [

@@ -17,7 +17,8 @@ import numpy as np
 import spmvgpu as sg
 
 from .._util.types import HostArray
-from .advice import OTHER_SOLVER, ROUNDING, Choice, Outcome, suggestions
+from ..linalg.choice import Choice
+from .advice import OTHER_SOLVER, ROUNDING, Outcome, suggestions
 from .output import Report, check_writable, fail, replacing
 
 if TYPE_CHECKING:

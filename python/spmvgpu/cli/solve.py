@@ -13,12 +13,13 @@ import numpy as np
 import spmvgpu as sg
 from spmvgpu._core import SolverLimits
 from spmvgpu.linalg import SolverWarning
+from spmvgpu.linalg.choice import Choice, choose
+from spmvgpu.linalg.krylov import run as run_solver
 from spmvgpu.linalg.named import NAMES, SYMMETRIC_SOLVERS, named
-from spmvgpu.linalg.solve import solve as solve_system
 
 from .._util.messages import said
 from .._util.types import HostArray
-from .advice import OTHER_SOLVER, RESTART, Choice, Suggestion, choose
+from .advice import OTHER_SOLVER, RESTART, Suggestion
 from .arguments import add_quiet, positive_float, positive_int
 from .one_process import OneProcess
 from .output import Fields, Report, fields_of
@@ -172,7 +173,7 @@ def _attempt(system: System, solver: str, M: object) -> Solution:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", SolverWarning)
                 try:
-                    x, info, how = solve_system(solver, op, right, None, M, lambda *_: limits, watch=watched)
+                    x, info, how = run_solver(solver, op, right, None, M, lambda *_: limits, watch=watched)
                 except ValueError as error:
                     raise BrokenDownError(system.title, error, solver) from error
             if info < 0:

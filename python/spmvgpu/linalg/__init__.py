@@ -17,6 +17,7 @@ from .lobpcg import lobpcg
 from .minres import minres
 from .multigrid import Multigrid, amg
 from .preconditioners import Jacobi, jacobi
+from .solve import NotSolvedError, Solved, solve
 from .stopping import SolverWarning
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "IncompleteFactors",
     "Jacobi",
     "Multigrid",
+    "NotSolvedError",
     "SolveInfo",
+    "Solved",
     "SolverWarning",
     "amg",
     "aspreconditioner",
@@ -38,6 +41,7 @@ __all__ = [
     "jacobi",
     "lobpcg",
     "minres",
+    "solve",
 ]
 
 

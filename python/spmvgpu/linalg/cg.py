@@ -6,7 +6,7 @@ from functools import partial
 
 from .._util.arguments import with_hints
 from ..arrays import AnyArray
-from .solve import solve
+from .krylov import run
 from .stopping import Info, Residuals, check_limits
 from .systems import Callback
 
@@ -110,5 +110,5 @@ def cg(
     (array([0.090909, 0.636364]), 0)
     """
     limits = partial(check_limits, rtol, atol, maxiter, 10)
-    x, info, _ = solve("cg", A, b, x0, M, limits, callback, residuals, check_every, nullspace=nullspace)
+    x, info, _ = run("cg", A, b, x0, M, limits, callback, residuals, check_every, nullspace=nullspace)
     return x, info

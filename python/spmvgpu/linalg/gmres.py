@@ -5,7 +5,7 @@ from __future__ import annotations
 from .._core import SolverLimits
 from .._util.arguments import one_of, whole_number, with_hints
 from ..arrays import AnyArray
-from .solve import solve
+from .krylov import run
 from .stopping import Info, Residuals, check_limits
 from .systems import Callback
 
@@ -125,7 +125,7 @@ def gmres(
         return limits
 
     shows_norm = callback_type != "x"
-    x, info, _ = solve(
+    x, info, _ = run(
         "gmres",
         A,
         b,

@@ -7,7 +7,7 @@ import numpy as np
 from .._core import SolverLimits
 from .._util.arguments import real_number, with_hints
 from ..arrays import AnyArray
-from .solve import solve
+from .krylov import run
 from .stopping import Info, Residuals, check_limits
 from .systems import Callback
 
@@ -129,7 +129,7 @@ def minres(
 
     history: Residuals | None = [] if show and residuals is None else residuals
     before = len(history) if isinstance(history, list) else 0
-    x, info, how = solve("minres", A, b, x0, M, limits, callback, history, check_every, nullspace=nullspace)
+    x, info, how = run("minres", A, b, x0, M, limits, callback, history, check_every, nullspace=nullspace)
     if show:
         assert history is not None
         for k, norm in enumerate(history[before:]):

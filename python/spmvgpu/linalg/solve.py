@@ -1,123 +1,220 @@
-"""What solvers are given, made into what the core solves, and its answer made into theirs."""
+"""One call that picks a method and a preconditioner, and checks what it returns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal, overload
 
 import numpy as np
 
-from .. import _core
-from .._core import SolverLimits
-from .._util.arguments import whole_number
-from ..arrays import AnyArray
-from ..operator.solve_info import SolveInfo
-from .named import named
-from .nullspace import NullSpace
-from .preconditioners import PreconditionerMap, keeps_pieces, map_of_preconditioner, taken_map
-from .stopping import Info, Residuals, check_residuals, info_from, infos_of, residuals_from, values_of
-from .systems import Callback, OverRanks, system_of
-from .vectors import NOTHING
-
-# Whether the core may use kernels whose blocks wait for each other, and not one for each sweep. Tests do
-# without.
-COOPERATIVE = True
-# Whether it may record iterations as a CUDA graph. Tests do without.
-RECORDED = True
+from .._util.arguments import with_hints
+from .._util.show import Brief
+from ..arrays import AnyArray, taken
+from .search import Attempt, Problem, Search
+from .stopping import tolerance
+from .systems import OverRanks
 
 
+@dataclass(frozen=True, repr=False)
+class Solved(Brief):
+    """How `solve` came to a solution.
+
+    Attributes
+    ----------
+    method, preconditioner : str
+        What found the solution: "direct" or the name of a solver, and the name of a preconditioner or "none".
+    reason : str
+        Why the first method was chosen.
+    residual : float
+        ``norm(b - A @ x) / norm(b)``, computed from `x`; the largest of all columns.
+    device : str
+        Where it was found.
+    tried : tuple
+        All methods, the last of which found it. Each has `method`, `preconditioner`, `outcome`, `iterations`,
+        `residual` and `seconds`.
+    seconds : float
+        Time from the matrix to the solution.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> A = sg.gallery.poisson2d(100)
+    >>> x, how = sg.linalg.solve(A, np.ones(10_000), full_output=True)
+    >>> how.method, how.residual <= 1e-8
+    ('cg', True)
+    """
+
+    method: str
+    preconditioner: str
+    reason: str
+    residual: float
+    device: str
+    tried: tuple[Attempt, ...]
+    seconds: float
+
+    def explain(self) -> str:
+        """Say which method was chosen and why, and what else was tried.
+
+        Returns
+        -------
+        str
+            A few lines.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> x, how = sg.linalg.solve(sg.gallery.poisson2d(10), np.ones(100), full_output=True)
+        >>> print(how.explain().splitlines()[0])
+        direct, because the matrix is small (100 rows)
+        """
+        found = self.tried[-1]
+        lines = [f"{self.tried[0]}, because {self.reason}"]
+        lines += [f"{attempt}: {attempt.outcome}" for attempt in self.tried[:-1]]
+        lines.append(
+            f"{found}: converged on {self.device} to a relative residual of {self.residual:.1e} in "
+            f"{found.iterations} iterations, {self.seconds:.3g} s in all"
+        )
+        return "\n".join(lines)
+
+
+class NotSolvedError(np.linalg.LinAlgError):
+    """`solve` found no solution within the tolerance; the message says what was tried.
+
+    Attributes
+    ----------
+    x : array or None
+        The best approximation.
+    tried : tuple
+        As in `Solved`.
+    """
+
+    def __init__(self, message: str, x: AnyArray = None, tried: tuple[Attempt, ...] = ()) -> None:
+        super().__init__(message)
+        self.x, self.tried = x, tried
+
+
+@overload
 def solve(
-    solver: str,
     A: object,
     b: object,
-    x0: object,
-    M: object,
-    limits: Callable[[int, Callback | None], SolverLimits],
-    callback: Callback | None = None,
-    residuals: Residuals | None = None,
-    check_every: int | None = None,
+    rtol: float = ...,
     *,
-    shows_norm: bool = False,
-    watch: Callable[[int, float, float], object] | None = None,
+    atol: float = ...,
+    x0: object = ...,
+    nullspace: object = ...,
+    device: str = ...,
+    full_output: Literal[False] = ...,
+) -> AnyArray: ...
+@overload
+def solve(
+    A: object,
+    b: object,
+    rtol: float = ...,
+    *,
+    atol: float = ...,
+    x0: object = ...,
+    nullspace: object = ...,
+    device: str = ...,
+    full_output: Literal[True],
+) -> tuple[AnyArray, Solved]: ...
+@with_hints
+def solve(
+    A: object,
+    b: object,
+    rtol: float = 1e-8,
+    *,
+    atol: float = 0.0,
+    x0: object = None,
     nullspace: object = None,
-) -> tuple[AnyArray, Info, SolveInfo]:
-    """Run a solver of the core on what the caller gave: the solution, SciPy's `info`, and how it went.
+    device: str = "auto",
+    full_output: bool = False,
+) -> Any:
+    """Solve ``A x = b`` by a method that suits the matrix.
 
-    ``limits(unknowns, callback)`` says when it ends. `callback` gets x or, if `shows_norm`, the relative
-    residual. `watch` gets the iterations, the residual and the norm of b whenever the host looks at the
-    solve. `nullspace` is as solvers take it. Of a distributed system all ranks raise what any of them finds
-    wrong with what it was given.
+    Like `scipy.sparse.linalg.spsolve` it returns `x`. It looks at the matrix: its size, whether it is
+    symmetric or Hermitian, its diagonal, and a few Lanczos steps that show whether it is positive definite.
+    Small systems are solved by SciPy's direct solver on the CPU, others by a solver of `spmvgpu.linalg` with
+    a preconditioner. If one breaks down or stalls, others follow. What it returns has a residual within the
+    tolerance, which is computed from `x` in double precision.
+
+    Parameters
+    ----------
+    A : array, sparse matrix, SparseOperator or LinearOperator
+        Square. It is solved in double precision. The entries of a `LinearOperator` of another library are not
+        known, so there is no preconditioner for it.
+    b : (n,) or (n, k) array
+        Right-hand side, or several of them as columns, as the solvers take it.
+    rtol, atol : float
+        Tolerances: ``norm(b - A @ x) <= max(rtol * norm(b), atol)`` for each column.
+    x0 : array of the shape of `b`, optional
+        Initial guess. The direct solver does not use it.
+    nullspace : "constant" or (n,) or (n, m) array, optional
+        Null space of a singular `A`, as the solvers take it. The residual is that of the part of `b` that
+        they solve for.
+    device : str, default "auto"
+        Where a matrix goes to, as `aslinearoperator` takes it. With "auto" it goes to the GPU of `b`, if `b`
+        is on one. An operator stays where it is.
+    full_output : bool, default False
+        Also return how the solution was found.
+
+    Returns
+    -------
+    x : (n,) or (n, k) array
+        Solution in double precision, of the library and on the device of `b`.
+    how : Solved
+        Returned only if `full_output` is True. ``how.explain()`` says which method was chosen and why.
+
+    Raises
+    ------
+    NotSolvedError
+        If no method reaches the tolerance. It is a `numpy.linalg.LinAlgError` that says what was tried.
+    TypeError, ValueError
+        If an argument has a type, a shape, a dtype or a device that is not allowed, or if `A`, `b` or `x0`
+        contains infinity or NaN.
+
+    See Also
+    --------
+    cg, minres, bicgstab, gmres : The methods, for matrices whose kind is known.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> A = sg.gallery.poisson2d(30)
+    >>> x = sg.linalg.solve(A, np.ones(900))
+    >>> bool(np.linalg.norm(A @ x - 1) <= 1e-8 * 30)
+    True
     """
-    system = system_of(A, b)
-    callback = system.shared_callback(callback)
-    with system.agreement():
-        check_residuals(residuals)
-        asked = limits(system.unknowns, callback)
-        if check_every is not None:
-            asked.look_every = whole_number("check_every", check_every, 1, 2**30)
-        asked.guess_is_mb, asked.record = isinstance(x0, str) and x0 == "Mb", residuals is not None
-        asked.cooperative, asked.recorded = COOPERATIVE, RECORDED
-        M = named(M, system.operator(f"M={M!r}"), solver) if isinstance(M, str) else taken_map(M)
-        is_vector = system.columns is None
-        vectors = system.vectors(is_vector and nullspace is None and keeps_pieces(system, M))
-        right = vectors.take("b", system.b)
-        guess = NOTHING if x0 is None or asked.guess_is_mb else vectors.take("x0", x0)
-        preconditioner = map_of_preconditioner(system, M, vectors)
-        null: NullSpace | None = None
-        if nullspace is not None:
-            if isinstance(A, OverRanks):
-                raise ValueError("nullspace= is for operators of one process, and A is over ranks")
-            null = NullSpace(system, nullspace, solver, vectors.ordinal, asked.shift)
-            preconditioner = null.projected(preconditioner)
-            guess = null.without(guess, vectors.stream)
-            if null.of_adjoint:
-                right = null.without(right, vectors.stream)
-        x = vectors.new()
-    system.check_same(**values_of(asked), x0=_kind_of_guess(x0), M=_kind_of(preconditioner))
-
-    def look(seen: Sequence[tuple[int, float, float]]) -> None:
-        if callback is None:
-            assert watch is not None
-            watch(*seen[0])
-        elif shows_norm:
-            norms = [residual / norm_b if norm_b else 0.0 for _, residual, norm_b in seen]
-            callback(norms[0] if is_vector else np.array(norms))
-        else:
-            callback(vectors.result())
-
-    looked = None if callback is None and watch is None else system.together(look)
-    reports = _core.solve(
-        solver,
-        system.core_map(),
-        None if preconditioner is None else preconditioner.core,
-        system.shape[0],
-        system.columns or 1,
-        vectors.ordinal,
-        right.pointer,
-        guess.pointer,
-        x.pointer,
-        asked,
-        system.memory,
-        vectors.stream,
-        system.max_threads,
-        looked,
-        system.ranks,
+    start = perf_counter()
+    rtol, atol = tolerance("rtol", rtol), tolerance("atol", atol)
+    if isinstance(A, OverRanks):
+        raise TypeError("A is distributed over ranks; use cg, minres, bicgstab or gmres, or the command line")
+    b, library = taken("b", b)
+    problem = Problem(A, b, library, library.locate(b, "b"), device)
+    search = Search(problem, rtol, atol, x0, nullspace)
+    is_solved = search.is_direct() and problem.is_small and search.direct()
+    was_direct = bool(search.tried)
+    is_solved = is_solved or search.iterate()
+    is_solved = is_solved or (not was_direct and search.is_direct() and search.direct())
+    tried = tuple(search.tried)
+    if not is_solved:
+        outcomes = "; ".join(f"{attempt} {attempt.outcome}" for attempt in tried)
+        best = min(attempt.residual for attempt in tried)
+        raise NotSolvedError(
+            f"no solution of A x = b within rtol={rtol:g} was found; the smallest relative residual is "
+            f"{best:.1e}, of the attribute x; tried were: {outcomes}",
+            search.x,
+            tried,
+        )
+    if not full_output:
+        return search.x
+    found = tried[-1]
+    return search.x, Solved(
+        found.method,
+        found.preconditioner,
+        search.reason,
+        found.residual,
+        search.device,
+        tried,
+        perf_counter() - start,
     )
-    if null is not None:
-        null.clean(x)
-    if residuals is not None:
-        cast("list[object]", residuals).extend(residuals_from(reports, is_vector))
-    how = info_from(solver, reports, is_vector)
-    system.report(how)
-    info = infos_of(how, system.dtype, [report.offending_value for report in reports], asked.maxiter)
-    return vectors.result(), info, how
-
-
-def _kind_of_guess(x0: object) -> str:
-    return "none" if x0 is None else "Mb" if isinstance(x0, str) else "array"
-
-
-def _kind_of(preconditioner: PreconditionerMap | None) -> str:
-    if preconditioner is None:
-        return "none"
-    return "diagonal" if preconditioner.is_diagonal else "operator"

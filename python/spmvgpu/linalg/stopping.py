@@ -101,8 +101,10 @@ def tolerance(name: str, value: object) -> float:
     return real_number(name, value, "a non-negative real number", lambda number: number >= 0)
 
 
-def infos_of(how: SolveInfo, dtype: DType, offending: Sequence[float], maxiter: int) -> Info:
-    """Return SciPy's `info` for the way a solve ended, and warn about a breakdown or stagnation.
+def infos_of(
+    how: SolveInfo, dtype: DType, offending: Sequence[float], maxiter: int, warns: bool = True
+) -> Info:
+    """Return SciPy's `info` for the way a solve ended, and, if `warns`, warn about a breakdown or stagnation.
 
     Raises
     ------
@@ -111,14 +113,14 @@ def infos_of(how: SolveInfo, dtype: DType, offending: Sequence[float], maxiter: 
     """
     if not how.columns:
         info, problem = _info_of(how, dtype, offending[0], maxiter)
-        if problem is not None:
+        if problem is not None and warns:
             _warn(problem)
         return info
     found = [
         _info_of(column, dtype, value, maxiter) for column, value in zip(how.columns, offending, strict=True)
     ]
     problems = [(j, problem) for j, (_, problem) in enumerate(found) if problem is not None]
-    if problems:
+    if problems and warns:
         (j, problem), count = problems[0], len(problems)
         others = f", the first of {count} such columns" if count > 1 else ""
         _warn(f"column {j}{others}: {problem}")

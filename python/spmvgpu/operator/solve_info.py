@@ -31,6 +31,8 @@ class SolveInfo(Brief):
         ``norm(b - A @ x)``, computed from `x`.
     goal : float
         ``max(rtol * norm(b), atol)``.
+    norm_b : float
+        ``norm(b)``.
     products : int
         Number of products with `A`.
     preconditionings : int
@@ -64,6 +66,7 @@ class SolveInfo(Brief):
     residual: float
     true_residual: float
     goal: float
+    norm_b: float
     products: int
     preconditionings: int
     seconds: float

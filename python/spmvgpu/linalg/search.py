@@ -1,0 +1,430 @@
+"""The search of `solve` for a method: what is known of a system, and what is tried."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from importlib.util import find_spec
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as sla
+from scipy.sparse.linalg import LinearOperator
+
+from .._core import SolverLimits
+from .._util.types import DType, HostArray
+from ..arrays import AnyArray, AnyLibrary, Located, is_sparse, taken
+from ..devices import device_name, resolve_device
+from ..inputs.canonical import matrix_of
+from ..inputs.compressed import storage_dtype
+from ..operator.construct import aslinearoperator
+from ..operator.operands import kind_of
+from ..operator.operator import SparseOperator
+from ..operator.solve_info import SolveInfo
+from . import krylov
+from .choice import Choice, choose
+from .preconditioners import inverse_of
+from .stopping import check_limits
+from .systems import Callback, check_square
+
+SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any other
+_SMALL_ENTRIES = 50  # in a row of such a matrix, unless it is very small
+_VERY_SMALL_ROWS = 500
+_LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has failed
+_LANCZOS_STEPS = 12
+_RESTART = 50  # of gmres, which is the last to be tried
+_DOMINANT = 1.1  # a diagonal that outweighs its rows so far is a good preconditioner alone
+_PATIENCE = 300  # iterations before a residual that has ceased to fall ends a method, and as many more for
+_PATIENCE_EACH = 3  # the square root of the rows with cg and minres, whose residuals may fall late
+
+
+class Attempt(NamedTuple):
+    """A method that was tried, and what came of it.
+
+    Attributes
+    ----------
+    method : str
+        "direct", or the name of a solver of `spmvgpu.linalg`.
+    preconditioner : str
+        Its name, or "none".
+    outcome : str
+        "converged", or what went wrong.
+    iterations : int
+    residual : float
+        ``norm(b - A @ x) / norm(b)``, the largest of all columns. Infinity if there was no `x`.
+    seconds : float
+    """
+
+    method: str
+    preconditioner: str
+    outcome: str
+    iterations: int
+    residual: float
+    seconds: float
+
+    def __str__(self) -> str:
+        M = self.preconditioner
+        return self.method if M == "none" else f"{self.method} with {M}"
+
+
+class StalledError(Exception):
+    """A residual has ceased to fall."""
+
+
+class Problem:
+    """A system in double precision, whatever its matrix is given as.
+
+    Parameters
+    ----------
+    A : matrix, SparseOperator or LinearOperator
+    b, library, located
+        The right-hand side, as `taken` gives it.
+    device : str
+        Where a matrix goes to.
+    """
+
+    def __init__(self, A: Any, b: AnyArray, library: AnyLibrary, located: Located, device: str) -> None:
+        self.b, self.library, self.located = b, library, located
+        resolve_device(device)  # refuses what is none
+        self._device = device_name(located.ordinal) if device == "auto" and located.host is None else device
+        self.is_foreign = (
+            not isinstance(A, SparseOperator) and hasattr(A, "matvec") and not hasattr(A, "tocsr")
+        )
+        if self.is_foreign:
+            A = sla.aslinearoperator(A)
+        elif not isinstance(A, SparseOperator) and not (is_sparse(A) and hasattr(A, "dtype")):
+            A = matrix_of(A)  # CuPy's stays on its GPU
+            if A.ndim != 2:
+                raise ValueError(f"A has {A.ndim} dimensions; give a square matrix")
+        check_square(A)
+        self._given, self.rows = A, int(A.shape[0])
+        self.dtype: DType = np.dtype(np.float64)
+        if "c" in (storage_dtype(np.dtype(A.dtype), None).kind, kind_of(located.dtype)):
+            self.dtype = np.dtype(np.complex128)
+        self.kind = "Hermitian" if self.dtype.kind == "c" else "symmetric"
+
+    @cached_property
+    def op(self) -> SparseOperator | LinearOperator:
+        """The operator on its device."""
+        A = self._given
+        if self.is_foreign:
+            return sla.LinearOperator(A.shape, A.matvec, dtype=self.dtype)
+        if isinstance(A, SparseOperator):
+            return A.astype(self.dtype, copy=False)
+        return aslinearoperator(A, device=self._device, dtype=self.dtype)
+
+    @cached_property
+    def matrix(self) -> sp.csc_array:
+        """The matrix in host memory."""
+        A = self._given
+        if hasattr(A, "get"):
+            A = A.get()
+        csc = sp.csc_array(A.tocsr() if hasattr(A, "tocsr") else A).astype(self.dtype)
+        csc.sum_duplicates()
+        return csc
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a direct solver on the CPU is the best."""
+        if self.is_foreign or self.located.host is None or self.rows > SMALL_ROWS:
+            return False
+        return self.rows <= _VERY_SMALL_ROWS or self.matrix.nnz <= _SMALL_ENTRIES * self.rows
+
+    @cached_property
+    def diagonal(self) -> HostArray | None:
+        op = self.op
+        return op.diagonal() if isinstance(op, SparseOperator) else None
+
+    @property
+    def divides(self) -> bool:
+        """Whether the diagonal has an inverse."""
+        diagonal = self.diagonal
+        return diagonal is not None and bool(np.isfinite(inverse_of(diagonal, self.dtype)).all())
+
+    @cached_property
+    def is_hermitian(self) -> bool:
+        """Whether two products with random vectors differ by rounding errors only."""
+        rng = np.random.default_rng(0)
+        u, v = rng.standard_normal((2, self.rows)).astype(self.dtype)
+        if self.dtype.kind == "c":
+            u, v = u + 1j * rng.standard_normal(self.rows), v + 1j * rng.standard_normal(self.rows)
+        a, b = self.op @ u, self.op @ v
+        size = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
+        if not np.isfinite(size):
+            raise ValueError("A contains inf or NaN, or its products overflow")
+        if size == 0:
+            return True
+        difference = abs(np.vdot(u, b / size) - np.vdot(a / size, v))
+        allowed = 1e4 * np.finfo(self.dtype).eps * np.linalg.norm(u) * np.linalg.norm(b / size)
+        return bool(difference <= allowed)
+
+    @cached_property
+    def dominance(self) -> float:
+        """The least ratio of an entry of the diagonal to the others of its row; 0 if nobody knows."""
+        diagonal = self.diagonal
+        if diagonal is None or isinstance(self._given, SparseOperator):
+            return 0.0
+        sums = np.asarray(abs(self.matrix).sum(axis=1)).reshape(-1)
+        sizes = np.abs(diagonal)
+        others = sums - sizes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(others > 1e-14 * sums, sizes / others, np.inf)
+        return float(ratios.min(initial=np.inf))
+
+
+class Search:
+    """Methods that are tried one after the other, until one reaches the tolerance.
+
+    Attributes
+    ----------
+    tried : list of Attempt
+    reason : str
+        Why the first one was chosen.
+    x : array or None
+        The best approximation so far.
+    """
+
+    def __init__(self, problem: Problem, rtol: float, atol: float, x0: object, nullspace: object) -> None:
+        self._problem, self._rtol, self._atol = problem, rtol, atol
+        self._x0, self._nullspace = x0, nullspace
+        self.tried: list[Attempt] = []
+        self.reason = ""
+        self.device = "cpu"
+        self.x: AnyArray = None
+        self._best = np.inf
+
+    # Krylov methods
+
+    def iterate(self) -> bool:
+        """Try solvers of `spmvgpu.linalg`; whether one has found the solution."""
+        problem = self._problem
+        self.device = str(getattr(problem.op, "device", "cpu"))
+        if self._begins_at_the_end():
+            return True
+        choice, plan = self._plan()
+        self.reason = self.reason or str(choice.reason)
+        broken: set[str] = set()
+        for method, preconditioner in plan:
+            if method in broken:
+                continue
+            outcome = self._attempt(method, preconditioner)
+            if outcome == "converged":
+                return True
+            if outcome in ("indefinite", "unsymmetric"):
+                broken.add(method)
+        return False
+
+    def _begins_at_the_end(self) -> bool:
+        """Check what was given, and whether the guess is a solution."""
+        x, info, how = self._run("bicgstab", None, 0)
+        if how.status == "not_finite":
+            raise ValueError("b or x0 contains inf or NaN")
+        if not np.all(info == 0):
+            return False
+        self.reason = "the initial guess is a solution, or b is zero"
+        self.tried.append(Attempt("guess", "none", "converged", 0, _relative(how), how.seconds))
+        self.x = x
+        return True
+
+    def _plan(self) -> tuple[Choice, list[tuple[str, str | None]]]:
+        """Methods with preconditioners, in their order, and why the first is the first."""
+        problem = self._problem
+        hermitian, divides = problem.is_hermitian, problem.divides
+        positive = problem.diagonal is None or bool((problem.diagonal.real > 0).all())
+        indefinite = hermitian and positive and not self._seems_definite()
+        choice = choose(hermitian, positive, "jacobi", problem.kind, indefinite)
+        if problem.is_foreign and hermitian and not indefinite:
+            choice = choice._replace(
+                reason=f"products with random vectors are those of a {problem.kind} matrix"
+            )
+        jacobi = "jacobi" if divides else None
+        factors = ["ilu0"] if divides else []
+        plan: list[tuple[str, str | None]] = []
+        for method in choice.solvers:
+            if method == "cg":
+                names = [jacobi, "ic0", *(["amg"] if find_spec("pyamg") else [])]
+                plan += [(method, name) for name in (names if problem.diagonal is not None else [None])]
+            elif method == "minres":
+                plan.append((method, jacobi))
+            else:
+                good = problem.dominance >= _DOMINANT
+                plan += [(method, name) for name in ([jacobi, *factors] if good else [*factors, jacobi])]
+        if hermitian:
+            plan += [("gmres", name) for name in (*factors, jacobi)]
+        else:
+            best = plan[0][1]
+            plan.sort(key=lambda step: step[1] != best)  # all methods with it, before others
+        return choice, list(dict.fromkeys(plan))
+
+    def _seems_definite(self) -> bool:
+        """Whether a few steps of the Lanczos method, which those of cg are, find no negative eigenvalue."""
+        problem = self._problem
+        v = np.random.default_rng(1).standard_normal(problem.rows).astype(problem.dtype)
+        M = "jacobi" if problem.divides else None
+        limits = partial(check_limits, 1e-8, 0.0, _LANCZOS_STEPS, 10)
+        _, _, how = krylov.run("cg", problem.op, v, None, M, limits, nullspace=self._nullspace, warns=False)
+        return how.status not in ("indefinite", "bad_preconditioner")
+
+    def _attempt(self, method: str, preconditioner: str | None) -> str:
+        """Try a method; its status."""
+        start, x, iterations, residual = perf_counter(), None, 0, np.inf
+        try:
+            x, info, how = self._run(method, preconditioner, None)
+        except StalledError as stalled:
+            status = outcome = "stalled"
+            outcome = f"stalled, {stalled}"
+        except (ArithmeticError, ValueError, MemoryError, np.linalg.LinAlgError) as error:
+            status, outcome = "refused", str(error)
+            if method == "minres" and "non-symmetric" in outcome:
+                status = "unsymmetric"
+        else:
+            status, iterations, residual = how.status, how.iterations, _relative(how)
+            if status == "converged" and not np.all(info == 0):
+                status = "exhausted"
+            outcome = _WORDS.get(status, f"broke down ({status})")
+        seconds = perf_counter() - start
+        self._keep(Attempt(method, preconditioner or "none", outcome, iterations, residual, seconds), x)
+        return status
+
+    def _keep(self, attempt: Attempt, x: AnyArray) -> None:
+        self.tried.append(attempt)
+        if x is not None and (attempt.residual < self._best or attempt.outcome == "converged"):
+            self._best, self.x = attempt.residual, x
+
+    def _run(self, method: str, M: str | None, maxiter: int | None) -> tuple[AnyArray, Any, SolveInfo]:
+        rows = self._problem.rows
+        root = int(np.sqrt(rows))
+        most = min(10 * rows, 1000 + 50 * root) if maxiter is None else maxiter
+        patience = _PATIENCE + (_PATIENCE_EACH * root if method in ("cg", "minres") else 0)
+
+        def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
+            limits = check_limits(self._rtol, self._atol, most, 10, unknowns, callback)
+            limits.restart, limits.legacy = min(_RESTART, unknowns), True
+            return limits
+
+        return krylov.run(
+            method,
+            self._problem.op,
+            self._problem.b,
+            self._x0,
+            M,
+            limits,
+            watch=_Patience(patience),
+            nullspace=self._nullspace,
+            warns=False,
+        )
+
+    # Direct solver
+
+    def is_direct(self, most: int = _LARGEST_DIRECT) -> bool:
+        """Whether SciPy's direct solver can be tried."""
+        problem = self._problem
+        is_possible = not problem.is_foreign and problem.located.host is not None and self._nullspace is None
+        return is_possible and problem.rows <= most
+
+    def direct(self) -> bool:
+        """Try SciPy's direct solver on the CPU; whether it has found the solution."""
+        start, problem = perf_counter(), self._problem
+        self.reason = self.reason or f"the matrix is small ({problem.rows} rows)"
+        self.device, b = "cpu", self._host_b()
+        x, residual = None, np.inf
+        try:
+            if not np.isfinite(problem.matrix.data).all():
+                raise ValueError("A contains inf or NaN")
+            x, residual, is_solved = _by_factors(problem.matrix, b, self._rtol, self._atol)
+            outcome = "converged" if is_solved else _WORDS["stagnated"]
+        except RuntimeError:  # of SuperLU
+            outcome = "the matrix is singular"
+        except MemoryError:
+            outcome = "there is no memory for the factors"
+        if x is not None:
+            x = problem.library.from_host(x, problem.b)
+        self._keep(Attempt("direct", "none", outcome, 0, residual, perf_counter() - start), x)
+        return outcome == "converged"
+
+    def _host_b(self) -> HostArray:
+        problem, host = self._problem, self._problem.located.host
+        assert host is not None
+        n = problem.rows
+        if kind_of(host.dtype) not in "biufc":
+            raise TypeError(f"b has dtype {host.dtype}; allowed are numbers")
+        if host.ndim not in (1, 2) or host.shape[0] != n or host.shape[1:] == (0,):
+            raise ValueError(f"b has shape {host.shape}; a matrix of shape {(n, n)} needs ({n},) or ({n}, k)")
+        if self._x0 is not None:
+            x0, library = taken("x0", self._x0)
+            shape = library.locate(x0, "x0").shape
+            if shape != host.shape:
+                raise ValueError(f"x0 has shape {shape}; it must have the shape of b, {host.shape}")
+        b = host.astype(problem.dtype)
+        if not np.isfinite(b).all():
+            raise ValueError("b contains inf or NaN")
+        return b.reshape(n) if b.shape == (n, 1) else b
+
+
+_WORDS = {
+    "converged": "converged",
+    "exhausted": "did not converge",
+    "stagnated": "came to where rounding errors keep the residual",
+    "least_squares": "found that the system has no solution",
+    "indefinite": "found that the matrix is not positive definite",
+    "bad_preconditioner": "found that the preconditioner is not positive definite",
+    "singular": "found that the matrix may be singular",
+    "not_finite": "came to numbers that are not finite",
+}
+
+
+class _Patience:
+    """Ends a method whose residual has ceased to fall; called with each look at a solve."""
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+        self._best: list[tuple[int, float]] = []  # iterations, and the smallest residual up to there
+        self._third = 0  # which of them was at a third of the iterations
+
+    def __call__(self, iterations: int, residual: float, norm_b: float) -> None:
+        best = min(residual, self._best[-1][1]) if self._best else residual
+        self._best.append((iterations, best))
+        if iterations < self._patience:
+            return
+        while self._third + 1 < len(self._best) and 3 * self._best[self._third + 1][0] <= iterations:
+            self._third += 1
+        before = self._best[self._third][1]
+        if best > 0.7 * before:
+            raise StalledError(
+                f"at a relative residual of {best / (norm_b or 1.0):.1e} after {iterations} iterations"
+            )
+
+
+def _relative(how: SolveInfo) -> float:
+    """The largest relative residual of all columns."""
+    columns = how.columns or (how,)
+    return max(c.true_residual / c.norm_b if c.norm_b > 0 else c.true_residual for c in columns)
+
+
+def _norms(X: HostArray) -> HostArray:
+    """Of columns, without squares that leave the range of numbers."""
+    sizes = np.abs(X).max(axis=0, initial=0.0)
+    norms: HostArray = sizes * np.linalg.norm(X / np.where(sizes > 0, sizes, 1.0), axis=0)
+    return norms
+
+
+def _by_factors(A: sp.csc_array, b: HostArray, rtol: float, atol: float) -> tuple[HostArray, float, bool]:
+    """The solution with the factors of a matrix, its relative residual, and whether that is small enough."""
+    most_refinements = 3
+    sizes = _norms(b)
+    goals = np.maximum(rtol * sizes, atol)
+    if not A.shape[0]:
+        return np.zeros_like(b), 0.0, True
+    factors = sla.splu(A)
+    x = factors.solve(b)
+    for refinement in range(most_refinements + 1):
+        residual = b - A @ x
+        norms = _norms(residual)
+        is_solved = bool((norms <= goals).all())
+        if is_solved or not np.isfinite(norms).all() or refinement == most_refinements:
+            break
+        x = x + factors.solve(residual)
+    relative = norms / np.where(sizes > 0, sizes, 1.0)
+    worst = float(np.max(relative, initial=0.0))
+    return x, worst if np.isfinite(worst) else np.inf, is_solved

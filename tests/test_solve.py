@@ -1,0 +1,293 @@
+"""`solve`: it picks a method, goes on to others, and returns nothing that is not a solution."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from battery import vector
+from libraries import OnlyDlpack
+from spmvgpu import gallery
+from spmvgpu.linalg import NotSolvedError, solve
+from spmvgpu.linalg.choice import choose
+from systems import SPD, spd
+
+
+def residual(A, x, b):
+    r = b - A.astype(np.result_type(A.dtype, np.float64)) @ x
+    return np.linalg.norm(r, axis=0) / np.linalg.norm(b, axis=0)
+
+
+def flow(n=80):
+    """Flow across a grid: not symmetric."""
+    wind = sp.diags_array([-1.0, 1.0], offsets=[-1, 1], shape=(n, n))
+    return sp.csr_array(gallery.poisson2d(n) + 0.7 * sp.kron(sp.eye_array(n), wind))
+
+
+def saddle(n=60):
+    """Zeros on the diagonal, and eigenvalues of both signs."""
+    grid = gallery.poisson2d(n)
+    return sp.csr_array(sp.block_array([[None, grid], [grid, None]]))
+
+
+def neumann(n=80):
+    A = gallery.poisson2d(n)
+    return sp.csr_array(A - sp.diags_array(np.asarray(A.sum(axis=1)).ravel()))
+
+
+def scattered(n=4500):
+    """Random entries that outweigh the diagonal."""
+    A = sp.random_array((n, n), density=0.0005, rng=np.random.default_rng(0))
+    return sp.csr_array(A + 0.5 * sp.eye_array(n))
+
+
+def turned():
+    """Hermitian and positive definite."""
+    phases = sp.diags_array(np.exp(1j * np.linspace(0, 5, 6400)))
+    return sp.csr_array(phases @ gallery.poisson2d(80) @ phases.conj().T)
+
+
+LARGE = {
+    "poisson2d": (lambda: gallery.poisson2d(90), {"cg"}, "symmetric with a positive diagonal"),
+    "poisson3d": (lambda: gallery.poisson3d(20), {"cg"}, "symmetric"),
+    "elasticity": (lambda: gallery.elasticity3d(13), {"cg"}, "symmetric"),
+    "contrast": (lambda: gallery.poisson3d(18, points=27, contrast=1e4), {"cg"}, "symmetric"),
+    "hermitian": (turned, {"cg"}, "Hermitian"),
+    "indefinite": (
+        lambda: sp.csr_array(gallery.poisson2d(80) - 0.31 * sp.eye_array(6400)),
+        {"minres"},
+        "Lanczos",
+    ),
+    "saddle": (saddle, {"minres"}, "diagonal is not positive"),
+    "flow": (flow, {"bicgstab", "gmres"}, "not symmetric"),
+    "complex": (
+        lambda: sp.csr_array(flow() + 0.2j * sp.eye_array(6400)),
+        {"bicgstab", "gmres"},
+        "not Hermitian",
+    ),
+    "scattered": (scattered, {"bicgstab", "gmres", "direct"}, "not symmetric"),
+    "shift": (
+        lambda: sp.csr_array(sp.diags_array([1.0, 1.0], offsets=[1, -4999], shape=(5000, 5000))),
+        {"gmres", "bicgstab", "direct"},
+        "not symmetric",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_is_chosen(name, device):
+    make, methods, reason = LARGE[name]
+    A = make()
+    b = vector(A.shape[0], np.float64).astype(A.dtype)
+    x, how = solve(A, b, device=device, full_output=True)
+    assert residual(A, x, b) <= 1.01e-8
+    assert how.residual == pytest.approx(residual(A, x, b), rel=1e-2, abs=1e-15)
+    assert how.method in methods
+    assert reason in how.reason
+    text = how.explain()
+    assert how.reason in text
+    assert how.method in text.splitlines()[-1]
+    assert x.dtype == np.result_type(A.dtype, np.float64)
+    np.testing.assert_array_equal(solve(A, b, device=device), x)
+
+
+@pytest.mark.parametrize("name", SPD)
+def test_small_systems_as_spsolve(name, dtype):
+    A = spd(name, dtype)
+    b = vector(A.shape[0], dtype)
+    x, how = solve(A, b, full_output=True)
+    is_sparse = A.nnz <= 50 * A.shape[0] or A.shape[0] <= 500
+    assert how.method == ("direct" if is_sparse else "cg")
+    assert residual(A, x, b) <= 1.01e-8
+    assert x.dtype == np.float64
+    expected = spla.spsolve(A.tocsc().astype(np.float64), b)
+    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    "kind", ["csr", "coo", "dia", "dense", "list", "operator", "float32 operator", "foreign"]
+)
+@pytest.mark.parametrize("n", [20, 70])
+def test_kinds_of_matrices(kind, n, device):
+    A = gallery.poisson2d(n)
+    b = A @ np.ones(n * n)
+    if kind in ("dense", "list") and n > 20:
+        return
+    given = {
+        "csr": lambda: A,
+        "coo": A.tocoo,
+        "dia": A.todia,
+        "dense": A.toarray,
+        "list": lambda: A.toarray().tolist(),
+        "operator": lambda: sg.aslinearoperator(A, device=device),
+        "float32 operator": lambda: sg.aslinearoperator(A, device=device, dtype=np.float32),
+        "foreign": lambda: spla.aslinearoperator(A),
+    }[kind]()
+    x = solve(given, b)
+    assert x.dtype == np.float64
+    np.testing.assert_allclose(x, 1, atol=1e-5)
+    assert solve(given, b.astype(np.float32)).dtype == np.float64
+    assert solve(given, b.astype(int)).dtype == np.float64
+    np.testing.assert_allclose(solve(given, 1j * b), 1j, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [20, 70])
+def test_kinds_of_right_hand_sides(n):
+    A = gallery.poisson2d(n)
+    B = A @ np.stack([np.ones(n * n), np.arange(n * n), np.zeros(n * n)], axis=1)
+    X, how = solve(A, B, full_output=True)
+    assert X.shape == B.shape
+    assert (np.linalg.norm(B - A @ X, axis=0) <= 1.01e-8 * np.linalg.norm(B, axis=0)).all()
+    assert how.residual <= 1.01e-8
+    for given in (B[:, 0].copy(), B[:, 0], B[:, :1], B[:, 0].tolist()):
+        x = solve(A, given)
+        assert x.shape == (n * n,)
+        np.testing.assert_allclose(x, 1, atol=1e-5)
+    x = solve(A, OnlyDlpack(B[:, 0].copy()))
+    np.testing.assert_allclose(np.from_dlpack(x), 1, atol=1e-5)
+    np.testing.assert_array_equal(solve(A, 0 * B), 0)
+    guess = np.ones(n * n)
+    x, how = solve(A, B[:, 0], x0=guess, full_output=True)
+    np.testing.assert_allclose(x, 1, atol=1e-5)
+    assert how.method == ("direct" if n == 20 else "guess")
+
+
+def test_several_devices():
+    A = gallery.poisson2d(80)
+    b = vector(6400, np.float64)
+    for given in (
+        sg.aslinearoperator(A, device=["cpu", "cpu"]),
+        sg.aslinearoperator(A, device="cpu", format="partitioned", separator=5),
+    ):
+        assert residual(A, solve(given, b), b) <= 1.01e-8
+
+
+def test_scale(device):
+    """Numbers whose squares leave the range of their type."""
+    A = gallery.poisson2d(70)
+    for size_A, size_b in ((1e-170, 1e-160), (1e160, 1e-100), (1.0, 1e200), (1.0, 1e-200)):
+        b = vector(4900, np.float64)
+        x = solve(size_A * A, size_b * b, device=device)
+        assert residual(A, x * (size_A / size_b), b) <= 1.01e-8
+    small = gallery.poisson2d(8)
+    x = solve(small, np.full(64, 1e-200))
+    assert residual(small, x * 1e200, np.ones(64)) <= 1e-8
+
+
+def test_singular_systems(device):
+    A, rng = neumann(), np.random.default_rng(1)
+    inside = A @ rng.standard_normal(6400)
+    assert residual(A, solve(A, inside, device=device), inside) <= 1.01e-8
+    with pytest.raises(NotSolvedError, match="no solution") as caught:
+        solve(A, np.ones(6400), device=device)
+    tried = {attempt.method for attempt in caught.value.tried}
+    assert {"cg", "gmres"} <= tried or {"minres", "gmres"} <= tried
+    assert all(attempt.outcome != "converged" for attempt in caught.value.tried)
+    assert caught.value.x is None or caught.value.x.shape == (6400,)
+    b = rng.standard_normal(6400)
+    x = solve(A, b, device=device, nullspace="constant")
+    assert abs(x.sum()) < 1e-6
+    np.testing.assert_allclose(A @ x, b - b.mean(), atol=1e-6)
+
+
+def test_a_small_singular_system():
+    A = np.diag([1.0, 2.0, 0.0])
+    with pytest.raises(NotSolvedError, match=r"direct .*singular.*minres"):
+        solve(A, np.ones(3))
+    assert issubclass(NotSolvedError, np.linalg.LinAlgError)
+    x = solve(A, np.array([1.0, 2.0, 0.0]))  # consistent: found by the next method
+    np.testing.assert_allclose(x[:2], 1)
+
+
+def test_a_tolerance_that_rounding_does_not_allow(device):
+    A = gallery.poisson2d(70)
+    with pytest.raises(NotSolvedError, match="rounding") as caught:
+        solve(A, vector(4900, np.float64), 0.0, device=device)
+    assert residual(A, caught.value.x, vector(4900, np.float64)) < 1e-12
+
+
+def test_ill_conditioned_systems():
+    """Of a Hilbert matrix: the residual is small, whatever the solution is."""
+    n = 12
+    A = 1.0 / (np.arange(n)[:, None] + np.arange(n) + 1)
+    b = A @ np.ones(n)
+    assert residual(A, solve(A, b), b) <= 1e-8
+
+
+def test_no_rows():
+    assert solve(np.zeros((0, 0)), np.zeros(0)).shape == (0,)
+
+
+def test_what_stalls_is_left(device):
+    """A chain so long that cg needs more iterations than it gets."""
+    A = gallery.poisson1d(30_000)
+    b = np.zeros(30_000)
+    b[0] = 1.0
+    x, how = solve(A, b, device=device, full_output=True)
+    assert residual(A, x, b) <= 1.01e-8
+    assert len(how.tried) > 1
+    assert how.tried[0].outcome != "converged"
+    assert how.tried[-1].outcome == "converged"
+    assert f"{how.tried[0]}: {how.tried[0].outcome}" in how.explain()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"A": np.ones((3, 4))}, ValueError, "square"),
+        ({"A": np.ones(3)}, ValueError, "A has 1 dimensions"),
+        ({"A": "matrix.mtx"}, TypeError, "read_matrix"),
+        ({"A": None}, TypeError, "A is of type NoneType"),
+        ({"b": np.ones(3)}, ValueError, r"b has shape \(3,\)"),
+        ({"b": np.ones((400, 0))}, ValueError, r"b has shape \(400, 0\)"),
+        ({"b": np.ones(400, object)}, TypeError, "object"),
+        ({"b": np.full(400, np.nan)}, ValueError, "b .*contains inf or NaN"),
+        ({"b": 1.0}, TypeError, "b must be"),
+        ({"b": sp.eye_array(400)}, TypeError, "b is a sparse"),
+        ({"rtol": -1.0}, ValueError, "rtol=-1.0"),
+        ({"atol": np.nan}, ValueError, "atol=nan"),
+        ({"x0": np.ones(3)}, ValueError, r"x0 has shape \(3,\)"),
+        ({"device": "gpu"}, ValueError, "device"),
+        ({"nullspace": np.ones(400)}, ValueError, "nullspace is none of the matrix"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+@pytest.mark.parametrize("n", [20, 70])
+def test_refusals(change, error, message, n):
+    given = {"A": gallery.poisson2d(n), "b": np.ones(n * n), **change}
+    for name in ("b", "nullspace"):
+        value = given.get(name)
+        if isinstance(value, np.ndarray) and value.shape[0] == 400 and n != 20:
+            given[name] = np.resize(value, (n * n, *value.shape[1:]))
+            message = message.replace("400", str(n * n))
+    with pytest.raises(error, match=message):
+        solve(given.pop("A"), given.pop("b"), **given)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("n", [20, 70])
+def test_a_matrix_that_is_not_finite(value, n):
+    A = gallery.poisson2d(n)
+    A.data[7] = value
+    with pytest.raises(ValueError, match="A contains inf or NaN"):
+        solve(A, np.ones(n * n))
+
+
+def test_the_decision_is_that_of_the_command_line():
+    assert choose(True, True, "jacobi", "symmetric").solvers == ("cg", "minres")
+    assert choose(True, True, "jacobi", "symmetric", is_indefinite=True).solvers == ("minres",)
+    assert choose(True, False, "jacobi", "symmetric").solvers == ("minres",)
+    assert choose(True, True, "ilu0", "symmetric").solvers == ("bicgstab", "gmres")
+    assert choose(False, True, "jacobi", "symmetric").solvers == ("bicgstab", "gmres")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n", [20, 70])
+def test_arrays_on_a_gpu(n, library, cuda_device):
+    A = gallery.poisson2d(n)
+    b = vector(n * n, np.float64)
+    x, how = solve(A, library.asarray(b, cuda_device), full_output=True)
+    assert library.device_name(x) == cuda_device
+    assert how.device == cuda_device
+    assert residual(A, library.to_numpy(x), b) <= 1.01e-8
