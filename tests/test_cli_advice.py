@@ -5,7 +5,7 @@ import pytest
 from spmvgpu.cli.advice import Outcome, suggestions
 from spmvgpu.cli.output import Report
 from spmvgpu.cli.solution import Solution, first_that_works
-from spmvgpu.linalg.choice import Choice, choose
+from spmvgpu.linalg.choice import Choice, Step, choose
 
 OUTCOME = Outcome(
     solver="cg",
@@ -33,8 +33,61 @@ OUTCOME = Outcome(
 )
 def test_choice(hermitian, positive, preconditioner, expected):
     found = choose(hermitian, positive, preconditioner, "symmetric")
-    assert list(found.solvers) == expected
+    assert found.steps == tuple(Step(solver, preconditioner) for solver in expected)
     assert found.reason
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({}, "cg jacobi, cg ic0, minres jacobi, gmres ilu0, gmres jacobi"),
+        ({"divides": False}, "cg none, cg ic0, minres none, gmres none"),
+        ({"positive_diagonal": False}, "minres jacobi, gmres ilu0, gmres jacobi"),
+        ({"indefinite": True}, "minres jacobi, gmres ilu0, gmres jacobi"),
+        ({"hermitian": False}, "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0"),
+        (
+            {"hermitian": False, "dominance": 1.0},
+            "bicgstab ilu0, gmres ilu0, bicgstab jacobi, gmres jacobi",
+        ),
+        (
+            {"hermitian": False, "dominance": 2.0},
+            "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0",
+        ),
+        ({"hermitian": False, "divides": False}, "bicgstab none, gmres none"),
+    ],
+)
+def test_choice_with_preconditioners(facts, expected):
+    given = {"hermitian": True, "positive_diagonal": True, **facts}
+    found = choose(preconditioner="auto", kind="symmetric", **given)
+    steps = [" ".join(step) for step in found.steps if step.preconditioner != "amg"]
+    assert ", ".join(steps) == expected
+
+
+def test_the_closest_of_those_that_failed():
+    residuals = {"cg": float("nan"), "minres": 0.2, "gmres": 3.0}
+    report = Report(as_json=True)
+    found, solution = first_that_works(
+        Choice(tuple(Step(solver, "jacobi") for solver in residuals), "it is symmetric"),
+        1e-8,
+        lambda step: Solution(None, residuals[step.solver], 10, False, 1, 0.0, 0.0),
+        report,
+    )
+    assert found.solver == report.values["solver"] == "minres"
+    assert solution.residual == 0.2
+    assert "cg with jacobi diverged" in report.values["solver_reason"]
+
+
+def test_a_solver_that_comes_no_further_gives_way():
+    residuals = {"cg": 1e-3, "minres": 1e-9}
+    report = Report(as_json=True)
+    found, _ = first_that_works(
+        Choice((Step("cg", "jacobi"), Step("minres", "jacobi")), "it is symmetric"),
+        1e-8,
+        lambda step: Solution(None, residuals[step.solver], 10, False, 1, 0.0, 0.0),
+        report,
+    )
+    assert found == ("minres", "jacobi")
+    assert report.values["solver_reason"] == "cg with jacobi came no further, to a residual of 1.0e-03"
 
 
 @pytest.mark.parametrize(
@@ -98,11 +151,12 @@ def test_suggestions(changes, expected):
 def test_next_solver_where_one_diverged(residuals, expected):
     report = Report(as_json=True)
     found, solution = first_that_works(
-        Choice(tuple(residuals), "the matrix is not symmetric"),
-        lambda solver: Solution(None, residuals[solver], 10, True, 1, 0.0, 0.0),
+        Choice(tuple(Step(solver, "none") for solver in residuals), "the matrix is not symmetric"),
+        1e-8,
+        lambda step: Solution(None, residuals[step.solver], 10, True, 1, 0.0, 0.0),
         report,
     )
-    assert found == report.values["solver"] == expected
+    assert found.solver == report.values["solver"] == expected
     assert solution.residual == residuals[expected]
     if len(residuals) > 1:
         assert "bicgstab diverged" in report.values["solver_reason"]

@@ -276,7 +276,7 @@ def test_a_matrix_that_is_not_finite(value, n):
 
 def test_the_decision_is_that_of_the_command_line():
     assert choose(True, True, "jacobi", "symmetric").solvers == ("cg", "minres")
-    assert choose(True, True, "jacobi", "symmetric", is_indefinite=True).solvers == ("minres",)
+    assert choose(True, True, "jacobi", "symmetric", indefinite=True).solvers == ("minres",)
     assert choose(True, False, "jacobi", "symmetric").solvers == ("minres",)
     assert choose(True, True, "ilu0", "symmetric").solvers == ("bicgstab", "gmres")
     assert choose(False, True, "jacobi", "symmetric").solvers == ("bicgstab", "gmres")

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 import spmvgpu as sg
+from spmvgpu.linalg.choice import dominance
 
 from .._util.types import HostArray
 from .advice import Outcome
@@ -68,6 +69,9 @@ class OneProcess(System):
     def asymmetry(self) -> str | None:
         found = _asymmetry(self.matrix)
         return None if found is None else _contradiction(self.matrix, *found)
+
+    def dominance(self) -> float:
+        return dominance(self.matrix, self.diagonal)
 
     def has_one_triangle(self) -> bool:
         return not (sp.tril(self.matrix, -1).nnz and sp.triu(self.matrix, 1).nnz)

@@ -29,6 +29,7 @@ class OverRanks(System):
     """See `System`."""
 
     op: distributed.DistributedOperator
+    has_preconditioners = False
 
     def __init__(self, args: argparse.Namespace, comm: Communicator) -> None:
         start, self._comm, self.is_first = perf_counter(), comm, comm.rank == 0

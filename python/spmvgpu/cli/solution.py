@@ -7,7 +7,6 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -17,8 +16,8 @@ import numpy as np
 import spmvgpu as sg
 
 from .._util.types import HostArray
-from ..linalg.choice import Choice
-from .advice import OTHER_SOLVER, ROUNDING, Outcome, suggestions
+from ..linalg.choice import Choice, Step
+from .advice import ROUNDING, Outcome, suggestions
 from .output import Report, check_writable, fail, replacing
 
 if TYPE_CHECKING:
@@ -56,6 +55,8 @@ class System(ABC):
         So far.
     verified : str
         How residuals are computed.
+    has_preconditioners : bool
+        Whether there are others than jacobi.
     """
 
     title: str
@@ -66,6 +67,7 @@ class System(ABC):
     first_row = 0
     is_first = True
     verified: str
+    has_preconditioners = True
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args, self.seconds = args, Seconds()
@@ -89,6 +91,10 @@ class System(ABC):
     @abstractmethod
     def asymmetry(self) -> str | None:
         """What shows that the matrix is not symmetric or Hermitian; None if it is, up to rounding."""
+
+    def dominance(self) -> float:
+        """As `linalg.choice.dominance` gives it; 0 if it is not known."""
+        return 0.0
 
     def has_one_triangle(self) -> bool:
         """Whether the matrix may be half of a symmetric one."""
@@ -119,12 +125,12 @@ class System(ABC):
         return condition
 
 
-class BrokenDownError(ValueError):
-    """A solver cannot go on, and another one may; `why` says what it found."""
+class StepError(ValueError):
+    """A solver cannot go on, or there is no such preconditioner; `why` says what was found."""
 
-    def __init__(self, title: str, why: object, solver: str) -> None:
-        super().__init__(f"{title}: {why}; {OTHER_SOLVER[solver]}")
-        self.why = str(why)
+    def __init__(self, message: str, why: object, of_solver: bool) -> None:
+        super().__init__(message)
+        self.why, self.of_solver = str(why), of_solver
 
 
 class Solution(NamedTuple):
@@ -177,25 +183,58 @@ def refine(system: System, step: Callable[[HostArray, float, int, float], tuple[
 
 
 def first_that_works(
-    choice: Choice, attempt: Callable[[str], Solution], report: Report
-) -> tuple[str, Solution]:
-    """Solve with the first of some solvers that does not break down or diverge; its name and its solution."""
-    reason = choice.reason
-    for solver in choice.solvers:
+    choice: Choice, rtol: float, attempt: Callable[[Step], Solution], report: Report
+) -> tuple[Step, Solution]:
+    """Solve by the first of some steps that does not break down, diverge or stagnate; with which one.
+
+    If all do, it is the one that came closest.
+    """
+    reason, preconditioner = choice.reason, ""
+    steps = list(choice.steps)
+    found: list[tuple[Step, Solution, str | None]] = []
+    while steps:
+        step = steps.pop(0)
+        solver = step.solver
+        if step.preconditioner != preconditioner:
+            preconditioner = step.preconditioner
+            report.text(f"{'preconditioner':<14} {_name(step)}")
         report.wrapped(f"{'solver':<14}", f"{solver}, because {reason}" if reason else solver)
-        report.values |= {"solver": solver, "solver_reason": reason}
-        is_last = solver == choice.solvers[-1]
+        why = reason
         try:
-            solution = attempt(solver)
-        except BrokenDownError as error:
-            if is_last:
+            solution = attempt(step)
+        except StepError as error:
+            if error.of_solver:  # with another preconditioner it would find the same
+                steps = [other for other in steps if other.solver != solver]
+            if not (steps or found):
                 raise
             reason = error.why
-        else:
-            if is_last or solution.residual < 1:  # the residual of zero
-                return solver, solution
-            reason = f"{solver} diverged, to a residual of {solution.residual:.1e}"
-    raise AssertionError("there is a solver to begin with")
+            continue
+        found.append((step, solution, why))
+        if not _failed(solution, rtol):
+            break
+        what = "diverged" if not solution.residual < 1 else "came no further"
+        reason = f"{step} {what}, to a residual of {solution.residual:.1e}"
+    best = found[-1]
+    if _failed(best[1], rtol):
+        finite = [one for one in found if np.isfinite(one[1].residual)]
+        best = min(finite, key=lambda one: one[1].residual, default=best)
+        if best is not found[-1]:
+            report.text(f"{'closest':<14} {best[0]}")
+    step, solution, why = best
+    report.values |= {"preconditioner": _name(step), "solver": step.solver, "solver_reason": why}
+    return step, solution
+
+
+def _name(step: Step) -> str:
+    """The preconditioner as the command line calls it."""
+    return step.preconditioner.replace("_", "-")
+
+
+def _failed(solution: Solution, rtol: float) -> bool:
+    """Whether another solver may find what this one has not, and would not with more iterations."""
+    if not solution.residual < 1:  # that of zero
+        return True
+    return not solution.exhausted and solution.residual > max(rtol, ROUNDING)
 
 
 def check_output(output: Path) -> None:
@@ -213,7 +252,7 @@ def write_solution(output: Path, x: HostArray) -> None:
         file.write_bytes(content.getvalue())
 
 
-def tell(report: Report, system: System, choice: Choice, solver: str, solution: Solution) -> int:
+def tell(report: Report, system: System, choice: Choice, step: Step, solution: Solution) -> int:
     """Report how the solve went, and how long it and what was before it took; return the exit code."""
     args = system.args
     times = system.seconds._replace(solve=solution.solve_seconds, verify=solution.verify_seconds)
@@ -234,8 +273,8 @@ def tell(report: Report, system: System, choice: Choice, solver: str, solution: 
         report.line("written", str(args.output))
     converged = solution.residual <= args.rtol
     outcome = Outcome(
-        solver=solver,
-        preconditioner=args.preconditioner,
+        solver=step.solver,
+        preconditioner=_name(step),
         dtype=str(system.op.dtype),
         residual=solution.residual,
         rtol=args.rtol,
@@ -243,7 +282,7 @@ def tell(report: Report, system: System, choice: Choice, solver: str, solution: 
         rows=system.op.shape[0],
         exhausted=solution.exhausted,
         restart=args.restart,
-        broken=tuple(takewhile(lambda name: name != solver, choice.solvers)),
+        broken=tuple(solver for solver in choice.solvers if solver != step.solver),
     )
     advice = [] if converged else suggestions(system.described(outcome))
     report.line("converged", f"{'yes,' if converged else 'no, not'} to rtol {args.rtol:g}")

@@ -13,7 +13,7 @@ import numpy as np
 import spmvgpu as sg
 from spmvgpu._core import SolverLimits
 from spmvgpu.linalg import SolverWarning
-from spmvgpu.linalg.choice import Choice, choose
+from spmvgpu.linalg.choice import Choice, Step, choose
 from spmvgpu.linalg.krylov import run as run_solver
 from spmvgpu.linalg.named import NAMES, SYMMETRIC_SOLVERS, named
 
@@ -26,9 +26,9 @@ from .output import Fields, Report, fields_of
 from .problem import MATRIX_FIELDS, add_problem_arguments, tell_matrix
 from .progress import counting, waiting
 from .solution import (
-    BrokenDownError,
     Seconds,
     Solution,
+    StepError,
     System,
     first_that_works,
     refine,
@@ -85,8 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("auto", *OTHER_SOLVER),
         default="auto",
         help="auto takes cg for a symmetric or Hermitian matrix with a positive diagonal, minres for other "
-        "symmetric or Hermitian ones, and bicgstab for all others. If cg breaks down or diverges, minres "
-        "goes on; if bicgstab does, gmres (default: auto)",
+        "symmetric or Hermitian ones, and bicgstab for all others. If cg breaks down, diverges or stagnates, "
+        "minres goes on; if bicgstab does, gmres (default: auto)",
     )
     add(
         "--restart",
@@ -99,8 +99,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--preconditioner",
         choices=("auto", *(name.replace("_", "-") for name in NAMES), "none"),
         default="auto",
-        help="auto is jacobi, or none if the diagonal has zeros; ic0 is for cg and minres, ilu0 for bicgstab "
-        "and gmres; amg needs pyamg (default: auto)",
+        help="auto is jacobi, or none if the diagonal has zeros. With --solver auto it is ilu0 if the matrix "
+        "is not symmetric and its diagonal about as large as the rest, and others follow where it fails. ic0 "
+        "is for cg and minres, ilu0 for bicgstab and gmres; amg needs pyamg (default: auto)",
     )
     add("--block", type=positive_int, metavar="N", default=3, help="block size of block-jacobi (default: 3)")
     add(
@@ -126,34 +127,30 @@ def run(args: argparse.Namespace) -> int:
 def _solve(system: System) -> int:
     """Solve, report and return the exit code; all ranks do so together, and the first one reports."""
     args = system.args
-    if args.preconditioner == "auto":
-        divides = system.everywhere(bool((np.abs(system.diagonal) > 0).all()))
-        args.preconditioner = "jacobi" if divides else "none"
     choice = _choice(system)
     system.build()
     report = Report(args.json, system.is_first)
     tell_matrix(report, system.title, system.op)
     system.tell_operator(report)
-    report.line("preconditioner", args.preconditioner, preconditioner=args.preconditioner)
 
-    def attempt(solver: str) -> Solution:
+    def attempt(step: Step) -> Solution:
         start = perf_counter()
-        with waiting(f"making the preconditioner {args.preconditioner}", system.quiet):
-            M = _preconditioner(system, solver)
+        with waiting(f"making the preconditioner {step.preconditioner}", system.quiet):
+            M = _preconditioner(system, step)
         if system.seconds.precondition is not None:
             taken = system.seconds.precondition + perf_counter() - start
             system.seconds = system.seconds._replace(precondition=taken)
-        return _attempt(system, solver, M)
+        return _attempt(system, step.solver, M)
 
-    solver, solution = first_that_works(choice, attempt, report)
+    step, solution = first_that_works(choice, args.rtol, attempt, report)
     if args.output:
         system.write(solution.x)
     report.values["reordered"] = args.reorder
-    return tell(report, system, choice, solver, solution) if system.is_first else 0
+    return tell(report, system, choice, step, solution) if system.is_first else 0
 
 
 def _attempt(system: System, solver: str, M: object) -> Solution:
-    """Solve with one solver; BrokenDownError where it cannot go on."""
+    """Solve with one solver; StepError where it cannot go on."""
     args, op = system.args, system.op
     with counting(solver, "iterations", quiet=system.quiet) as bar:
 
@@ -175,21 +172,30 @@ def _attempt(system: System, solver: str, M: object) -> Solution:
                 try:
                     x, info, how = run_solver(solver, op, right, None, M, lambda *_: limits, watch=watched)
                 except ValueError as error:
-                    raise BrokenDownError(system.title, error, solver) from error
+                    raise _broken_down(system, error, solver) from error
             if info < 0:
-                raise BrokenDownError(system.title, caught[0].message, solver)
+                raise _broken_down(system, caught[0].message, solver)
             return x, how.iterations
 
         return refine(system, step)
 
 
+def _broken_down(system: System, why: object, solver: str) -> StepError:
+    return StepError(f"{system.title}: {why}; {OTHER_SOLVER[solver]}", why, of_solver=True)
+
+
 def _choice(system: System) -> Choice:
     """The solver that was asked for, if the matrix is one for it, or those to try."""
     args, kind = system.args, system.kind
+    divides = system.everywhere(bool((np.abs(system.diagonal) > 0).all()))
+    preconditioner = args.preconditioner.replace("-", "_")
+    if preconditioner == "auto" and not (args.solver == "auto" and system.has_preconditioners):
+        preconditioner = "jacobi" if divides else "none"
     if args.solver == "auto":
         is_symmetric = system.asymmetry() is None
         positive = system.everywhere(bool((system.diagonal.real > 0).all()))
-        choice = choose(is_symmetric, positive, args.preconditioner, kind)
+        dominance = 0.0 if is_symmetric else system.dominance()
+        choice = choose(is_symmetric, positive, preconditioner, kind, divides=divides, dominance=dominance)
         if not is_symmetric and system.has_one_triangle():
             hint = f"if the file has one triangle of a {kind} matrix, give --symmetric lower or upper"
             choice = choice._replace(reason=f"{choice.reason}; {hint}")
@@ -204,7 +210,7 @@ def _choice(system: System) -> Choice:
             f"{system.title}: the matrix is not {kind}: {found}; {_METHODS[args.solver]} need a {kind} one: "
             f"try --solver bicgstab or gmres{one if system.has_one_triangle() else ''}"
         )
-    return Choice((args.solver,))
+    return Choice((Step(args.solver, preconditioner),))
 
 
 def _check_positive(system: System, is_negative: bool) -> None:
@@ -220,17 +226,20 @@ def _check_positive(system: System, is_negative: bool) -> None:
         )
 
 
-def _preconditioner(system: System, solver: str) -> object:
-    """What `--preconditioner` asks for, as solvers take it."""
-    name, block = system.args.preconditioner, system.args.block
+def _preconditioner(system: System, step: Step) -> object:
+    """The preconditioner of a step, as solvers take it; StepError if there is none."""
+    name = step.preconditioner
     if name == "none":
         return None
     with system.agreement():
         try:
-            options = {"block": block} if name == "block-jacobi" else {}
-            return named(name.replace("-", "_"), system.op, solver, **options)
+            options = {"block": system.args.block} if name == "block_jacobi" else {}
+            return named(name, system.op, step.solver, **options)
         except (ArithmeticError, TypeError, ValueError, np.linalg.LinAlgError) as error:
-            raise ValueError(
-                f"{system.title}: --preconditioner {name}: {said(error)}; try another --preconditioner, with "
-                "--solver gmres where the matrix is not positive definite"
+            why = f"{name.replace('_', '-')}: {said(error)}"
+            raise StepError(
+                f"{system.title}: --preconditioner {why}; try another --preconditioner, with --solver gmres "
+                "where the matrix is not positive definite",
+                why,
+                of_solver=False,
             ) from error

@@ -1,27 +1,58 @@
-"""Which Krylov solver suits a matrix: THE decision of `solve` and of the command line."""
+"""Which solver and which preconditioner suit a matrix: THE decision of `solve` and of the command line."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._util.types import HostArray
 
 # Preconditioners that leave the system unsymmetric.
 _UNSYMMETRIC = ("ilu0",)
 
+# Incomplete factors are stable where the diagonal outweighs its rows, or nearly so. Where it does so by far,
+# the diagonal is a good preconditioner alone.
+_STABLE, _DOMINANT = 0.99, 1.1
+
+
+class Step(NamedTuple):
+    """A solver with a preconditioner, by their names; "none" stands for no preconditioner."""
+
+    solver: str
+    preconditioner: str
+
+    def __str__(self) -> str:
+        return self.solver if self.preconditioner == "none" else f"{self.solver} with {self.preconditioner}"
+
 
 class Choice(NamedTuple):
-    """Solvers to try, each where the one before breaks down or diverges, and why the first was chosen.
+    """What to try, each where the step before fails, and why the first was chosen.
 
     There is no reason for a solver that the user asked for.
     """
 
-    solvers: tuple[str, ...]
+    steps: tuple[Step, ...]
     reason: str | None = None
+
+    @property
+    def solvers(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(step.solver for step in self.steps))
 
 
 def choose(
-    hermitian: bool, positive_diagonal: bool, preconditioner: str, kind: str, is_indefinite: bool = False
+    hermitian: bool,
+    positive_diagonal: bool,
+    preconditioner: str,
+    kind: str,
+    *,
+    indefinite: bool = False,
+    divides: bool = True,
+    dominance: float = 0.0,
 ) -> Choice:
-    """The solvers that suit a matrix.
+    """The solvers and preconditioners that suit a matrix.
 
     Parameters
     ----------
@@ -30,19 +61,53 @@ def choose(
     positive_diagonal : bool
         Whether all of its diagonal is positive, without which no matrix is positive definite.
     preconditioner : str
+        The only one to use, or "auto".
     kind : {"symmetric", "Hermitian"}
         What a matrix of this type is called that equals its (conjugate) transpose.
-    is_indefinite : bool
+    indefinite : bool
         Whether steps of the Lanczos method have shown that it is not positive definite.
+    divides : bool
+        Whether all of the diagonal has an inverse, without which there are no preconditioners.
+    dominance : float
+        As `dominance` gives it; 0 if it is not known.
     """
+    solvers, reason = _solvers(hermitian, positive_diagonal, preconditioner, kind, indefinite)
+    if preconditioner != "auto":
+        return Choice(tuple(Step(solver, preconditioner) for solver in solvers), reason)
+    jacobi = "jacobi" if divides else "none"
+    factors = ["ilu0"] if divides else []
     if not hermitian:
-        return Choice(("bicgstab", "gmres"), f"the matrix is not {kind}")
+        names = [*factors, jacobi] if _STABLE <= dominance < _DOMINANT else [jacobi, *factors]
+        return Choice(tuple(Step(solver, name) for name in names for solver in solvers), reason)
+    steps = [Step(solver, jacobi) for solver in solvers]
+    if "cg" in solvers:
+        multigrid = ["amg"] if find_spec("pyamg") else []
+        steps[1:1] = [Step("cg", name) for name in ("ic0", *multigrid)]
+    steps += [Step("gmres", name) for name in (*factors, jacobi)]
+    return Choice(tuple(steps), reason)
+
+
+def _solvers(
+    hermitian: bool, positive_diagonal: bool, preconditioner: str, kind: str, indefinite: bool
+) -> tuple[tuple[str, ...], str]:
+    if not hermitian:
+        return ("bicgstab", "gmres"), f"the matrix is not {kind}"
     if preconditioner in _UNSYMMETRIC:
-        return Choice(("bicgstab", "gmres"), f"{preconditioner} is not {kind}")
+        return ("bicgstab", "gmres"), f"{preconditioner} is not {kind}"
     if not positive_diagonal:
         why = f"the matrix is {kind}, and not positive definite: its diagonal is not positive"
-        return Choice(("minres",), why)
-    if is_indefinite:
+        return ("minres",), why
+    if indefinite:
         why = f"the matrix is {kind}, and not positive definite: so steps of the Lanczos method show"
-        return Choice(("minres",), why)
-    return Choice(("cg", "minres"), f"the matrix is {kind} with a positive diagonal")
+        return ("minres",), why
+    return ("cg", "minres"), f"the matrix is {kind} with a positive diagonal"
+
+
+def dominance(matrix: sp.sparray, diagonal: HostArray) -> float:
+    """The least ratio of an entry of the diagonal to the sum of the others of its row, by their sizes."""
+    sums = np.asarray(abs(matrix).sum(axis=1)).reshape(-1)
+    sizes = np.abs(diagonal)
+    others = sums - sizes
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(others > 1e-14 * sums, sizes / others, np.inf)
+    return float(ratios.min(initial=np.inf))

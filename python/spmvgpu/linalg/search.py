@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property, partial
-from importlib.util import find_spec
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -23,9 +22,10 @@ from ..operator.operands import kind_of
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from . import krylov
-from .choice import Choice, choose
+from .choice import Choice, Step, choose, dominance
+from .named import SYMMETRIC_SOLVERS
 from .preconditioners import inverse_of
-from .stopping import check_limits
+from .stopping import Info, check_limits
 from .systems import Callback, check_square
 
 SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any other
@@ -34,7 +34,6 @@ _VERY_SMALL_ROWS = 500
 _LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has failed
 _LANCZOS_STEPS = 12
 _RESTART = 50  # of gmres, which is the last to be tried
-_DOMINANT = 1.1  # a diagonal that outweighs its rows so far is a good preconditioner alone
 _PATIENCE = 300  # iterations before a residual that has ceased to fall ends a method, and as many more for
 _PATIENCE_EACH = 3  # the square root of the rows with cg and minres, whose residuals may fall late
 
@@ -64,8 +63,7 @@ class Attempt(NamedTuple):
     seconds: float
 
     def __str__(self) -> str:
-        M = self.preconditioner
-        return self.method if M == "none" else f"{self.method} with {M}"
+        return str(Step(self.method, self.preconditioner))
 
 
 class StalledError(Exception):
@@ -161,16 +159,10 @@ class Problem:
 
     @cached_property
     def dominance(self) -> float:
-        """The least ratio of an entry of the diagonal to the others of its row; 0 if nobody knows."""
-        diagonal = self.diagonal
-        if diagonal is None or isinstance(self._given, SparseOperator):
+        """As `dominance` gives it; 0 if the entries are not in host memory."""
+        if self.diagonal is None or isinstance(self._given, SparseOperator):
             return 0.0
-        sums = np.asarray(abs(self.matrix).sum(axis=1)).reshape(-1)
-        sizes = np.abs(diagonal)
-        others = sums - sizes
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.where(others > 1e-14 * sums, sizes / others, np.inf)
-        return float(ratios.min(initial=np.inf))
+        return dominance(self.matrix, self.diagonal)
 
 
 class Search:
@@ -202,22 +194,22 @@ class Search:
         self.device = str(getattr(problem.op, "device", "cpu"))
         if self._begins_at_the_end():
             return True
-        choice, plan = self._plan()
+        choice = self._choice()
         self.reason = self.reason or str(choice.reason)
-        broken: set[str] = set()
-        for method, preconditioner in plan:
-            if method in broken:
+        unsuitable: set[str] = set()
+        for step in choice.steps:
+            if step.solver in unsuitable:
                 continue
-            outcome = self._attempt(method, preconditioner)
+            outcome = self._attempt(step)
             if outcome == "converged":
                 return True
             if outcome in ("indefinite", "unsymmetric"):
-                broken.add(method)
+                unsuitable.add(step.solver)
         return False
 
     def _begins_at_the_end(self) -> bool:
         """Check what was given, and whether the guess is a solution."""
-        x, info, how = self._run("bicgstab", None, 0)
+        x, info, how = self._run(Step("bicgstab", "none"), 0)
         if how.status == "not_finite":
             raise ValueError("b or x0 contains inf or NaN")
         if not np.all(info == 0):
@@ -227,35 +219,23 @@ class Search:
         self.x = x
         return True
 
-    def _plan(self) -> tuple[Choice, list[tuple[str, str | None]]]:
-        """Methods with preconditioners, in their order, and why the first is the first."""
+    def _choice(self) -> Choice:
         problem = self._problem
-        hermitian, divides = problem.is_hermitian, problem.divides
+        hermitian = problem.is_hermitian
         positive = problem.diagonal is None or bool((problem.diagonal.real > 0).all())
-        indefinite = hermitian and positive and not self._seems_definite()
-        choice = choose(hermitian, positive, "jacobi", problem.kind, indefinite)
-        if problem.is_foreign and hermitian and not indefinite:
-            choice = choice._replace(
-                reason=f"products with random vectors are those of a {problem.kind} matrix"
-            )
-        jacobi = "jacobi" if divides else None
-        factors = ["ilu0"] if divides else []
-        plan: list[tuple[str, str | None]] = []
-        for method in choice.solvers:
-            if method == "cg":
-                names = [jacobi, "ic0", *(["amg"] if find_spec("pyamg") else [])]
-                plan += [(method, name) for name in (names if problem.diagonal is not None else [None])]
-            elif method == "minres":
-                plan.append((method, jacobi))
-            else:
-                good = problem.dominance >= _DOMINANT
-                plan += [(method, name) for name in ([jacobi, *factors] if good else [*factors, jacobi])]
-        if hermitian:
-            plan += [("gmres", name) for name in (*factors, jacobi)]
-        else:
-            best = plan[0][1]
-            plan.sort(key=lambda step: step[1] != best)  # all methods with it, before others
-        return choice, list(dict.fromkeys(plan))
+        choice = choose(
+            hermitian,
+            positive,
+            "none" if problem.is_foreign else "auto",
+            problem.kind,
+            indefinite=hermitian and positive and not self._seems_definite(),
+            divides=problem.divides,
+            dominance=0.0 if hermitian else problem.dominance,
+        )
+        if problem.is_foreign and "cg" in choice.solvers:
+            why = f"products with random vectors are those of a {problem.kind} matrix"
+            choice = choice._replace(reason=why)
+        return choice
 
     def _seems_definite(self) -> bool:
         """Whether a few steps of the Lanczos method, which those of cg are, find no negative eigenvalue."""
@@ -266,17 +246,17 @@ class Search:
         _, _, how = krylov.run("cg", problem.op, v, None, M, limits, nullspace=self._nullspace, warns=False)
         return how.status not in ("indefinite", "bad_preconditioner")
 
-    def _attempt(self, method: str, preconditioner: str | None) -> str:
+    def _attempt(self, step: Step) -> str:
         """Try a method; its status."""
         start, x, iterations, residual = perf_counter(), None, 0, np.inf
         try:
-            x, info, how = self._run(method, preconditioner, None)
+            x, info, how = self._run(step, None)
         except StalledError as stalled:
             status = outcome = "stalled"
             outcome = f"stalled, {stalled}"
         except (ArithmeticError, ValueError, MemoryError, np.linalg.LinAlgError) as error:
             status, outcome = "refused", str(error)
-            if method == "minres" and "non-symmetric" in outcome:
+            if step.solver == "minres" and "non-symmetric" in outcome:
                 status = "unsymmetric"
         else:
             status, iterations, residual = how.status, how.iterations, _relative(how)
@@ -284,7 +264,7 @@ class Search:
                 status = "exhausted"
             outcome = _WORDS.get(status, f"broke down ({status})")
         seconds = perf_counter() - start
-        self._keep(Attempt(method, preconditioner or "none", outcome, iterations, residual, seconds), x)
+        self._keep(Attempt(*step, outcome, iterations, residual, seconds), x)
         return status
 
     def _keep(self, attempt: Attempt, x: AnyArray) -> None:
@@ -292,11 +272,11 @@ class Search:
         if x is not None and (attempt.residual < self._best or attempt.outcome == "converged"):
             self._best, self.x = attempt.residual, x
 
-    def _run(self, method: str, M: str | None, maxiter: int | None) -> tuple[AnyArray, Any, SolveInfo]:
+    def _run(self, step: Step, maxiter: int | None) -> tuple[AnyArray, Info, SolveInfo]:
         rows = self._problem.rows
         root = int(np.sqrt(rows))
         most = min(10 * rows, 1000 + 50 * root) if maxiter is None else maxiter
-        patience = _PATIENCE + (_PATIENCE_EACH * root if method in ("cg", "minres") else 0)
+        patience = _PATIENCE + (_PATIENCE_EACH * root if step.solver in SYMMETRIC_SOLVERS else 0)
 
         def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
             limits = check_limits(self._rtol, self._atol, most, 10, unknowns, callback)
@@ -304,11 +284,11 @@ class Search:
             return limits
 
         return krylov.run(
-            method,
+            step.solver,
             self._problem.op,
             self._problem.b,
             self._x0,
-            M,
+            None if step.preconditioner == "none" else step.preconditioner,
             limits,
             watch=_Patience(patience),
             nullspace=self._nullspace,

@@ -150,8 +150,8 @@ def solve(
     x0 : array of the shape of `b`, optional
         Initial guess. The direct solver does not use it.
     nullspace : "constant" or (n,) or (n, m) array, optional
-        Null space of a singular `A`, as the solvers take it. The residual is that of the part of `b` that
-        they solve for.
+        Null space of a singular `A`, as the solvers take it. The tolerance is relative to the part of `b`
+        that they solve for.
     device : str, default "auto"
         Where a matrix goes to, as `aslinearoperator` takes it. With "auto" it goes to the GPU of `b`, if `b`
         is on one. An operator stays where it is.
