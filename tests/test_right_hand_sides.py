@@ -320,6 +320,27 @@ def test_kinds_of_matrices(solver):
     assert several.solve_info.pieces == 1
 
 
+def test_foreign_operators_get_all_columns_at_once(solver, device):
+    A = spd("poisson2d", np.float64)
+    B, shapes = columns(A, A.dtype)[:, :3], []
+
+    def multiply(X):
+        shapes.append(X.shape)
+        return A @ X
+
+    foreign = spla.LinearOperator(A.shape, matvec=multiply, matmat=multiply, dtype=A.dtype)
+    inverse = spla.LinearOperator(A.shape, matvec=lambda x: x / 4, matmat=lambda X: X / 4, dtype=A.dtype)
+    X, info = solver(foreign, B, M=inverse, rtol=1e-9)
+    np.testing.assert_array_equal(info, 0)
+    assert (residuals(A, X, B) <= 1.01e-9).all()
+    assert set(shapes) == {B.shape}
+    for wrong, error in ((lambda X: X[:-1], ValueError), (lambda X: 1j * X, TypeError)):
+        bad = spla.LinearOperator(A.shape, matvec=wrong, matmat=wrong, dtype=A.dtype)
+        bad.matmat = wrong
+        with pytest.raises(error, match="M returned an array"):
+            solver(sg.aslinearoperator(A, device=device), B, M=bad)
+
+
 def test_guesses(solver, device):
     A = spd("poisson2d", np.float64)
     op, B = sg.aslinearoperator(A, device=device), columns(A, A.dtype)

@@ -25,22 +25,25 @@ namespace spmvgpu {
 
 namespace {
 
-// A function of Python's that multiplies NumPy vectors. It gets a copy, which it may keep; what it gives is checked
-// before it comes here.
+// A function of Python's that multiplies NumPy arrays, of a vector in each row. It gets a copy, which it may keep; what
+// it gives is checked before it comes here.
 template <class T>
 class CallbackMap : public LinearMap<T> {
 public:
     CallbackMap(py::object function, index_t n, int ordinal)
         : function_(std::move(function)), n_(n), device_{ordinal} {}
 
-    void apply(const T* x, T* y, Stream stream) const override {
+    void apply(const T* x, T* y, Stream stream) const override { apply_columns(x, y, n_, 1, stream); }
+    void apply_columns(const T* x, T* y, index_t, index_t columns, Stream stream) const override {
         if (device_.is_gpu()) gpu::synchronize(stream, device_.ordinal);
+        const std::size_t bytes = std::size_t(n_) * columns * sizeof(T);
         GilRelease::with_gil([&] {
-            py::array_t<T> copy(n_);
-            copy_bytes(copy.mutable_data(), {}, x, device_, n_ * sizeof(T));
+            py::array_t<T> copy({columns, n_});
+            copy_bytes(copy.mutable_data(), {}, x, device_, bytes);
             const auto result = call_python(function_, copy).template cast<py::array_t<T, py::array::c_style>>();
-            if (result.size() != n_) throw std::invalid_argument("a callback gave a vector of another length");
-            copy_bytes(y, device_, result.data(), {}, n_ * sizeof(T));
+            if (static_cast<std::size_t>(result.nbytes()) != bytes)
+                throw std::invalid_argument("a callback gave vectors of another length");
+            copy_bytes(y, device_, result.data(), {}, bytes);
         });
     }
     bool can_be_recorded() const override { return false; }
@@ -87,8 +90,8 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
             return std::make_shared<MatrixMap<T>>(std::move(matrix));
         },
         py::arg("matrix"));
-    py::class_<CallbackMap<T>, Map, std::shared_ptr<CallbackMap<T>>>(module, ("CallbackMap" + suffix).c_str(),
-                                                                     "A function of NumPy vectors.")
+    py::class_<CallbackMap<T>, Map, std::shared_ptr<CallbackMap<T>>>(
+        module, ("CallbackMap" + suffix).c_str(), "A function of NumPy arrays with a vector in each row.")
         .def(py::init<py::typing::Callable<py::array_t<T>(py::array_t<T>)>, index_t, int>(), py::arg("function"),
              py::arg("n"), py::arg("ordinal"));
     py::class_<InPlaceMap<T>, Map, std::shared_ptr<InPlaceMap<T>>>(

@@ -21,9 +21,9 @@ ProjectedMap<T>::ProjectedMap(std::shared_ptr<const LinearMap<T>> M, index_t n, 
         space_.partials = arena.take<char>(partials);
     });
 #ifdef SPMVGPU_CUDA
-    if (device.is_gpu()) return gpu::start_projections(space_, device.ordinal);
+    if (device.is_gpu()) gpu::start_projections(space_, device.ordinal);
 #endif
-    *space_.scalars = {};
+    if (!device.is_gpu()) *space_.scalars = {};
 }
 
 template <class T>

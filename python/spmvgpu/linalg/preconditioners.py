@@ -321,7 +321,7 @@ def map_of_preconditioner(system: System, M: Given, vectors: Vectors) -> Precond
         return there
     if isinstance(M, SparseOperator) and M._ordinal == vectors.ordinal and M.dtype == system.dtype:
         return PreconditionerMap(_core.matrix_map(M._matrix), M)
-    return PreconditionerMap(callback_map(system, "M", sla.aslinearoperator(M).matvec, vectors.ordinal), M)
+    return PreconditionerMap(callback_map(system, "M", sla.aslinearoperator(M), vectors.ordinal), M)
 
 
 def is_diagonal(system: System, M: Given) -> bool:

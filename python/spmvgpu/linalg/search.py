@@ -107,7 +107,7 @@ class Problem:
         """The operator on its device."""
         A = self._given
         if self.is_foreign:
-            return sla.LinearOperator(A.shape, A.matvec, dtype=self.dtype)
+            return sla.LinearOperator(A.shape, A.matvec, matmat=A.matmat, dtype=self.dtype)
         if isinstance(A, SparseOperator):
             return A.astype(self.dtype, copy=False)
         return aslinearoperator(A, device=self._device, dtype=self.dtype)

@@ -174,7 +174,7 @@ class ForeignSystem(System):
         self._op = op
 
     def core_map(self) -> LinearMap:
-        return callback_map(self, "A", self._op.matvec, self._ordinal)
+        return callback_map(self, "A", self._op, self._ordinal)
 
 
 def system_of(A: object, b: object) -> System:
@@ -217,19 +217,26 @@ def _common_type(matrix: DType, b: object) -> DType:
     return np.dtype(np.float32 if are_single else np.float64)
 
 
-def callback_map(system: System, name: str, multiply: Function, ordinal: int) -> LinearMap:
-    """A function of NumPy vectors as what the core multiplies vectors on a device by."""
-    function = system.guarded(partial(_checked_product, name, multiply))
+def callback_map(system: System, name: str, op: sla.LinearOperator, ordinal: int) -> LinearMap:
+    """An operator of NumPy arrays as what the core multiplies vectors on a device by."""
+    function = system.guarded(partial(_checked_products, name, op))
     made: LinearMap = core_class("CallbackMap", system.dtype)(function, system.shape[0], ordinal)
     return made
 
 
-def _checked_product(name: str, multiply: Function, x: HostArray) -> HostArray:
-    """The product that a callback computes, as the core takes it; TypeError or ValueError for any other."""
-    y = np.asarray(multiply(x))
-    if y.shape not in (x.shape, (len(x), 1)):
-        raise ValueError(f"{name} returned a vector of shape {y.shape}; it must have shape {x.shape}")
+def _checked_products(name: str, op: sla.LinearOperator, rows: HostArray) -> HostArray:
+    """The products with the rows of an array, as the core takes them; TypeError or ValueError for others."""
+    if len(rows) > 1:
+        return np.ascontiguousarray(_checked(name, op.matmat(rows.T), rows.T).T, rows.dtype)
+    x = rows[0]
+    return np.ascontiguousarray(_checked(name, op.matvec(x), x, (len(x), 1)).reshape(1, -1), x.dtype)
+
+
+def _checked(name: str, result: object, x: HostArray, *allowed: tuple[int, ...]) -> HostArray:
+    y, kind = np.asarray(result), "a vector" if x.ndim == 1 else "an array"
+    if y.shape not in (x.shape, *allowed):
+        raise ValueError(f"{name} returned {kind} of shape {y.shape}; it must have shape {x.shape}")
     if y.dtype.kind not in ("biufc" if x.dtype.kind == "c" else "biuf"):
-        kind = "numbers" if x.dtype.kind == "c" else "real numbers, as b and the matrix are"
-        raise TypeError(f"{name} returned a vector of dtype {y.dtype}; allowed are {kind}")
-    return np.ascontiguousarray(y.reshape(-1), x.dtype)
+        numbers = "numbers" if x.dtype.kind == "c" else "real numbers, as b and the matrix are"
+        raise TypeError(f"{name} returned {kind} of dtype {y.dtype}; allowed are {numbers}")
+    return y
