@@ -113,14 +113,12 @@ class Problem:
         return aslinearoperator(A, device=self._device, dtype=self.dtype)
 
     @cached_property
-    def matrix(self) -> sp.csc_array:
+    def matrix(self) -> sp.csr_array:
         """The matrix in host memory."""
         A = self._given
         if hasattr(A, "get"):
             A = A.get()
-        csc = sp.csc_array(A.tocsr() if hasattr(A, "tocsr") else A).astype(self.dtype)
-        csc.sum_duplicates()
-        return csc
+        return sp.csr_array(A.tocsr() if hasattr(A, "tocsr") else A)
 
     @property
     def is_small(self) -> bool:
@@ -252,8 +250,7 @@ class Search:
         try:
             x, info, how = self._run(step, None)
         except StalledError as stalled:
-            status = outcome = "stalled"
-            outcome = f"stalled, {stalled}"
+            status, outcome = "stalled", f"stalled, {stalled}"
         except (ArithmeticError, ValueError, MemoryError, np.linalg.LinAlgError) as error:
             status, outcome = "refused", str(error)
             if step.solver == "minres" and "non-symmetric" in outcome:
@@ -297,11 +294,11 @@ class Search:
 
     # Direct solver
 
-    def is_direct(self, most: int = _LARGEST_DIRECT) -> bool:
+    def is_direct(self) -> bool:
         """Whether SciPy's direct solver can be tried."""
         problem = self._problem
         is_possible = not problem.is_foreign and problem.located.host is not None and self._nullspace is None
-        return is_possible and problem.rows <= most
+        return is_possible and problem.rows <= _LARGEST_DIRECT
 
     def direct(self) -> bool:
         """Try SciPy's direct solver on the CPU; whether it has found the solution."""
@@ -310,9 +307,10 @@ class Search:
         self.device, b = "cpu", self._host_b()
         x, residual = None, np.inf
         try:
-            if not np.isfinite(problem.matrix.data).all():
+            matrix = problem.matrix.astype(problem.dtype)
+            if not np.isfinite(matrix.data).all():
                 raise ValueError("A contains inf or NaN")
-            x, residual, is_solved = _by_factors(problem.matrix, b, self._rtol, self._atol)
+            x, residual, is_solved = _by_factors(matrix, b, self._rtol, self._atol)
             outcome = "converged" if is_solved else _WORDS["stagnated"]
         except RuntimeError:  # of SuperLU
             outcome = "the matrix is singular"
@@ -389,14 +387,14 @@ def _norms(X: HostArray) -> HostArray:
     return norms
 
 
-def _by_factors(A: sp.csc_array, b: HostArray, rtol: float, atol: float) -> tuple[HostArray, float, bool]:
+def _by_factors(A: sp.csr_array, b: HostArray, rtol: float, atol: float) -> tuple[HostArray, float, bool]:
     """The solution with the factors of a matrix, its relative residual, and whether that is small enough."""
     most_refinements = 3
     sizes = _norms(b)
     goals = np.maximum(rtol * sizes, atol)
     if not A.shape[0]:
         return np.zeros_like(b), 0.0, True
-    factors = sla.splu(A)
+    factors = sla.splu(A.tocsc())
     x = factors.solve(b)
     for refinement in range(most_refinements + 1):
         residual = b - A @ x
