@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from math import ceil, floor, log, log10
 from typing import Annotated, NamedTuple
 
@@ -85,9 +84,8 @@ def _reordering(o: Outcome) -> Suggestion | None:
 def _multigrid(o: Outcome) -> Suggestion | None:
     if o.ranks > 1 or o.solver != "cg" or o.preconditioner == "amg":
         return None
-    needs = "" if find_spec("pyamg") else "; it needs pyamg: pip install pyamg"
     reason = "multigrid suits discretized elliptic equations, such as diffusion and elasticity"
-    return Suggestion("--preconditioner amg", reason + needs)
+    return Suggestion("--preconditioner amg", reason)
 
 
 def _restart(o: Outcome) -> Suggestion | None:

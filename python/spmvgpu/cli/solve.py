@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="auto is jacobi, or none if the diagonal has zeros. With --solver auto it is ilu0 if the matrix "
         "is not symmetric and its diagonal about as large as the rest, and others follow where it fails. ic0 "
-        "is for cg and minres, ilu0 for bicgstab and gmres; amg needs pyamg (default: auto)",
+        "is for cg and minres, ilu0 for bicgstab and gmres (default: auto)",
     )
     add("--block", type=positive_int, metavar="N", default=3, help="block size of block-jacobi (default: 3)")
     add(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -81,8 +80,7 @@ def choose(
         return Choice(tuple(Step(solver, name) for name in names for solver in solvers), reason)
     steps = [Step(solver, jacobi) for solver in solvers]
     if "cg" in solvers:
-        multigrid = ["amg"] if find_spec("pyamg") else []
-        steps[1:1] = [Step("cg", name) for name in ("ic0", *multigrid)]
+        steps[1:1] = [Step("cg", name) for name in ("amg", "ic0")]
     steps += [Step("gmres", name) for name in (*factors, jacobi)]
     return Choice(tuple(steps), reason)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 
 from .._util.arguments import one_of
 from .._util.types import HostArray
 from ..operator.operator import SparseOperator
-from .cycles import Cycle, aspreconditioner, block_jacobi, chebyshev
+from .cycles import block_jacobi, chebyshev
 from .incomplete import ic0, ilu0
+from .multigrid import amg
 from .preconditioners import inverse_of
 from .systems import OverRanks
 
@@ -33,21 +33,12 @@ def _inverse_diagonal(op: SparseOperator | OverRanks, definite: bool) -> HostArr
     return inverse
 
 
-def _multigrid(op: SparseOperator) -> Cycle:
-    try:
-        import pyamg
-    except ImportError:
-        raise ValueError("it needs pyamg: pip install pyamg") from None
-    hierarchy = pyamg.smoothed_aggregation_solver(sp.csr_matrix(op.tocsr()))
-    return aspreconditioner(hierarchy, device=op.device, dtype=op.dtype)
-
-
 _OF_ENTRIES: dict[str, Maker] = {
     "block_jacobi": block_jacobi,
     "chebyshev": chebyshev,
     "ic0": ic0,
     "ilu0": ilu0,
-    "amg": _multigrid,
+    "amg": amg,
 }
 NAMES = ("jacobi", *_OF_ENTRIES)
 
