@@ -76,7 +76,9 @@ def test_as_one_by_one(name, preconditioner, solver, device, dtype):
         x, _ = solver(op, np.ascontiguousarray(B[:, j]), rtol=rtol, M=M)
         one = op.solve_info
         np.testing.assert_allclose(X[:, j], x, rtol=0, atol=50 * rtol * np.abs(x).max())
-        slack = 2 + one.iterations // (20 if dtype == np.float64 else 3)
+        # A residual of bicgstab rises and falls: other roundings move the iteration that gets below the goal.
+        smooth = dtype == np.float64 and solver is not linalg.bicgstab
+        slack = 2 + one.iterations // (20 if smooth else 3)
         assert abs(column.iterations - one.iterations) <= slack
         assert column.true_residual <= column.goal
     assert how.iterations == max(column.iterations for column in how.columns)

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from .._core import SolverLimits
 from .._util.types import DType, HostArray
-from ..arrays import AnyArray, AnyLibrary, Located, is_sparse, taken
+from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, is_sparse, taken
 from ..devices import device_name, resolve_device
 from ..inputs.canonical import matrix_of
 from ..inputs.compressed import storage_dtype
@@ -85,7 +85,7 @@ class Problem:
     def __init__(self, A: Any, b: AnyArray, library: AnyLibrary, located: Located, device: str) -> None:
         self.b, self.library, self.located = b, library, located
         resolve_device(device)  # refuses what is none
-        self._device = device_name(located.ordinal) if device == "auto" and located.host is None else device
+        self._device = device_name(located.ordinal) if device == "auto" and library is not NUMPY else device
         self.is_foreign = (
             not isinstance(A, SparseOperator) and hasattr(A, "matvec") and not hasattr(A, "tocsr")
         )

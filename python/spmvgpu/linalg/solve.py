@@ -153,8 +153,8 @@ def solve(
         Null space of a singular `A`, as the solvers take it. The tolerance is relative to the part of `b`
         that they solve for.
     device : str, default "auto"
-        Where a matrix goes to, as `aslinearoperator` takes it. With "auto" it goes to the GPU of `b`, if `b`
-        is on one. An operator stays where it is.
+        Where a matrix goes to, as `aslinearoperator` takes it. With "auto" it goes to the device of
+        `b`, if `b` is an array of another library than NumPy. An operator stays where it is.
     full_output : bool, default False
         Also return how the solution was found.
 
