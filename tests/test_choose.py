@@ -547,7 +547,7 @@ def clock(monkeypatch):
 
 
 # What each of the close ones is expected to take: a plan or a conversion, and 51 products.
-TRIALS = {"csr": 100 + 51 * 10.0, "dia": 600 + 51 * 10.1, "sell": 600 + 51 * 10.5}
+TRIALS = {"csr": 400 + 51 * 10.0, "dia": 600 + 51 * 10.1, "sell": 600 + 51 * 10.5}
 
 
 @over(

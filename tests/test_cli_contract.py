@@ -72,7 +72,7 @@ def assert_documented(found, command, empty=()):
         ("info", 0, []),
         ("solve --size 3", 0, ["suggestions"]),
         ("solve --size 3 -o x.npy --dtype float32 --solver gmres", 0, ["suggestions"]),
-        ("solve --size 3 --maxiter 2", 1, []),
+        ("solve --size 3 --maxiter 2 --preconditioner jacobi", 1, []),
         ("bench --size 3 --repeats 2", 0, ["left_out"]),
         ("bench A.npz --repeats 2", 0, []),
         ("calibrate --quick --device cpu --out p.json", 0, []),
@@ -127,7 +127,7 @@ def test_errors_leave_stdout_empty(run):
 
 def test_exit_codes_that_commands_return(run, monkeypatch):
     assert run("solve", "--size", 3)[0] == 0
-    assert run("solve", "--size", 3, "--maxiter", 1)[0] == 1
+    assert run("solve", "--size", 3, "--maxiter", 1, "--preconditioner", "jacobi")[0] == 1
     assert run("solve", "nothing.mtx")[0] == 2
 
     def interrupt(*args, **options):
