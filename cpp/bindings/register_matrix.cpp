@@ -120,12 +120,53 @@ py::typing::Dict<py::str, py::array> arrays(const Matrix<T>& matrix) {
     return result;
 }
 
-// Products, and what is known of every matrix.
+void register_untyped(py::module_& module) {
+    using M = UntypedMatrix;
+    py::class_<M, std::shared_ptr<M>>(module, "UntypedMatrix", "What there is to know of a matrix of any value type.")
+        .def_property_readonly(
+            "takes_rows", &M::takes_rows,
+            "Whether columns on the device are multiplied at once, in whatever order; else in Fortran order best.")
+        .def(
+            "time_products",
+            [](const M& matrix, int repeats) {
+                const ThreadLimit limit(matrix.max_threads);
+                return matrix.time_products(long_series(matrix.device(), repeats));
+            },
+            py::arg("repeats"), py::call_guard<GilRelease>())
+        .def(
+            "try_products",
+            [](const M& matrix, std::optional<double> product_us) {
+                const Device device = matrix.device();
+                const Series series =
+                    product_us ? final_series(device, *product_us) : trial_series(device, matrix.nnz());
+                double microseconds = 0;
+                {
+                    const GilRelease release;
+                    microseconds = matrix.time_products(series);
+                }
+                return py::make_tuple(microseconds, series.launches());
+            },
+            py::arg("product_us") = py::none(),
+            "Microseconds of a product from a short series, and how many products that took. A longer one decides "
+            "between close ones; it is as long as the time that a product takes suggests.")
+        .def_readwrite("max_threads", &M::max_threads, "Threads of the CPU that a product may use at most.")
+        .def_property_readonly("rows", &M::rows)
+        .def_property_readonly("cols", &M::cols)
+        .def_property_readonly("nnz", &M::nnz)
+        // Without the interpreter's lock: a product that it has to wait for may want that, to look for signals.
+        .def_property_readonly("nbytes", py::cpp_function(&M::nbytes, py::call_guard<GilRelease>()))
+        .def_property_readonly("setup_seconds", [](const M& matrix) {
+            const auto seconds = matrix.setup_seconds();
+            return std::map<std::string, double>{{"convert", seconds.convert}, {"transfer", seconds.transfer}};
+        });
+}
+
+// Products.
 template <class T>
 void register_base(py::module_& module) {
     using M = AnyMatrix<T>;
-    py::class_<M, std::shared_ptr<M>>(module, ("AnyMatrix" + value_suffix<T>()).c_str(),
-                                      "What multiplies vectors on one device.")
+    py::class_<M, UntypedMatrix, std::shared_ptr<M>>(module, ("AnyMatrix" + value_suffix<T>()).c_str(),
+                                                     "What multiplies vectors on one device.")
         .def(
             "multiply_pointers",
             [](const M& matrix, std::uintptr_t x, std::uintptr_t y, T alpha, T beta, std::uintptr_t stream) {
@@ -152,46 +193,10 @@ void register_base(py::module_& module) {
             py::arg("x"), py::arg("x_strides"), py::arg("y"), py::arg("y_strides"), py::arg("columns"),
             py::arg("alpha"), py::arg("beta"), py::arg("stream"), py::call_guard<GilRelease>(),
             "Product of the columns of arrays on the matrix's own device; strides count elements.")
-        .def_property_readonly(
-            "takes_rows", &M::takes_rows,
-            "Whether columns on the device are multiplied at once, in whatever order; else in Fortran order best.")
         .def(
             "set_x", [](M& matrix, std::uintptr_t x) { matrix.set_x(reinterpret_cast<const T*>(x)); }, py::arg("x"),
             py::call_guard<GilRelease>(), "Declares the x of the products that follow; 0 ends it.")
-        .def(
-            "time_products",
-            [](const M& matrix, int repeats) {
-                const ThreadLimit limit(matrix.max_threads);
-                return matrix.time_products(long_series(matrix.device(), repeats));
-            },
-            py::arg("repeats"), py::call_guard<GilRelease>())
-        .def(
-            "try_products",
-            [](const M& matrix, std::optional<double> product_us) {
-                const Device device = matrix.device();
-                const Series series =
-                    product_us ? final_series(device, *product_us) : trial_series(device, matrix.nnz());
-                double microseconds = 0;
-                {
-                    const GilRelease release;
-                    microseconds = matrix.time_products(series);
-                }
-                return py::make_tuple(microseconds, series.launches());
-            },
-            py::arg("product_us") = py::none(),
-            "Microseconds of a product from a short series, and how many products that took. A longer one decides "
-            "between close ones; it is as long as the time that a product takes suggests.")
-        .def_readwrite("max_threads", &M::max_threads, "Threads of the CPU that a product may use at most.")
-        .def_property_readonly("dtype", [](const M&) { return py::dtype::of<T>(); })
-        .def_property_readonly("rows", &M::rows)
-        .def_property_readonly("cols", &M::cols)
-        .def_property_readonly("nnz", &M::nnz)
-        // Without the interpreter's lock: a product that it has to wait for may want that, to look for signals.
-        .def_property_readonly("nbytes", py::cpp_function(&M::nbytes, py::call_guard<GilRelease>()))
-        .def_property_readonly("setup_seconds", [](const M& matrix) {
-            const auto seconds = matrix.setup_seconds();
-            return std::map<std::string, double>{{"convert", seconds.convert}, {"transfer", seconds.transfer}};
-        });
+        .def_property_readonly("dtype", [](const M&) { return py::dtype::of<T>(); });
 }
 
 template <class T>
@@ -213,6 +218,7 @@ void register_matrix_type(py::module_& module) {
 }  // namespace
 
 void register_matrix(py::module_& module) {
+    register_untyped(module);
     for_each_value_type([&]<class T>() {
         register_base<T>(module);
         register_matrix_type<T>(module);
