@@ -168,9 +168,9 @@ constexpr index_t nearest_aggregate(const Graph& graph, const index_t* aggregate
 template <class Passes>
 Aggregates aggregate(Passes& passes, const Graph& graph) {
     const index_t nodes = graph.nodes;
-    Array<index_t> befores = passes.template scratch<index_t>(nodes);
+    Array<index_t> places_before = passes.template scratch<index_t>(nodes);
     Aggregates found{0, passes.template make<index_t>(nodes)};
-    index_t *const before = befores.data(), *const of_node = found.of_node.data();
+    index_t *const before = places_before.data(), *const of_node = found.of_node.data();
     passes.fill(of_node, nodes, kNone);
     constexpr int kRounds = 2;
     for (int round = 0; round < kRounds; ++round) {
