@@ -34,7 +34,7 @@ struct GeneralModel {
     }
     static Terms on_cpu(const Work& work, const Plan&) { return work.on_cpu(); }
 
-    // Of formats that nobody has timed: those of the nearest that was, on a GPU coo and on the CPU sell.
+    // Of formats that nobody has timed: those of coo on a GPU, which takes them from here, and of sell on the CPU.
     static constexpr bool kIsMeasured = false;
     static const Terms& gpu_costs(const Plan&) {
         static constexpr Terms kCosts = times::costs({{times::kLaunch, 2.55},

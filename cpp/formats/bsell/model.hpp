@@ -15,7 +15,7 @@ struct FormatModel<Bsell<T>> : GeneralModel<Bsell<T>> {
                                .block = plan.block,
                                .warps = plan.tuning.warps_per_slice,
                                .is_sorted = plan.tuning.sigma > 1,
-                               .in_flight = Bsell<T>::in_flight(plan.block)});
+                               .in_flight = double(Bsell<T>::in_flight(plan.block))});
     }
     static constexpr bool kIsMeasured = true;
     static const Terms& gpu_costs(const BsellPlan&) { return kBsellCosts; }

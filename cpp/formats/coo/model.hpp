@@ -8,18 +8,6 @@ namespace spmvgpu::roofline {
 template <class T>
 struct FormatModel<Coo<T>> : GeneralModel<Coo<T>> {
     static constexpr bool kIsMeasured = true;
-    static const Terms& gpu_costs(const auto&) {
-        static constexpr Terms kCosts = times::costs({{times::kLaunch, 2.55},
-                                                      {times::kMemory, 0.288},
-                                                      {times::kCache, 0.231},
-                                                      {times::kXMemory, 9.56},
-                                                      {times::kXCache, 4.66},
-                                                      {times::kEntries, 4.42},
-                                                      {times::kRows, 0.641},
-                                                      {times::kEmpty, 2.03},
-                                                      {times::kWaves, 0.591}});
-        return kCosts;
-    }
     static constexpr Terms kCpuCosts = times::costs({{times::kWake, 82.6},
                                                      {times::kMemory, 79},
                                                      {times::kSharedCache, 4.16},
