@@ -248,6 +248,27 @@ for solver in (linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres):
         ("residuals", ("list",)),
     ):
         TABLE[f"{solver.__name__}.{argument}"] = (given(solver, op(), np.ones(3)), argument, taken)
+for solver in (linalg.lsqr, linalg.lsmr, linalg.cgls):
+    TABLE[f"{solver.__name__}.A"] = (given(solver, b=np.ones(3)), "A", ())
+    TABLE[f"{solver.__name__}.b"] = (given(solver, op()), "b", ())
+    for argument, taken in (
+        *((argument, ("huge",)) for argument in ("maxiter", "iter_lim", "rtol", "atol", "btol", "conlim")),
+        ("damp", ("huge", "negative")),
+        ("x0", ()),
+    ):
+        if argument in inspect.signature(solver).parameters:
+            TABLE[f"{solver.__name__}.{argument}"] = (given(solver, op(), np.ones(3)), argument, taken)
+for solver, arguments in (
+    (linalg.eigsh, ("M", "Minv", "mode", "rng", "sigma", "OPinv", "inner", "preconditioner")),
+    (linalg.svds, ("return_singular_vectors", "solver", "rng", "options")),
+):
+    TABLE[f"{solver.__name__}.A"] = (given(solver, k=1), "A", ())
+    for argument, taken in (
+        *((argument, ("huge",)) for argument in ("maxiter", "tol")),
+        *((argument, ()) for argument in ("k", "ncv", "which", "v0", *arguments)),
+    ):
+        fixed = {} if argument == "k" else {"k": 1}
+        TABLE[f"{solver.__name__}.{argument}"] = (given(solver, op(), **fixed), argument, taken)
 TABLE["solve.A"] = (given(linalg.solve, b=np.ones(3)), "A", ())
 TABLE["solve.b"] = (given(linalg.solve, op()), "b", ())
 for argument, taken in (
@@ -275,6 +296,7 @@ def check_message(function, name, value):
 
 # Parameters that take everything, or what is no value of theirs to be told: any object is true or false.
 TRUTHS = {"astype.copy", "clear.profiles", "minres.show", "minres.check", "solve.full_output"}
+TRUTHS |= {"eigsh.return_eigenvectors", "lsqr.show", "lsqr.calc_var", "lsmr.show"}
 # What `predict` and `explain` give each other.
 OWN = {"table.in_use", "table.options"}
 

@@ -21,6 +21,7 @@ void register_model(pybind11::module_& module);
 void register_roofline(pybind11::module_& module);
 void register_ranks(pybind11::module_& module);
 void register_solvers(pybind11::module_& module);
+void register_subspaces(pybind11::module_& module);
 void register_multigrid(pybind11::module_& module);
 
 }  // namespace spmvgpu

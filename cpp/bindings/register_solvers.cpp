@@ -30,16 +30,16 @@ namespace {
 template <class T>
 class CallbackMap : public LinearMap<T> {
 public:
-    CallbackMap(py::object function, index_t n, int ordinal)
-        : function_(std::move(function)), n_(n), device_{ordinal} {}
+    CallbackMap(py::object function, index_t rows, index_t cols, int ordinal)
+        : function_(std::move(function)), rows_(rows), cols_(cols), device_{ordinal} {}
 
-    void apply(const T* x, T* y, Stream stream) const override { apply_columns(x, y, n_, 1, stream); }
+    void apply(const T* x, T* y, Stream stream) const override { apply_columns(x, y, cols_, 1, stream); }
     void apply_columns(const T* x, T* y, index_t, index_t columns, Stream stream) const override {
         if (device_.is_gpu()) gpu::synchronize(stream, device_.ordinal);
-        const std::size_t bytes = std::size_t(n_) * columns * sizeof(T);
+        const std::size_t bytes = std::size_t(rows_) * columns * sizeof(T);
         GilRelease::with_gil([&] {
-            py::array_t<T> copy({columns, n_});
-            copy_bytes(copy.mutable_data(), {}, x, device_, bytes);
+            py::array_t<T> copy({columns, cols_});
+            copy_bytes(copy.mutable_data(), {}, x, device_, copy.nbytes());
             const auto result = call_python(function_, copy).template cast<py::array_t<T, py::array::c_style>>();
             if (static_cast<std::size_t>(result.nbytes()) != bytes)
                 throw std::invalid_argument("a callback gave vectors of another length");
@@ -50,7 +50,7 @@ public:
 
 private:
     py::object function_;
-    index_t n_;
+    index_t rows_, cols_;
     Device device_;
 };
 
@@ -92,8 +92,8 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
         py::arg("matrix"));
     py::class_<CallbackMap<T>, Map, std::shared_ptr<CallbackMap<T>>>(
         module, ("CallbackMap" + suffix).c_str(), "A function of NumPy arrays with a vector in each row.")
-        .def(py::init<py::typing::Callable<py::array_t<T>(py::array_t<T>)>, index_t, int>(), py::arg("function"),
-             py::arg("n"), py::arg("ordinal"));
+        .def(py::init<py::typing::Callable<py::array_t<T>(py::array_t<T>)>, index_t, index_t, int>(),
+             py::arg("function"), py::arg("rows"), py::arg("cols"), py::arg("ordinal"));
     py::class_<InPlaceMap<T>, Map, std::shared_ptr<InPlaceMap<T>>>(
         module, ("InPlaceMap" + suffix).c_str(), "A function of the addresses of two vectors, which makes the second.")
         .def(py::init<py::typing::Callable<py::object(std::uintptr_t, std::uintptr_t)>, int>(), py::arg("function"),

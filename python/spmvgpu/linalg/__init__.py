@@ -10,15 +10,20 @@
 from ..operator.solve_info import SolveInfo
 from .bicgstab import bicgstab
 from .cg import cg
+from .cgls import cgls
 from .cycles import Cycle, aspreconditioner, block_jacobi, chebyshev
+from .eigsh import eigsh
 from .gmres import gmres
 from .incomplete import IncompleteFactors, ic0, ilu0
 from .lobpcg import lobpcg
+from .lsmr import lsmr
+from .lsqr import lsqr
 from .minres import minres
 from .multigrid import Multigrid, amg
 from .preconditioners import Jacobi, jacobi
 from .solve import NotSolvedError, Solved, solve
 from .stopping import SolverWarning
+from .svds import svds
 
 __all__ = [
     "Cycle",
@@ -34,14 +39,19 @@ __all__ = [
     "bicgstab",
     "block_jacobi",
     "cg",
+    "cgls",
     "chebyshev",
+    "eigsh",
     "gmres",
     "ic0",
     "ilu0",
     "jacobi",
     "lobpcg",
+    "lsmr",
+    "lsqr",
     "minres",
     "solve",
+    "svds",
 ]
 
 

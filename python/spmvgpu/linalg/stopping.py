@@ -167,5 +167,10 @@ _NOT_SYMMETRIC = {
 }
 
 
+def warn(message: str, stacklevel: int = 4) -> None:
+    """Warn the caller of a solver, which is so many calls away."""
+    warnings.warn(message, SolverWarning, stacklevel=stacklevel)
+
+
 def _warn(message: str) -> None:
-    warnings.warn(message, SolverWarning, stacklevel=6)
+    warn(message, stacklevel=7)

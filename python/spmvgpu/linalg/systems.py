@@ -177,21 +177,83 @@ class ForeignSystem(System):
         return callback_map(self, "A", self._op, self._ordinal)
 
 
-def system_of(A: object, b: object) -> System:
-    """The system of what a caller gave to a solver."""
+def system_of(A: object, b: object, name: str = "b") -> System:
+    """The system of what a caller gave to a solver, whose right-hand side is called `name`."""
     if isinstance(A, OverRanks):
         with A.agreement():
             return A._piece_of_system(b)
-    b, library = taken("b", b)
-    if not isinstance(A, SparseOperator):
-        located = library.locate(b, "b")
-        if isinstance(A, sla.LinearOperator) or (hasattr(A, "matvec") and not hasattr(A, "tocsr")):
-            return ForeignSystem(sla.aslinearoperator(A), b, library, located)
-        matrix: Any = A if is_sparse(A) and hasattr(A, "dtype") else matrix_of(A)  # CuPy's stays on its GPU
-        where = "auto" if library.moves else device_name(CPU if located.host is not None else located.ordinal)
-        dtype = _common_type(np.dtype(matrix.dtype), located.dtype)
-        A = aslinearoperator(matrix, device=where, dtype=dtype)
-    return OperatorSystem(A, b, library)
+    b, library = taken(name, b)
+    located = library.locate(b, name)
+    op = _operator_beside(A, library, located)
+    if isinstance(op, SparseOperator):
+        return OperatorSystem(op, b, library)
+    return ForeignSystem(op, b, library, located)
+
+
+def _operator_beside(A: object, library: AnyLibrary, located: Located) -> SparseOperator | sla.LinearOperator:
+    """The operator of what a caller gave to a solver, made where the right-hand side is if it is a matrix."""
+    if isinstance(A, SparseOperator):
+        return A
+    if isinstance(A, sla.LinearOperator) or (hasattr(A, "matvec") and not hasattr(A, "tocsr")):
+        return sla.aslinearoperator(A)
+    matrix: Any = A if is_sparse(A) and hasattr(A, "dtype") else matrix_of(A)  # CuPy's stays on its GPU
+    where = "auto" if library.moves else device_name(CPU if located.host is not None else located.ordinal)
+    dtype = _common_type(np.dtype(matrix.dtype), located.dtype)
+    return aslinearoperator(matrix, device=where, dtype=dtype)
+
+
+class Rectangle:
+    """A matrix of any shape between the spaces of right-hand sides and of solutions.
+
+    Parameters
+    ----------
+    A : matrix, SparseOperator or LinearOperator
+    b : array
+        A vector of either space, for which a matrix goes to its device.
+    name : str
+        Of `b`, for messages.
+
+    Attributes
+    ----------
+    rows, columns : System
+        Both spaces.
+    product, adjoint : LinearMap
+        Of the core.
+    """
+
+    def __init__(self, A: object, b: object, name: str = "b") -> None:
+        refuse_ranks(A)
+        b, library = taken(name, b)
+        located = library.locate(b, name)
+        op = _operator_beside(A, library, located)
+        shape = (int(op.shape[0]), int(op.shape[1]))
+        if isinstance(op, SparseOperator):
+            dtype, ordinal, memory, stream = op.dtype, op._ordinal, op._solver_memory, op._stream
+        else:
+            dtype = _common_type(np.dtype(op.dtype), located.dtype)
+            ordinal = CPU if located.host is not None else located.ordinal
+            memory, stream = _core.SolverMemory(ordinal), None
+        self.rows, self.columns = (System(b, library, n, dtype, ordinal, memory) for n in shape)
+        for space in (self.rows, self.columns):
+            space.columns, space._stream = None, stream
+        self.rows.shape, self.columns.shape = shape, shape[::-1]
+        self.max_threads = getattr(op, "max_threads", None)
+        if isinstance(op, SparseOperator):
+            self._owner = op.H
+            self.product, self.adjoint = _core.matrix_map(op._matrix), _core.matrix_map(self._owner._matrix)
+        else:
+            self.product = callback_map(self.rows, "A", op, ordinal)
+            # Not op.H, whose products without an rmatvec of A say nothing of what is missing.
+            adjoint = sla.LinearOperator(shape[::-1], matvec=op.rmatvec, dtype=op.dtype)
+            self.adjoint = callback_map(self.rows, "the adjoint of A", adjoint, ordinal)
+
+
+def refuse_ranks(A: object) -> None:
+    """Refuse, with TypeError, an operator over ranks."""
+    if isinstance(A, OverRanks):
+        raise TypeError(
+            "A is distributed over ranks, and this needs one process; use cg, minres, bicgstab or gmres"
+        )
 
 
 def _columns_of(b: AnyArray, library: AnyLibrary) -> int | None:
@@ -220,23 +282,24 @@ def _common_type(matrix: DType, b: object) -> DType:
 def callback_map(system: System, name: str, op: sla.LinearOperator, ordinal: int) -> LinearMap:
     """An operator of NumPy arrays as what the core multiplies vectors on a device by."""
     function = system.guarded(partial(_checked_products, name, op))
-    made: LinearMap = core_class("CallbackMap", system.dtype)(function, system.shape[0], ordinal)
+    made: LinearMap = core_class("CallbackMap", system.dtype)(function, *op.shape, ordinal)
     return made
 
 
-def _checked_products(name: str, op: sla.LinearOperator, rows: HostArray) -> HostArray:
+def _checked_products(name: str, op: sla.LinearOperator, vectors: HostArray) -> HostArray:
     """The products with the rows of an array, as the core takes them; TypeError or ValueError for others."""
-    if len(rows) > 1:
-        return np.ascontiguousarray(_checked(name, op.matmat(rows.T), rows.T).T, rows.dtype)
-    x = rows[0]
-    return np.ascontiguousarray(_checked(name, op.matvec(x), x, (len(x), 1)).reshape(1, -1), x.dtype)
+    rows, dtype, count = op.shape[0], vectors.dtype, len(vectors)
+    if count > 1:
+        return np.ascontiguousarray(_checked(name, op.matmat(vectors.T), dtype, (rows, count)).T, dtype)
+    y = _checked(name, op.matvec(vectors[0]), dtype, (rows,), (rows, 1))
+    return np.ascontiguousarray(y.reshape(1, -1), dtype)
 
 
-def _checked(name: str, result: object, x: HostArray, *allowed: tuple[int, ...]) -> HostArray:
-    y, kind = np.asarray(result), "a vector" if x.ndim == 1 else "an array"
-    if y.shape not in (x.shape, *allowed):
-        raise ValueError(f"{name} returned {kind} of shape {y.shape}; it must have shape {x.shape}")
-    if y.dtype.kind not in ("biufc" if x.dtype.kind == "c" else "biuf"):
-        numbers = "numbers" if x.dtype.kind == "c" else "real numbers, as b and the matrix are"
+def _checked(name: str, result: object, dtype: DType, *allowed: tuple[int, ...]) -> HostArray:
+    y, kind = np.asarray(result), "a vector" if len(allowed) > 1 else "an array"
+    if y.shape not in allowed:
+        raise ValueError(f"{name} returned {kind} of shape {y.shape}; it must have shape {allowed[0]}")
+    if y.dtype.kind not in ("biufc" if dtype.kind == "c" else "biuf"):
+        numbers = "numbers" if dtype.kind == "c" else "real numbers, as b and the matrix are"
         raise TypeError(f"{name} returned {kind} of dtype {y.dtype}; allowed are {numbers}")
     return y

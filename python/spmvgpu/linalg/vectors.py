@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -68,6 +69,7 @@ class Vectors:
     def take(self, name: str, array: object) -> DeviceVector:
         """A vector that the caller gave, or the columns of several, checked and converted."""
         array, library = taken(name, array)
+        is_b = array is self._b
         is_on_host = library.locate(array, name).host is not None
         if is_on_host != self._is_on_host or not (is_on_host or library is self._library):
             on_host, elsewhere = "an array in host memory", "an array of the same library"
@@ -77,7 +79,7 @@ class Vectors:
         array, located = converted_vector(self._space, name, array, library, columns)
         if located.host is not None:
             return staged(located.host, self.ordinal)
-        if name == "b":
+        if is_b:
             self._like = array, located
             self.ordinal = located.ordinal
         elif located.ordinal != self.ordinal:
@@ -87,6 +89,17 @@ class Vectors:
             )
         self._wait_for(located)
         return DeviceVector(located.pointer, (array, located))
+
+    def of(self, space: Space, columns: int | None = None) -> Vectors:
+        """Vectors of another space, or several columns, for the same caller, once `take` has had b."""
+        other = copy(self)
+        other._space, other._columns = space, columns
+        return other
+
+    def wait(self) -> None:
+        """Let the host wait for what the stream holds."""
+        if self.stream is not None:
+            _core.synchronize(self.stream, self.ordinal)
 
     def _wait_for(self, located: Located) -> None:
         own = self._space._stream

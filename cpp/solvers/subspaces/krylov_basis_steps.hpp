@@ -1,0 +1,138 @@
+// The steps of a Krylov basis, for a place of either kind: included where they are compiled, for CPUs and for GPUs.
+#pragma once
+
+#include <cmath>
+#include <utility>
+
+#include "core/interrupt.hpp"
+#include "solvers/engines/scales.hpp"
+#include "solvers/subspaces/krylov_basis.hpp"
+
+namespace spmvgpu {
+
+// `Place` is OnHost or OnGpu. Of both there is rotate(place, n, from, vectors, q, count, to): `count` combinations of
+// so many vectors of a basis, which may be written over the first of them.
+template <class T, class Place>
+class KrylovBasisOn : public KrylovBasis<T> {
+public:
+    struct Scalars {
+        std::int32_t stopped = 0;  // never
+        double norm = 0, scale = 0;
+        template <class Visit>
+        void visit_pointers(Visit&&) {}
+    };
+
+    KrylovBasisOn(index_t n, int length, std::shared_ptr<SolverMemory> memory)
+        : n_(n), device_(memory->device()), memory_(std::move(memory)) {
+        lease_ = std::make_unique<SolverMemory::Lease>(*memory_, device_, [&](Arena& arena) {
+            v_ = {arena.take<T>(std::size_t(n) * length), std::size_t(n)};
+            first_ = arena.take<Wide<T>>(length);
+            again_ = arena.take<Wide<T>>(length);
+            factors_ = arena.take<Wide<T>>(std::size_t(length) * length);
+            found_ = arena.take<double>(2 * (std::size_t(length) + 1));
+            scalars_ = arena.take<Scalars>(1);
+            magnitude_ = arena.take<Magnitude>(1);
+            partials_ = arena.take<char>(Place::partial_bytes(device_, length, sizeof(Wide<T>)));
+        });
+        Place place(device_, nullptr);
+        place.queue.put_scalars(scalars_, Scalars{});
+    }
+
+    std::vector<Wide<T>> put(const T* x, int number) override {
+        Place place(device_, partials_);
+        const int exponent = exponent_of(place.queue, magnitude_, n_, x).value_or(0);
+        scale_by_power(place.queue, n_, x, v_[number], -exponent);
+        orthonormalise(place.queue, number);
+        std::vector<Wide<T>> coefficients(number), more(number);
+        double found[2];
+        place.queue.download(coefficients.data(), first_, number * sizeof(Wide<T>));
+        place.queue.download(more.data(), again_, number * sizeof(Wide<T>));
+        place.queue.download(found, found_ + 2 * number, sizeof(found));
+        const double scale = std::ldexp(1.0, exponent);
+        for (int k = 0; k < number; ++k) coefficients[k] = scale * (coefficients[k] + more[k]);
+        coefficients.push_back(Wide<T>(scale * found[1]));
+        return coefficients;
+    }
+
+    std::optional<int> exponent(const LinearMap<T>& map) override {
+        Place place(device_, partials_);
+        map.apply(v_[0], v_[1], place.queue.stream());
+        return exponent_of(place.queue, magnitude_, n_, static_cast<const T*>(v_[1]));
+    }
+
+    std::vector<double> extend(const LinearMap<T>& map, int first, int last, int exponent) override {
+        Place place(device_, partials_);
+        for (int j = first; j < last; ++j) {
+            T* const w = v_[j + 1];
+            map.apply(v_[j], w, place.queue.stream());
+            if (exponent != 0) scale_by_power(place.queue, n_, static_cast<const T*>(w), w, exponent);
+            orthonormalise(place.queue, j + 1);
+            check_interrupt();
+        }
+        std::vector<double> found(2 * (last - first));
+        place.queue.download(found.data(), found_ + 2 * (first + 1), found.size() * sizeof(double));
+        return found;
+    }
+
+    void restart(const Wide<T>* q, int from, int to) override {
+        Place place(device_, partials_);
+        rotate(place, n_, v_, from, put_factors(q, from * to), to, v_);
+        place.queue.each(n_, read(static_cast<const T*>(v_[from])), write(v_[to]),
+                         [=] SPMVGPU_DEVICE(T v) { return spmvgpu::put(v); });
+        place.finish();
+    }
+
+    void combine(const Wide<T>* q, int from, int count, T* to) override {
+        Place place(device_, partials_);
+        rotate(place, n_, v_, from, put_factors(q, from * count), count, Basis<T>{to, std::size_t(n_)});
+        place.finish();
+    }
+
+    void multiply(const LinearMap<T>& map, int number, T* to) override {
+        Place place(device_, partials_);
+        map.apply(v_[number], to, place.queue.stream());
+        place.finish();
+    }
+
+    // v_count less its parts along those before it, twice, as what is left the first time of a part is too small to
+    // matter after the second; then divided by its norm. found_[2 * count] is its product with the one before it, as it
+    // was, and the norm stands behind that. (Public, as functions with lambdas for the GPU must be.)
+    template <class Queue>
+    void orthonormalise(Queue& queue, int count) {
+        T* const w = v_[count];
+        Wide<T>*const first = first_, *const again = again_;
+        double* const found = found_ + 2 * count;
+        const auto all = [=] SPMVGPU_DEVICE(const Scalars&) { return count; };
+        queue.dots(scalars_, n_, v_, count, static_cast<const T*>(w), first, Nothing{});
+        queue.combine(scalars_, n_, v_, all, first, -1, w, Nothing{});
+        queue.dots(scalars_, n_, v_, count, static_cast<const T*>(w), again, Nothing{});
+        queue.combine(scalars_, n_, v_, all, again, -1, w, [=] SPMVGPU_DEVICE(Scalars & s, const Sums<T, 1>& sums) {
+            constexpr double kNothing = 1e-30;  // 1 / norm is to be a number of any type
+            s.norm = root(sums.real(0));
+            s.scale = s.norm > kNothing ? 1 / s.norm : 0;
+            found[0] = count > 0 ? real_of(first[count - 1] + again[count - 1]) : 0;
+            found[1] = s.norm;
+        });
+        queue.sweep(scalars_, n_, read(static_cast<const T*>(w)), write(w),
+                    [=] SPMVGPU_DEVICE(const Scalars& s, T w) { return spmvgpu::put(Real<T>(s.scale) * w); });
+    }
+
+private:
+    const Wide<T>* put_factors(const Wide<T>* q, std::size_t count) {
+        copy_bytes(factors_, device_, q, {}, count * sizeof(Wide<T>));
+        return factors_;
+    }
+
+    index_t n_;
+    Device device_;
+    std::shared_ptr<SolverMemory> memory_;
+    std::unique_ptr<SolverMemory::Lease> lease_;
+    Basis<T> v_{};
+    Wide<T>*first_ = nullptr, *again_ = nullptr, *factors_ = nullptr;
+    double* found_ = nullptr;
+    Scalars* scalars_ = nullptr;
+    Magnitude* magnitude_ = nullptr;
+    void* partials_ = nullptr;
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,298 @@
+"""Eigenvalues of symmetric matrices by the Lanczos method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as sla
+
+from .. import _core
+from .._util.arguments import one_of, real_number, whole_number, with_hints
+from .._util.value_types import core_class
+from ..operator.construct import aslinearoperator
+from ..operator.operator import SparseOperator
+from .lanczos import Lanczos, checked_which, no_convergence, with_start
+from .named import named
+from .preconditioners import map_of_preconditioner, taken_map
+from .stopping import check_limits, tolerance
+from .systems import System, callback_map, system_of
+from .vectors import Vectors
+
+if TYPE_CHECKING:  # which the compiled module does not name
+    from .._core import _LinearMap as LinearMap
+
+_INNER = ("auto", "direct", "cg", "minres")
+_MOST_DIRECT = 20_000  # rows up to which factors of the shifted matrix are made unasked
+
+
+@with_hints
+def eigsh(
+    A: object,
+    k: int = 6,
+    M: object = None,
+    sigma: float | None = None,
+    which: str = "LM",
+    v0: object = None,
+    ncv: int | None = None,
+    maxiter: int | None = None,
+    tol: float = 0,
+    return_eigenvectors: bool = True,
+    Minv: object = None,
+    OPinv: object = None,
+    mode: str = "normal",
+    rng: object = None,
+    *,
+    inner: str = "auto",
+    preconditioner: object = None,
+) -> Any:
+    """Find `k` eigenvalues and eigenvectors of a symmetric or Hermitian matrix.
+
+    `scipy.sparse.linalg.eigsh` has the same arguments. The method is that of Lanczos with thick restarts. All
+    vectors stay on the device of `A`. The same call on the same device gives the same bits.
+
+    Parameters
+    ----------
+    A : SparseOperator, array, sparse matrix or LinearOperator
+        Symmetric or Hermitian. This is not checked. A matrix is converted in each call. A `LinearOperator` of
+        another library is called with NumPy vectors.
+    k : int, default 6
+        Number of eigenvalues, at most n.
+    M, Minv : None
+        Generalized problems are not solved. Use `scipy.sparse.linalg.eigsh` or `lobpcg`.
+    sigma : float, optional
+        Find eigenvalues near `sigma`: the method multiplies by the inverse of ``A - sigma * I``, whose
+        eigenvalues are ``w' = 1 / (w - sigma)``. Each product is a solve, as `inner` says.
+    which : {"LM", "SM", "LA", "SA", "BE"}, default "LM"
+        Which eigenvalues: the largest or smallest in magnitude, the largest or smallest, or half from each
+        end, of which the upper one has one more if `k` is odd. With `sigma` it is about ``w'``: "LM" finds
+        the eigenvalues nearest to `sigma`.
+    v0 : (n,) array, optional
+        Start vector. The default is a random vector, the same in each call.
+    ncv : int, optional
+        Number of vectors stored, greater than `k` and at most n. The default is ``min(n, max(2*k + 1, 20))``.
+    maxiter : int, optional
+        Maximum number of restarts. The default is ``10 * n``.
+    tol : float, default 0
+        Relative accuracy of eigenvalues. 0 stands for the precision of the data type.
+    return_eigenvectors : bool, default True
+        Whether to return eigenvectors also.
+    OPinv : LinearOperator or SparseOperator, optional
+        The inverse of ``A - sigma * I``, in place of inner solves.
+    mode : {"normal"}
+        Other modes are for generalized problems.
+    rng : None
+        The start vector is always the same. Pass `v0` for another one.
+    inner : {"auto", "direct", "cg", "minres"}, default "auto"
+        With `sigma`, how to solve with ``A - sigma * I``. "direct": with the factors of SciPy's `splu`, on
+        the CPU. "cg" and "minres": with these solvers, on the device, to a relative residual of ``max(tol /
+        10, 100 * eps)``; cg is for a `sigma` below all eigenvalues. "auto" is "direct" up to 20,000 rows, and
+        "minres" for larger matrices and for those whose entries are not known.
+    preconditioner : preconditioner or str, optional
+        Of the inner solver, as `M` of `cg`. A name makes the preconditioner of ``A - sigma * I``.
+
+    Returns
+    -------
+    w : (k,) array
+        Eigenvalues in ascending order.
+    v : (n, k) array
+        Eigenvectors in its columns. Both are of the library of `v0`.
+
+    Raises
+    ------
+    scipy.sparse.linalg.ArpackNoConvergence
+        If not all have converged after `maxiter` restarts. It has those that have as attributes.
+    numpy.linalg.LinAlgError
+        If ``A - sigma * I`` is singular, or an inner solve does not converge.
+    TypeError, ValueError
+        If an argument has a type, a shape, a dtype or a value that is not allowed, or if `A` or `v0` contains
+        infinity or NaN.
+
+    See Also
+    --------
+    lobpcg : With a preconditioner, and for generalized problems.
+
+    References
+    ----------
+    .. [1] K. Wu and H. Simon, "Thick-restart Lanczos method for large symmetric eigenvalue problems", 2000.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> A = sg.gallery.poisson1d(100)
+    >>> w, v = sg.linalg.eigsh(A, k=2)
+    >>> w.round(4)
+    array([3.9961, 3.999 ])
+    >>> sg.linalg.eigsh(A, k=2, sigma=0.0, return_eigenvectors=False).round(4)
+    array([0.001 , 0.0039])
+    """
+    for name, given in (("M", M), ("Minv", Minv)):
+        if given is not None:
+            raise ValueError(
+                f"{name} is for generalized problems, which this eigsh does not solve; use "
+                "scipy.sparse.linalg.eigsh or spmvgpu.linalg.lobpcg"
+            )
+    one_of("mode", mode, ("normal",))
+    if rng is not None:
+        raise ValueError("rng is not used, for the start vector is always the same; give v0 for another one")
+    tol = tolerance("tol", tol)
+    system = system_of(*with_start(A, v0), "v0")
+    n = system.unknowns
+    which, k, ncv = checked_which(which, k, n, ncv, n)
+    restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
+    vectors = Vectors(system, system.b, system.library)
+    start = vectors.take("v0", system.b)
+    vectors.wait()
+    shift = None if sigma is None else real_number("sigma", sigma, "a finite real number", np.isfinite)
+    if shift is None:
+        for name, value, default in (
+            ("OPinv", OPinv, None),
+            ("inner", inner, "auto"),
+            ("preconditioner", preconditioner, None),
+        ):
+            if value is not default and value != default:
+                raise ValueError(f"{name} is for solves with A - sigma * I; give sigma")
+        product = system.core_map()
+    else:
+        product = _inverse(system, vectors, shift, OPinv, inner, preconditioner, tol)
+    method = Lanczos(
+        product,
+        n,
+        system.dtype,
+        vectors.ordinal,
+        ncv,
+        _core.SolverMemory(vectors.ordinal),
+        system.max_threads,
+    )
+    found = method.find(start, k, which, tol, restarts)
+    values, factors = found.values, found.factors
+    if shift is not None:
+        with np.errstate(divide="ignore"):
+            values = shift + 1 / values
+        order = np.argsort(values)
+        values, factors = values[order], factors[order]
+    w = system.library.from_host(values.astype(np.finfo(system.dtype).dtype), system.b)
+    if found.converged and not return_eigenvectors:
+        return w
+    columns = vectors.of(system, len(values))
+    v = columns.new()
+    if len(values):
+        method.write(factors, v.pointer)
+    if not found.converged:
+        no_convergence(len(values), k, found.restarts, w, columns.result())
+    return w, columns.result()
+
+
+def _inverse(
+    system: System,
+    vectors: Vectors,
+    sigma: float,
+    OPinv: object,
+    inner: str,
+    preconditioner: object,
+    tol: float,
+) -> LinearMap:
+    """Solves with a shifted matrix, as products on the device."""
+    ordinal = vectors.ordinal
+    if OPinv is not None:
+        if tuple(getattr(OPinv, "shape", ())) != system.shape:
+            raise ValueError(f"OPinv has shape {getattr(OPinv, 'shape', None)}; it must have {system.shape}")
+        if isinstance(OPinv, SparseOperator) and OPinv._ordinal == ordinal and OPinv.dtype == system.dtype:
+            return _core.matrix_map(OPinv._matrix)
+        return callback_map(system, "OPinv", sla.aslinearoperator(OPinv), ordinal)
+    method = one_of("inner", inner, _INNER)
+    try:
+        op = system.operator("inner='direct'")
+    except TypeError:
+        op = None
+        if method in ("direct", "cg") and (method == "direct" or sigma != 0):
+            raise
+    if method == "auto":
+        method = "direct" if op is not None and system.unknowns <= _MOST_DIRECT else "minres"
+        if preconditioner is not None:
+            method = "minres"
+    if method == "direct":
+        if preconditioner is not None:
+            raise ValueError("preconditioner is for inner='cg' or inner='minres', and inner is 'direct'")
+        assert isinstance(op, SparseOperator)
+        return callback_map(system, "the inverse", _factors(op, sigma), ordinal)
+    return _solves(system, vectors, op, sigma, method, preconditioner, tol)
+
+
+def _shifted(op: SparseOperator, sigma: float) -> sp.csc_array:
+    n = op.shape[0]
+    return sp.csc_array(op.tocsr() - op.dtype.type(sigma) * sp.eye_array(n, dtype=op.dtype, format="csr"))
+
+
+def _factors(op: SparseOperator, sigma: float) -> sla.LinearOperator:
+    """The inverse of a shifted matrix, by its factors."""
+    matrix = _shifted(op, sigma)
+    if not np.isfinite(matrix.data).all():
+        raise ValueError("A contains inf or NaN")
+    try:
+        factors = sla.splu(matrix)
+    except RuntimeError as error:  # of SuperLU
+        raise np.linalg.LinAlgError(
+            f"A - sigma * I is singular for sigma={sigma:g}; give another sigma, near this one"
+        ) from error
+    return sla.LinearOperator(op.shape, matvec=lambda x: factors.solve(x.reshape(-1)), dtype=op.dtype)
+
+
+def _solves(
+    system: System,
+    vectors: Vectors,
+    op: object,
+    sigma: float,
+    method: str,
+    preconditioner: object,
+    tol: float,
+) -> LinearMap:
+    """Solves by a method of the core, with vectors that stay on the device."""
+    of_shifted, shift = system, sigma
+    if isinstance(op, SparseOperator) and sigma != 0 and (method == "cg" or preconditioner is not None):
+        # A matrix of its own: cg has no shift, and preconditioners are made of its entries.
+        made = aslinearoperator(_shifted(op, sigma).tocsr(), device=op.device, dtype=op.dtype)
+        of_shifted, shift = system_of(made, system.b), 0.0
+    limits = check_limits(
+        max(tol / 10, 100 * float(np.finfo(system.dtype).eps)), 0.0, None, 10, system.unknowns, None
+    )
+    limits.shift = shift
+    M = preconditioner
+    if isinstance(M, str):
+        shifted = of_shifted.operator(f"preconditioner={M!r}")
+        assert isinstance(shifted, SparseOperator)
+        M = named(M, shifted, method)
+    else:
+        M = taken_map(M)
+    known = map_of_preconditioner(of_shifted, M, vectors)
+    product, n, ordinal = of_shifted.core_map(), system.unknowns, vectors.ordinal
+
+    def solve(x: int, y: int) -> None:
+        (report,) = _core.solve(
+            method,
+            product,
+            None if known is None else known.core,
+            n,
+            1,
+            ordinal,
+            x,
+            0,
+            y,
+            limits,
+            of_shifted.memory,
+            None,
+            system.max_threads,
+            None,
+        )
+        # A residual that rounding errors keep a little above the tolerance is as small as it can be.
+        is_close = report.status == "stagnated" and report.true_residual <= 1e3 * report.goal
+        if report.status != "converged" and not is_close:
+            raise np.linalg.LinAlgError(
+                f"{method} did not solve with A - sigma * I (it {report.status}, with a relative residual of "
+                f"{report.true_residual / (report.norm_b or 1.0):.1e}); give a preconditioner, another "
+                "method for inner, or OPinv"
+            )
+
+    made_map: LinearMap = core_class("InPlaceMap", system.dtype)(solve, ordinal)
+    return made_map

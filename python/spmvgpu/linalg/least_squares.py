@@ -1,0 +1,180 @@
+"""What the least-squares solvers share: the vectors on the device, and what they are started from."""
+
+from __future__ import annotations
+
+from math import hypot, inf, isfinite, ldexp, sqrt
+
+import numpy as np
+
+from .._util.arguments import real_number
+from .._util.types import HostArray
+from .._util.value_types import core_class
+from ..arrays import AnyArray
+from .stopping import tolerance
+from .systems import Rectangle
+from .vectors import NOTHING, DeviceVector
+
+NOT_YET = (0.0, 0.0, 0.0, 1.0)  # the factors of `LeastSquares.advance` that leave x and w as they are
+
+
+class LeastSquares:
+    """A least-squares problem that is solved on a device.
+
+    The core may solve a scaled problem, where numbers are far from 1: ``2**-a A`` and ``2**-b r`` for the
+    matrix and the first residual. What it gives and what it is given is of that one.
+
+    Parameters
+    ----------
+    A, b, x0
+        As a caller gives them.
+
+    Attributes
+    ----------
+    beta, alpha : float
+        ``norm(r)`` and ``norm(A.H @ r) / norm(r)`` of the first residual r.
+    norm_b, normal_b : float
+        ``norm(b)`` and ``norm(A.H @ b)``, scaled as `beta` and ``alpha * beta`` are.
+    a, b : int
+        Exponents of the scaling.
+    """
+
+    def __init__(self, A: object, b: object, x0: object) -> None:
+        self._rectangle = rectangle = Rectangle(A, b)
+        rows, columns = rectangle.rows, rectangle.columns
+        vectors = rows.vectors(False)
+        self._right = vectors.take("b", rows.b)
+        self._vectors = vectors.of(columns)
+        self._guess = NOTHING if x0 is None else self._vectors.take("x0", x0)
+        self._vectors.wait()
+        self.dtype, self.library, self.given = rows.dtype, rows.library, rows.b
+        self.ordinal = vectors.ordinal
+        self.shape = rows.unknowns, columns.unknowns
+        self.x = self._vectors.new()
+        self.core = core_class("LeastSquares", rows.dtype)(
+            rectangle.product,
+            rectangle.adjoint,
+            *self.shape,
+            rows.memory,
+            rectangle.max_threads,
+        )
+        self._start(NOTHING)
+        self.norm_b, self.normal_b = self.beta, self.alpha * self.beta
+        if x0 is not None:
+            a, b_before = self.a, self.b
+            self._start(self._guess)
+            self.norm_b = ldexp(self.norm_b, b_before - self.b)
+            self.normal_b = ldexp(self.normal_b, a + b_before - self.a - self.b)
+
+    def _start(self, guess: DeviceVector) -> None:
+        started = self.core.start(self._right.pointer, guess.pointer, self.x.pointer)
+        self.beta, self.alpha, self.b, self.a = started
+
+    @property
+    def is_finite(self) -> bool:
+        return isfinite(self.beta) and isfinite(self.alpha)
+
+    def check_finite(self) -> None:
+        """Refuse, with ValueError, what contains infinity or NaN."""
+        if not self.is_finite:
+            raise ValueError("A, b or x0 contains inf or NaN, or their products overflow")
+
+    def advance(
+        self,
+        factors: tuple[float, float, float, float],
+        has_p: bool = False,
+        variances: int = 0,
+        of_variance: float = 0.0,
+    ) -> tuple[float, float, float, float]:
+        """The vectors of an iteration and the next step: ``alpha, beta, norm(x)**2, norm(w)**2``."""
+        alpha, beta, x_squared, w_squared = self.core.next(
+            self.x.pointer, factors, has_p, variances, of_variance
+        )
+        if not (isfinite(alpha) and isfinite(beta) and isfinite(x_squared)):
+            raise ValueError("A or b contains inf or NaN, or their products overflow")
+        return alpha, beta, x_squared, w_squared
+
+    def start_again(self) -> None:
+        """Begin with the solution so far."""
+        self.core.finish(self.x.pointer)
+        self._start(self.x)
+
+    def solution(self) -> AnyArray:
+        """The solution for the caller."""
+        self.core.finish(self.x.pointer)
+        return self._vectors.result()
+
+    def zeros(self) -> HostArray:
+        """A vector of the length of x, in host memory."""
+        return np.zeros(self.shape[1], self.dtype)
+
+    def of_residual(self, norm: float) -> float:
+        """The norm of a residual, as it is without the scaling."""
+        return _times_power(norm, self.b)
+
+    def of_matrix(self, norm: float) -> float:
+        return _times_power(norm, self.a)
+
+    def of_normal(self, norm: float) -> float:
+        return _times_power(norm, self.a + self.b)
+
+    def of_x(self, norm: float) -> float:
+        return _times_power(norm, self.b - self.a)
+
+
+class StoppingTests:
+    """When `lsqr` and `lsmr` stop, by estimates of norms; the arguments of callers."""
+
+    def __init__(self, damp: object, atol: object, btol: object, conlim: object) -> None:
+        self.damp = real_number("damp", damp, "a finite real number", isfinite)
+        self.atol, self.btol = tolerance("atol", atol), tolerance("btol", btol)
+        limit = 0.0 if conlim is None else tolerance("conlim", conlim)
+        self.least_inverse = 1 / limit if limit > 0 else 0.0
+
+    def reason(
+        self,
+        norm_r: float,
+        norm_ar: float,
+        norm_A: float,
+        cond_A: float,
+        norm_x: float,
+        norm_b: float,
+        is_last: bool,
+    ) -> int:
+        """SciPy's `istop`, 0 to go on.
+
+        Of the reasons that hold the strongest is given: the residual, that of the normal equations, the
+        condition, each within its tolerance and then within rounding errors, and the number of iterations.
+        """
+        relative = norm_r / norm_b
+        gradient = norm_ar / (norm_A * norm_r) if norm_A * norm_r > 0 else inf
+        inverse = 1 / cond_A if cond_A > 0 else inf
+        size = norm_A * norm_x / norm_b
+        if relative <= self.btol + self.atol * size:
+            return 1
+        if gradient <= self.atol:
+            return 2
+        if inverse <= self.least_inverse:
+            return 3
+        for reason, number in ((4, relative / (1 + size)), (5, gradient), (6, inverse)):
+            if 1 + number <= 1:
+                return reason
+        return 7 if is_last else 0
+
+
+def rotation(a: float, b: float) -> tuple[float, float, float]:
+    """``(c, s, r)`` of the plane rotation that takes (a, b) to (r, 0)."""
+    if b == 0:
+        return (-1.0 if a < 0 else 1.0), 0.0, abs(a)
+    r = hypot(a, b)
+    return a / r, b / r, r
+
+
+def root(value: float) -> float:
+    return sqrt(max(value, 0.0))
+
+
+def _times_power(number: float, exponent: int) -> float:
+    try:
+        return ldexp(number, exponent)
+    except OverflowError:
+        return inf

@@ -1,0 +1,165 @@
+"""Least squares by the bidiagonalisation of Golub and Kahan."""
+
+from __future__ import annotations
+
+from math import hypot, sqrt
+
+import numpy as np
+
+from .._util.arguments import whole_number, with_hints
+from ..arrays import AnyArray
+from .least_squares import NOT_YET, LeastSquares, StoppingTests, rotation
+from .vectors import NOTHING, staged
+
+
+@with_hints
+def lsqr(
+    A: object,
+    b: object,
+    damp: float = 0.0,
+    atol: float = 1e-6,
+    btol: float = 1e-6,
+    conlim: float = 1e8,
+    iter_lim: int | None = None,
+    show: bool = False,
+    calc_var: bool = False,
+    x0: object = None,
+) -> tuple[AnyArray, int, int, float, float, float, float, float, float, AnyArray]:
+    """Solve ``A x = b``, or find the least-squares solution, by the method LSQR.
+
+    `scipy.sparse.linalg.lsqr` has the same arguments and results. It minimizes ``norm(b - A @ x)**2 + damp**2
+    * norm(x - x0)**2``. All vectors stay on the device of `A`, and a few numbers go to the host in each
+    iteration. The same call on the same device gives the same bits.
+
+    Parameters
+    ----------
+    A : SparseOperator, array, sparse matrix or LinearOperator
+        Any matrix, of shape (m, n). Pass a `SparseOperator` to solve more than once: a matrix is converted in
+        each call. It stores its conjugate transpose also. A `LinearOperator` of another library is called
+        with NumPy vectors, and needs `rmatvec`.
+    b : (m,) array
+        Right-hand side: a NumPy array, or an array of another library on the device of `A`. It is cast to the
+        dtype of `A`. It may be complex only if `A` is.
+    damp : float, default 0.0
+        Damping coefficient.
+    atol, btol : float, default 1e-6
+        Tolerances. The solver stops if ``norm(r) <= btol * norm(b) + atol * norm(A) * norm(x)`` for ``r = b -
+        A @ x``, or if ``norm(A.H @ r) <= atol * norm(A) * norm(r)``, both by estimates.
+    conlim : float, default 1e8
+        The solver stops if the estimate of the condition number of `A` exceeds this. 0 stands for no limit.
+    iter_lim : int, optional
+        Maximum number of iterations. The default is ``2 * n``.
+    show : bool, default False
+        Print the estimates after each iteration.
+    calc_var : bool, default False
+        Whether to estimate the diagonal of the inverse of ``A.H @ A + damp**2 * I``.
+    x0 : (n,) array, optional
+        Initial guess, of the same library as `b`. The default is zero.
+
+    Returns
+    -------
+    x : (n,) array
+        Solution, of the library and on the device of `b`.
+    istop : int
+        Why the solver stopped. 0: `x0` is the solution. 1: ``A x = b`` is solved. 2: a least-squares
+        solution. 3: the condition number exceeds `conlim`. 4 to 6: as 1 to 3, as far as double precision
+        goes. 7: `iter_lim` is reached.
+    itn : int
+        Number of iterations.
+    r1norm, r2norm : float
+        ``norm(r)``, and ``sqrt(norm(r)**2 + damp**2 * norm(x - x0)**2)``.
+    anorm, acond : float
+        Estimates of the Frobenius norm and of the condition number of ``[A; damp * I]``.
+    arnorm : float
+        Estimate of ``norm(A.H @ r - damp**2 * (x - x0))``.
+    xnorm : float
+        ``norm(x - x0)``.
+    var : (n,) array
+        The estimates that `calc_var` asks for, or zeros.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has a type, a shape, a dtype or a device that is not allowed, or if `A`, `b` or `x0`
+        contains infinity or NaN.
+
+    See Also
+    --------
+    lsmr : Its ``norm(A.H @ r)`` falls in every iteration, so that it can be stopped earlier.
+
+    References
+    ----------
+    .. [1] C. C. Paige and M. A. Saunders, "LSQR: An algorithm for sparse linear equations and sparse least
+       squares", 1982.
+    .. [2] G. H. Golub and W. Kahan, "Calculating the singular values and pseudo-inverse of a matrix", 1965.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> A = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    >>> x, istop, *rest = sg.linalg.lsqr(A, np.array([1.0, 0.0, -1.0]))
+    >>> x.round(6), istop
+    (array([ 1., -1.]), 1)
+    """
+    tests = StoppingTests(damp, atol, btol, conlim)
+    problem = LeastSquares(A, b, x0)
+    most = 2 * problem.shape[1] if iter_lim is None else whole_number("iter_lim", iter_lim, 0)
+    problem.check_finite()
+    variances = problem.zeros()
+    on_device = staged(variances, problem.ordinal) if calc_var else NOTHING
+    alpha, beta, norm_b = problem.alpha, problem.beta, problem.norm_b
+    damp = float(np.ldexp(tests.damp, -problem.a))
+
+    istop = itn = 0
+    norm_A = cond = norm_x = 0.0
+    norm_ar, residual = alpha * beta, beta
+    rho_bar, phi_bar = alpha, beta
+    damped = inverse_squares = xs_squared = 0.0  # sums of squares over the iterations
+    z, cos_x, sin_x = 0.0, -1.0, 0.0  # of the rotations that give norm(x)
+    w_squared = 1.0
+    solves = norm_ar > 0
+    if solves:
+        norm_A = alpha
+        alpha, beta, _, w_squared = problem.advance(NOT_YET)
+    while solves and istop == 0 and itn < most:
+        itn += 1
+        norm_A = sqrt(norm_A**2 + beta**2 + damp**2)
+        # One rotation takes the damping out of the bidiagonal matrix, another one its lower entry.
+        cos, sin, rho = rotation(rho_bar, damp)
+        psi, phi_bar = sin * phi_bar, cos * phi_bar
+        cos, sin, rho = rotation(rho, beta)
+        theta, rho_bar = sin * alpha, -cos * alpha
+        phi, phi_bar = cos * phi_bar, sin * phi_bar
+        tau = sin * phi
+        inverse_squares += w_squared / rho**2
+        delta, gamma_bar = sin_x * rho, -cos_x * rho
+        right = phi - delta * z
+        norm_x = sqrt(xs_squared + (right / gamma_bar) ** 2)
+        gamma = hypot(gamma_bar, theta)
+        cos_x, sin_x, z = gamma_bar / gamma, theta / gamma, right / gamma
+        xs_squared += z**2
+        cond = norm_A * sqrt(inverse_squares)
+        damped += psi**2
+        residual, norm_ar = sqrt(phi_bar**2 + damped), alpha * abs(tau)
+        istop = tests.reason(residual, norm_ar, norm_A, cond, norm_x, norm_b, itn >= most)
+        if show:
+            print(f"lsqr {itn:6d} {problem.of_residual(residual):.6e} {problem.of_normal(norm_ar):.6e}")
+        factors = (0.0, phi / rho, 1.0, -theta / rho)
+        norm_A = hypot(norm_A, alpha) if istop == 0 else norm_A
+        alpha, beta, _, w_squared = problem.advance(factors, False, on_device.pointer, 1 / rho**2)
+    undamped = residual**2 - damp**2 * xs_squared
+    if calc_var:
+        on_device.read(variances)
+        variances *= 4.0**-problem.a
+    return (
+        problem.solution(),
+        istop,
+        itn,
+        problem.of_residual(np.copysign(sqrt(abs(undamped)), undamped)),
+        problem.of_residual(residual),
+        problem.of_matrix(norm_A),
+        cond,
+        problem.of_normal(norm_ar),
+        problem.of_x(norm_x),
+        problem.library.from_host(variances, problem.given),
+    )

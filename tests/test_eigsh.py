@@ -1,0 +1,249 @@
+"""Eigenvalues by the Lanczos method, compared with dense ones, and with SciPy's way of refusing."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from battery import COMPLEX_TYPES, TYPES, hermitian
+from spmvgpu import gallery
+from spmvgpu.linalg import eigsh
+from spmvgpu.linalg.lanczos import WHICH
+
+MATRICES = {
+    "1x1": lambda: sp.csr_array([[3.0]]),
+    "diagonal": lambda: sp.diags_array(np.linspace(-3, 5, 120)),
+    "poisson1d": lambda: gallery.poisson1d(150),
+    "poisson2d": lambda: gallery.poisson2d(13, 9),
+    "indefinite": lambda: gallery.poisson2d(12, 10) - 3.1 * sp.eye_array(120),
+    "elasticity2d": lambda: gallery.elasticity2d(6),
+}
+
+
+def eps(dtype):
+    return float(np.finfo(dtype).eps)
+
+
+def made(name, dtype):
+    A = sp.csr_array(MATRICES[name]())
+    return hermitian(A, dtype) if np.dtype(dtype).kind == "c" else A.astype(dtype)
+
+
+def expected(A, k, which, sigma=None):
+    """Dense eigenvalues in ascending order, chosen as SciPy documents it."""
+    w = np.linalg.eigvalsh(A.toarray().astype(np.result_type(A.dtype, np.float64)))
+    x = w if sigma is None else 1 / (w - sigma)
+    by_size = np.argsort(np.abs(x), kind="stable")
+    low, high = np.argsort(x)[: k // 2], np.argsort(x)[len(w) - (k - k // 2) :]
+    chosen = {
+        "LM": by_size[len(w) - k :],
+        "SM": by_size[:k],
+        "LA": np.argsort(x)[len(w) - k :],
+        "SA": np.argsort(x)[:k],
+        "BE": np.concatenate([low, high]),
+    }[which]
+    return np.sort(w[chosen])
+
+
+def check(A, w, v, k, which, sigma=None):
+    wide = A.astype(np.result_type(A.dtype, np.float64))
+    norm = abs(wide).sum(axis=1).max()
+    tolerance = 500 * eps(A.dtype) * norm
+    np.testing.assert_allclose(w, expected(A, k, which, sigma), rtol=0, atol=tolerance)
+    assert (v.shape, v.dtype) == ((A.shape[0], k), A.dtype)
+    assert np.linalg.norm(wide @ v - v * w, axis=0).max() <= tolerance
+    np.testing.assert_allclose(v.conj().T @ v, np.eye(k), rtol=0, atol=500 * eps(A.dtype))
+
+
+@pytest.mark.parametrize("which", WHICH)
+@pytest.mark.parametrize("name", MATRICES)
+def test_against_dense(name, which, device, dtype):
+    A = made(name, dtype)
+    k = min(5, A.shape[0])
+    w, v = eigsh(sg.aslinearoperator(A, device=device), k, which=which, maxiter=10_000)
+    check(A, w, v, k, which)
+
+
+@pytest.mark.parametrize("dtype", COMPLEX_TYPES, ids=str)
+@pytest.mark.parametrize("name", ["poisson2d", "elasticity2d"])
+def test_hermitian(name, dtype, device):
+    A = made(name, dtype)
+    for which in ("LA", "SA", "BE"):
+        w, v = eigsh(sg.aslinearoperator(A, device=device), 4, which=which)
+        assert w.dtype == np.dtype(dtype.char.lower())
+        check(A, w, v, 4, which)
+
+
+@pytest.mark.parametrize("inner", ["auto", "direct", "minres", "cg"])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_shift_invert(inner, dtype, device):
+    A = made("poisson2d", dtype)
+    op = sg.aslinearoperator(A, device=device)
+    sigma = expected(A, 1, "SA")[0] - 0.1 if inner == "cg" else 0.3
+    w, v = eigsh(op, 4, sigma=sigma, inner=inner)
+    check(A, w, v, 4, "LM", sigma)
+
+
+def test_shift_invert_in_other_ways(device):
+    A = made("poisson2d", np.float64)
+    op = sg.aslinearoperator(A, device=device)
+    for which in ("LA", "SA", "BE"):
+        check(A, *eigsh(op, 4, sigma=0.3, which=which), 4, which, 0.3)
+    check(A, *eigsh(op, 4, sigma=0.0, inner="cg", preconditioner="amg"), 4, "LM", 0.0)
+    check(A, *eigsh(op, 4, sigma=-0.1, preconditioner="jacobi"), 4, "LM", -0.1)
+    inverse = np.linalg.inv(A.toarray() - 0.3 * np.eye(A.shape[0]))
+    check(A, *eigsh(op, 4, sigma=0.3, OPinv=spla.aslinearoperator(inverse)), 4, "LM", 0.3)
+    check(A, *eigsh(op, 4, sigma=0.3, OPinv=sg.aslinearoperator(inverse, device=device)), 4, "LM", 0.3)
+    foreign = spla.LinearOperator(A.shape, matvec=lambda x: A @ x, dtype=A.dtype)
+    check(A, *eigsh(foreign, 4, sigma=0.3), 4, "LM", 0.3)
+    with pytest.raises(TypeError, match="needs the entries of A"):
+        eigsh(foreign, sigma=0.3, inner="direct")
+
+
+def test_a_singular_shifted_matrix(device):
+    op = sg.aslinearoperator(np.diag([1.0, 2.0, 3.0]), device=device)
+    with pytest.raises(np.linalg.LinAlgError, match="singular for sigma=2"):
+        eigsh(op, 1, sigma=2.0)
+
+
+def test_inner_solves_that_fail(device):
+    op = sg.aslinearoperator(made("indefinite", np.float64), device=device)
+    with pytest.raises(np.linalg.LinAlgError, match=r"cg did not solve with A - sigma \* I .*OPinv"):
+        eigsh(op, 2, sigma=0.0, inner="cg")
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_multiple_eigenvalues(dtype, device):
+    """A subspace that the matrix does not leave is continued."""
+    for diagonal in (np.ones(50), np.zeros(50), np.repeat([1.0, 2.0, 5.0], [20, 10, 20])):
+        A = sp.csr_array(sp.diags_array(diagonal, dtype=dtype))
+        check(A, *eigsh(sg.aslinearoperator(A, device=device), 6), 6, "LM")
+
+
+def test_all_eigenvalues(device):
+    A = made("poisson2d", np.float64)
+    n = A.shape[0]
+    check(A, *eigsh(sg.aslinearoperator(A, device=device), n), n, "LM")
+
+
+@pytest.mark.parametrize("exponent", [-600, -40, 40, 600])
+def test_scales(exponent, device):
+    A = made("poisson2d", np.float64)
+    w, _ = eigsh(sg.aslinearoperator(A * 2.0**exponent, device=device), 3)
+    np.testing.assert_allclose(w / 2.0**exponent, expected(A, 3, "LM"), rtol=1e-12)
+
+
+def test_several_devices(device):
+    A = made("poisson2d", np.float64)
+    check(A, *eigsh(sg.aslinearoperator(A, device=[device, device]), 4), 4, "LM")
+
+
+def test_the_same_bits(device):
+    op = sg.aslinearoperator(made("elasticity2d", np.float64), device=device)
+    for one, other in zip(eigsh(op, 3), eigsh(op, 3), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_without_eigenvectors(device):
+    op = sg.aslinearoperator(made("poisson1d", np.float64), device=device)
+    w, _ = eigsh(op, 3)
+    np.testing.assert_array_equal(eigsh(op, 3, return_eigenvectors=False), w)
+
+
+def test_a_looser_tolerance_takes_fewer_products(device):
+    A = made("poisson1d", np.float64)
+    counts = []
+    for tol in (1e-2, 0):
+        calls = []
+        op = spla.LinearOperator(
+            A.shape, matvec=lambda x, calls=calls: (calls.append(1), A @ x)[1], dtype=float
+        )
+        eigsh(op, 3, tol=tol)
+        counts.append(len(calls))
+    assert counts[0] < counts[1]
+
+
+def test_kinds_of_matrices():
+    A = made("poisson2d", np.float64)
+    reference = expected(A, 3, "LA")
+    for given in (A, sp.coo_matrix(A), A.toarray(), A.toarray().tolist(), spla.aslinearoperator(A)):
+        np.testing.assert_allclose(
+            eigsh(given, 3, which="LA", return_eigenvectors=False), reference, rtol=1e-12
+        )
+    integers = A.astype(np.int64)
+    assert eigsh(integers, 3, which="LA", return_eigenvectors=False).dtype == np.float64
+
+
+def test_libraries(host_library):
+    A = made("poisson2d", np.float64)
+    start = np.random.default_rng(2).standard_normal(A.shape[0])
+    expected_w, expected_v = eigsh(A, 3, v0=start)
+    w, v = eigsh(A, 3, v0=host_library.asarray(start))
+    for result, reference in ((w, expected_w), (v, expected_v)):
+        assert isinstance(result, host_library.array_type)
+        np.testing.assert_array_equal(host_library.to_numpy(result), reference)
+
+
+@pytest.mark.gpu
+def test_libraries_on_a_gpu(library, cuda_device):
+    A = made("poisson2d", np.float64)
+    op = sg.aslinearoperator(A, device=cuda_device)
+    start = np.random.default_rng(2).standard_normal(A.shape[0])
+    expected_w, expected_v = eigsh(op, 3, v0=start)
+    w, v = eigsh(op, 3, v0=library.asarray(start, cuda_device))
+    for result, reference in ((w, expected_w), (v, expected_v)):
+        assert isinstance(result, library.array_type)
+        np.testing.assert_array_equal(library.to_numpy(result), reference)
+
+
+def test_no_convergence(device):
+    A = made("poisson1d", np.float64)
+    op = sg.aslinearoperator(A, device=device)
+    with pytest.raises(spla.ArpackNoConvergence, match=r"No convergence \(1 restarts, \d/6") as caught:
+        eigsh(op, 6, which="SM", maxiter=1)
+    w, v = caught.value.eigenvalues, caught.value.eigenvectors
+    assert len(w) == v.shape[1] < 6
+    np.testing.assert_allclose(A @ v, v * w, atol=1e-10)
+
+
+A = sp.csr_array(gallery.poisson2d(5))
+REFUSED = {
+    "k zero": (dict(k=0), ValueError, "k=0"),
+    "k too large": (dict(k=26), ValueError, "k=26"),
+    "k no number": (dict(k="6"), TypeError, "k='6'"),
+    "which": (dict(which="XX"), ValueError, "which='XX'"),
+    "ncv": (dict(k=6, ncv=6), ValueError, "ncv=6"),
+    "maxiter": (dict(maxiter=0), ValueError, "maxiter=0"),
+    "tol": (dict(tol=-1.0), ValueError, "tol=-1.0"),
+    "M": (dict(M=A), ValueError, "M is for generalized problems"),
+    "mode": (dict(mode="buckling"), ValueError, "mode='buckling'"),
+    "sigma": (dict(sigma=np.nan), ValueError, "sigma=nan"),
+    "sigma complex": (dict(sigma=1j), TypeError, "sigma=1j"),
+    "OPinv alone": (dict(OPinv=A), ValueError, "OPinv is for solves"),
+    "OPinv shape": (dict(sigma=0.0, OPinv=spla.aslinearoperator(np.eye(3))), ValueError, "OPinv has shape"),
+    "inner": (dict(sigma=0.0, inner="lu"), ValueError, "inner='lu'"),
+    "preconditioner": (dict(sigma=0.0, inner="direct", preconditioner="amg"), ValueError, "preconditioner"),
+    "v0 length": (dict(v0=np.ones(7)), ValueError, r"v0 has shape \(7,\)"),
+    "v0 complex": (dict(v0=np.ones(25, complex)), TypeError, "v0 has dtype complex128"),
+    "v0 zero": (dict(v0=np.zeros(25)), ValueError, "v0 is zero"),
+    "v0 nan": (dict(v0=np.full(25, np.nan)), ValueError, "v0 contains inf or NaN"),
+    "v0 columns": (dict(v0=np.ones((25, 2))), ValueError, "v0"),
+    "v0 text": (dict(v0="ones"), TypeError, "v0"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case, device):
+    options, error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        eigsh(sg.aslinearoperator(A, device=device), **options)
+
+
+def test_matrices_that_are_refused(device):
+    with pytest.raises(ValueError, match="square"):
+        eigsh(sg.aslinearoperator(np.ones((3, 4)), device=device), 1)
+    with pytest.raises(ValueError, match="inf or NaN"):
+        eigsh(sg.aslinearoperator(np.diag([1.0, np.nan, 2.0]), device=device), 1)
+    with pytest.raises(TypeError):
+        eigsh("matrix")

@@ -1,0 +1,262 @@
+"""lsqr, lsmr and cgls, compared with SciPy and with dense least squares."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from battery import COMPLEX_TYPES, TYPES, typed, uniform, vector
+from spmvgpu import gallery
+from spmvgpu.linalg import SolverWarning, cgls, lsmr, lsqr
+from systems import convection
+
+MATRICES = {
+    "1x1": lambda: sp.csr_array([[3.0]]),
+    "tall": lambda: uniform(300, 80, 5),
+    "wide": lambda: uniform(80, 300, 12),
+    "convection": convection,
+    "rank_deficient": lambda: sp.hstack([uniform(200, 40, 4)] * 2),
+    "poisson2d": lambda: gallery.poisson2d(12, 9),
+}
+BOTH = [lsqr, lsmr]
+# Places of norms in SciPy's tuples; the last iterations enlarge rounding errors in those of the matrix.
+NORMS = {
+    "lsqr": {3: 1e-4, 4: 1e-4, 5: 0.05, 6: 0.3, 8: 1e-4},
+    "lsmr": {3: 1e-4, 5: 0.05, 6: 0.3, 7: 1e-4},
+}
+
+
+def made(name, dtype):
+    A = sp.csr_array(MATRICES[name]())
+    A.sum_duplicates()
+    return sp.csr_array((typed(A, dtype), A.indices, A.indptr), shape=A.shape)
+
+
+def system(name, dtype, consistent=False):
+    A = made(name, dtype)
+    return A, A @ vector(A.shape[1], A.dtype) if consistent else vector(A.shape[0], A.dtype)
+
+
+def least_squares(A, b, damp=0.0):
+    wide = A.toarray().astype(np.result_type(A.dtype, np.float64))
+    stacked = np.vstack([wide, damp * np.eye(A.shape[1])])
+    return np.linalg.lstsq(stacked, np.concatenate([b, np.zeros(A.shape[1])]), rcond=1e-10)[0]
+
+
+@pytest.mark.parametrize("damp", [0.0, 0.3])
+@pytest.mark.parametrize("consistent", [False, True])
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("solver", BOTH)
+def test_as_scipy(solver, name, consistent, damp, device):
+    A, b = system(name, np.float64, consistent)
+    options = dict(damp=damp, atol=1e-9, btol=1e-9)
+    found = solver(sg.aslinearoperator(A, device=device), b, **options)
+    reference = getattr(spla, solver.__name__)(A, b, **options)
+    assert len(found) == len(reference)
+    assert found[1] == reference[1]
+    assert abs(found[2] - reference[2]) <= 1 + reference[2] // 20
+    np.testing.assert_allclose(found[0], reference[0], rtol=1e-6, atol=1e-7 * abs(reference[0]).max())
+    if found[2] == reference[2] > 1:
+        for place, rtol in NORMS[solver.__name__].items():
+            np.testing.assert_allclose(found[place], reference[place], rtol=rtol, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, *COMPLEX_TYPES], ids=str)
+@pytest.mark.parametrize("name", ["tall", "wide"])
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_every_type(solver, name, dtype, device):
+    A, b = system(name, dtype)
+    precise = dtype in (np.float64, np.complex128)
+    options = dict(rtol=1e-9 if precise else 1e-5) if solver is cgls else dict(atol=1e-10, btol=1e-10)
+    options["maxiter" if solver is not lsqr else "iter_lim"] = 200
+    x = solver(sg.aslinearoperator(A, device=device), b, **options)[0]
+    assert (x.shape, x.dtype) == ((A.shape[1],), dtype)
+    expected = least_squares(A, b)
+    np.testing.assert_allclose(x, expected, rtol=0, atol=(1e-7 if precise else 1e-3) * abs(expected).max())
+
+
+@pytest.mark.parametrize("damp", [0.0, 0.5])
+@pytest.mark.parametrize("name", MATRICES)
+def test_cgls(name, damp, device):
+    A, b = system(name, np.float64)
+    op = sg.aslinearoperator(A, device=device)
+    x, info = cgls(op, b, damp=damp, rtol=1e-10, maxiter=2000)
+    assert info == 0
+    slope = A.T @ (b - A @ x) - damp**2 * x
+    assert np.linalg.norm(slope) <= 1.01e-10 * np.linalg.norm(A.T @ b)
+    expected = least_squares(A, b, damp)
+    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-6 * abs(expected).max())
+    again, info = cgls(op, b, x, damp=damp, rtol=1e-9)
+    assert info == 0
+    np.testing.assert_array_equal(again, x)  # it is a solution
+    assert cgls(op, b, damp=damp, rtol=1e-10, maxiter=0)[1] == 1
+
+
+def test_cgls_says_when_rounding_stops_it(device):
+    A, b = system("tall", np.float32, consistent=True)
+    with pytest.warns(SolverWarning, match="cgls stagnated"):
+        assert cgls(sg.aslinearoperator(A, device=device), b, rtol=1e-12, maxiter=10_000)[1] > 0
+
+
+@pytest.mark.parametrize("damp", [0.0, 0.3])
+@pytest.mark.parametrize("solver", BOTH)
+def test_a_guess(solver, damp, device):
+    A, b = system("tall", np.float64)
+    guess = vector(A.shape[1], np.float64, seed=3)
+    options = dict(damp=damp, atol=1e-10, btol=1e-10)
+    found = solver(sg.aslinearoperator(A, device=device), b, x0=guess, **options)
+    reference = getattr(spla, solver.__name__)(A, b, x0=guess, **options)
+    assert found[1] == reference[1]
+    np.testing.assert_allclose(found[0], reference[0], rtol=1e-7)
+    np.testing.assert_allclose(found[3], reference[3], rtol=1e-7)
+    np.testing.assert_allclose(
+        found[-2 if solver is lsqr else -1], reference[-2 if solver is lsqr else -1], rtol=1e-5
+    )
+
+
+def test_variances(device):
+    A, b = system("tall", np.float64)
+    op = sg.aslinearoperator(A, device=device)
+    var = lsqr(op, b, calc_var=True, atol=1e-13, btol=1e-13)[-1]
+    reference = spla.lsqr(A, b, calc_var=True, atol=1e-13, btol=1e-13)[-1]
+    np.testing.assert_allclose(var, reference, rtol=0.05)
+    np.testing.assert_array_equal(lsqr(op, b)[-1], np.zeros(A.shape[1]))
+
+
+@pytest.mark.parametrize("solver", BOTH)
+def test_limits(solver, device):
+    A, b = system("tall", np.float64)
+    op, name = sg.aslinearoperator(A, device=device), "iter_lim" if solver is lsqr else "maxiter"
+    for limit in (1, 3):
+        found = solver(op, b, **{name: limit})
+        reference = getattr(spla, solver.__name__)(A, b, **{name: limit})
+        assert found[1:3] == reference[1:3] == (7, limit)
+        np.testing.assert_allclose(found[0], reference[0], rtol=1e-9)
+    condition = dict(conlim=5 if solver is lsqr else 1.6, atol=0, btol=0)
+    found = solver(op, b, **condition)
+    assert found[1] == 3
+    assert found[1:3] == getattr(spla, solver.__name__)(A, b, **condition)[1:3]
+
+
+@pytest.mark.parametrize("solver", BOTH)
+def test_nothing_to_do(solver, device):
+    A, b = system("tall", np.float64)
+    op = sg.aslinearoperator(A, device=device)
+    x, istop, itn, *_ = solver(op, np.zeros_like(b))
+    assert (istop, itn) == (0, 0)
+    np.testing.assert_array_equal(x, 0)
+    x, istop, itn, *_ = solver(sg.aslinearoperator(sp.csr_array(A.shape), device=device), b)
+    assert (istop, itn) == (0, 0)
+    np.testing.assert_array_equal(x, 0)
+    x, info = cgls(op, np.zeros_like(b))
+    assert info == 0
+    np.testing.assert_array_equal(x, 0)
+
+
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_several_devices(solver, device):
+    A, b = system("tall", np.float64)
+    x = solver(sg.aslinearoperator(A, device=[device, device]), b)[0]
+    np.testing.assert_allclose(x, solver(A, b)[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("of_A", [-500, 0, 500])
+@pytest.mark.parametrize("of_b", [-500, 0, 500])
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_scales(solver, of_A, of_b, device):
+    """Powers of two change no bit of the solution but its exponent."""
+    A, b = system("tall", np.float64)
+    x, *rest = solver(sg.aslinearoperator(A, device=device), b)
+    op = sg.aslinearoperator(A * 2.0**of_A, device=device)
+    scaled, *of_scaled = solver(op, b * 2.0**of_b)
+    np.testing.assert_array_equal(np.ldexp(scaled, of_A - of_b), x)
+    assert of_scaled[:2] == rest[:2]
+    if solver is lsmr:
+        np.testing.assert_allclose(np.ldexp(of_scaled[2], -of_b), rest[2], rtol=1e-12)
+        np.testing.assert_allclose(np.ldexp(of_scaled[4], -of_A), rest[4], rtol=1e-12)
+
+
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_kinds_of_matrices(solver, host_library):
+    A, b = system("tall", np.float64)
+    x = solver(A, b)[0]
+    for given in (sp.coo_matrix(A), A.toarray(), A.toarray().tolist(), spla.aslinearoperator(A)):
+        np.testing.assert_allclose(solver(given, b)[0], x, rtol=1e-9)
+    result = solver(A, host_library.asarray(b))[0]
+    assert isinstance(result, host_library.array_type)
+    np.testing.assert_array_equal(host_library.to_numpy(result), x)
+    np.testing.assert_array_equal(solver(A, b[:, None])[0], x)
+    np.testing.assert_array_equal(solver(A, b)[0], x)  # the same bits
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_libraries_on_a_gpu(solver, library, cuda_device):
+    A, b = system("tall", np.float64)
+    op = sg.aslinearoperator(A, device=cuda_device)
+    guess = np.ones(A.shape[1])
+    expected = solver(op, b, x0=guess)[0]
+    on_device = library.asarray(b, cuda_device)
+    result = solver(op, on_device, x0=library.asarray(guess, cuda_device))[0]
+    assert isinstance(result, library.array_type)
+    np.testing.assert_array_equal(library.to_numpy(result), expected)
+    np.testing.assert_array_equal(library.to_numpy(on_device), b)
+
+
+def test_show(capsys):
+    A, b = system("tall", np.float64)
+    for solver in BOTH:
+        itn = solver(A, b, show=True)[2]
+        assert len(capsys.readouterr().out.splitlines()) == itn
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_numbers_that_are_not_finite(value, device):
+    A, b = system("tall", np.float64)
+    op = sg.aslinearoperator(A, device=device)
+    bad_b, bad_A = b.copy(), A.copy()
+    bad_b[3] = bad_A.data[5] = value
+    for solver in BOTH:
+        with pytest.raises(ValueError, match="inf or NaN"):
+            solver(op, bad_b)
+        with pytest.raises(ValueError, match="inf or NaN"):
+            solver(sg.aslinearoperator(bad_A, device=device), b)
+        with pytest.raises(ValueError, match="inf or NaN"):
+            solver(op, b, x0=np.full(A.shape[1], value))
+    with pytest.warns(SolverWarning, match="NaN"):
+        assert cgls(op, bad_b)[1] == -12
+
+
+REFUSED = {
+    "b length": (dict(b=np.ones(7)), ValueError, r"b has shape \(7,\)"),
+    "b columns": (dict(b=np.ones((300, 2))), ValueError, r"b has shape \(300, 2\)"),
+    "b complex": (dict(b=np.ones(300, complex)), TypeError, "b has dtype complex128"),
+    "b text": (dict(b="abc"), TypeError, "b"),
+    "x0 length": (dict(x0=np.ones(300)), ValueError, r"x0 has shape \(300,\)"),
+    "damp": (dict(damp=np.inf), ValueError, "damp=inf"),
+    "damp complex": (dict(damp=1j), TypeError, "damp=1j"),
+    "atol": (dict(atol=-1.0), ValueError, "atol=-1.0"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_refused(solver, case, device):
+    options, error, message = REFUSED[case]
+    A, b = system("tall", np.float64)
+    with pytest.raises(error, match=message):
+        solver(sg.aslinearoperator(A, device=device), **{"b": b, **options})
+
+
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_callbacks_that_go_wrong(solver):
+    A, b = system("tall", np.float64)
+    without_adjoint = spla.LinearOperator(A.shape, matvec=lambda x: A @ x, dtype=A.dtype)
+    with pytest.raises(NotImplementedError):
+        solver(without_adjoint, b)
+    wrong = spla.LinearOperator(
+        A.shape, matvec=lambda x: A @ x, rmatvec=lambda y: 1j * (A.T @ y), dtype=A.dtype
+    )
+    with pytest.raises(TypeError, match="the adjoint of A returned a vector of dtype complex128"):
+        solver(wrong, b)

@@ -1,0 +1,124 @@
+"""Singular values by the Lanczos method, compared with dense ones."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+import spmvgpu as sg
+from battery import COMPLEX_TYPES, TYPES, typed, uniform
+from spmvgpu import gallery
+from spmvgpu.linalg import svds
+
+MATRICES = {
+    "1x1": lambda: sp.csr_array([[3.0]]),
+    "column": lambda: sp.csr_array(np.arange(1.0, 8.0)[:, None]),
+    "tall": lambda: uniform(150, 60, 4),
+    "wide": lambda: uniform(60, 150, 9),
+    "square": lambda: gallery.poisson2d(9, 8),
+    "rank_2": lambda: sp.csr_array(
+        np.outer(np.arange(30), np.ones(20)) + np.eye(30, 1) @ np.ones((1, 20)) ** 0
+    ),
+    "zero": lambda: sp.csr_array((9, 7)),
+}
+
+
+def made(name, dtype):
+    A = sp.csr_array(MATRICES[name]())
+    A.sum_duplicates()
+    return sp.csr_array((typed(A, dtype), A.indices, A.indptr), shape=A.shape)
+
+
+def check(A, u, s, vh, k, which="LM"):
+    wide = A.toarray().astype(np.result_type(A.dtype, np.float64))
+    all_of_them = np.linalg.svd(wide, compute_uv=False)[::-1]
+    reference = all_of_them[-k:] if which == "LM" else all_of_them[:k]
+    norm = max(all_of_them[-1], 1e-30)
+    eps = float(np.finfo(A.dtype).eps)
+    # A value that is nearly zero is the square root of rounding errors.
+    slack = 200 * eps if reference[0] > 1e-3 * norm else 20 * np.sqrt(eps)
+    np.testing.assert_allclose(s, reference, rtol=0, atol=slack * norm)
+    assert (u.shape, vh.shape) == ((A.shape[0], k), (k, A.shape[1]))
+    for vectors in (u, vh.conj().T):
+        np.testing.assert_allclose(vectors.conj().T @ vectors, np.eye(k), rtol=0, atol=500 * eps)
+    assert np.linalg.norm(wide @ vh.conj().T - u * s, axis=0).max() <= 500 * eps * norm
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, *COMPLEX_TYPES], ids=str)
+@pytest.mark.parametrize("name", MATRICES)
+def test_largest(name, dtype, device):
+    A = made(name, dtype)
+    k = min(4, *A.shape)
+    u, s, vh = svds(sg.aslinearoperator(A, device=device), k)
+    assert (u.dtype, vh.dtype) == (A.dtype, A.dtype)
+    check(A, u, s, vh, k)
+
+
+@pytest.mark.parametrize("name", ["tall", "wide", "square"])
+def test_smallest(name, device):
+    A = made(name, np.float64)
+    check(A, *svds(sg.aslinearoperator(A, device=device), 3, which="SM"), 3, "SM")
+
+
+def test_what_is_returned(device):
+    op = sg.aslinearoperator(made("tall", np.float64), device=device)
+    u, s, vh = svds(op, 3)
+    np.testing.assert_array_equal(svds(op, 3, return_singular_vectors=False), s)
+    only_u, same, none = svds(op, 3, return_singular_vectors="u")
+    assert none is None
+    np.testing.assert_array_equal(only_u, u)
+    none, same, only_vh = svds(op, 3, return_singular_vectors="vh")
+    assert none is None
+    np.testing.assert_array_equal(only_vh, vh)
+    np.testing.assert_array_equal(same, s)
+
+
+def test_kinds_of_matrices(host_library):
+    A = made("wide", np.float64)
+    reference = np.linalg.svd(A.toarray(), compute_uv=False)[2::-1]
+    for given in (A, A.toarray(), A.toarray().tolist(), spla.aslinearoperator(A)):
+        np.testing.assert_allclose(svds(given, 3)[1], reference, rtol=1e-12)
+    start = host_library.asarray(np.linspace(1, 2, 60))
+    for result in svds(A, 3, v0=start):
+        assert isinstance(result, host_library.array_type)
+    np.testing.assert_allclose(host_library.to_numpy(svds(A, 3, v0=start)[1]), reference, rtol=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_libraries_on_a_gpu(library, cuda_device, dtype):
+    A = made("tall", dtype)
+    op, start = sg.aslinearoperator(A, device=cuda_device), np.linspace(1, 2, 60)
+    on_device = svds(op, 3, v0=library.asarray(start, cuda_device))
+    for result, expected in zip(on_device, svds(op, 3, v0=start), strict=True):
+        assert isinstance(result, library.array_type)
+        np.testing.assert_array_equal(library.to_numpy(result), expected)
+
+
+def test_no_convergence(device):
+    op = sg.aslinearoperator(gallery.poisson1d(200), device=device)
+    with pytest.raises(spla.ArpackNoConvergence):
+        svds(op, 3, which="SM", maxiter=1)
+
+
+A = made("tall", np.float64)
+REFUSED = {
+    "k zero": (dict(k=0), ValueError, "k=0"),
+    "k too large": (dict(k=61), ValueError, "k=61"),
+    "which": (dict(which="LA"), ValueError, "which='LA'"),
+    "ncv": (dict(ncv=3), ValueError, "ncv=3"),
+    "tol": (dict(tol=np.nan), ValueError, "tol=nan"),
+    "maxiter": (dict(maxiter=-1), ValueError, "maxiter=-1"),
+    "solver": (dict(solver="propack"), ValueError, "solver='propack'"),
+    "vectors": (dict(return_singular_vectors="uv"), ValueError, "return_singular_vectors='uv'"),
+    "options": (dict(options={}), ValueError, "options"),
+    "v0 on the larger side": (dict(v0=np.ones(150)), ValueError, r"v0 has shape \(150,\)"),
+    "v0 nan": (dict(v0=np.full(60, np.nan)), ValueError, "v0 contains inf or NaN"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case, device):
+    options, error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        svds(sg.aslinearoperator(A, device=device), **options)
