@@ -259,7 +259,7 @@ for solver in (linalg.lsqr, linalg.lsmr, linalg.cgls):
         if argument in inspect.signature(solver).parameters:
             TABLE[f"{solver.__name__}.{argument}"] = (given(solver, op(), np.ones(3)), argument, taken)
 for solver, arguments in (
-    (linalg.eigsh, ("M", "Minv", "mode", "rng", "sigma", "OPinv", "inner", "preconditioner")),
+    (linalg.eigsh, ("M", "Minv", "mode", "rng", "OPinv", "inner", "preconditioner")),
     (linalg.svds, ("return_singular_vectors", "solver", "rng", "options")),
 ):
     TABLE[f"{solver.__name__}.A"] = (given(solver, k=1), "A", ())
@@ -269,6 +269,7 @@ for solver, arguments in (
     ):
         fixed = {} if argument == "k" else {"k": 1}
         TABLE[f"{solver.__name__}.{argument}"] = (given(solver, op(), **fixed), argument, taken)
+TABLE["eigsh.sigma"] = (given(linalg.eigsh, op(), k=1), "sigma", ("huge", "negative"))
 TABLE["solve.A"] = (given(linalg.solve, b=np.ones(3)), "A", ())
 TABLE["solve.b"] = (given(linalg.solve, op()), "b", ())
 for argument, taken in (

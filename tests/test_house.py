@@ -29,6 +29,7 @@ SOLVERS_MAY_INCLUDE = {
     "engines": {"system"},
     "preconditioners": {"system", "engines"},
     "methods": {"system", "engines"},
+    "subspaces": {"system", "engines"},
     "": {"system", "engines", "preconditioners", "methods"},
 }
 

@@ -145,18 +145,19 @@ def eigsh(
     start = vectors.take("v0", system.b)
     vectors.wait()
     shift = None if sigma is None else real_number("sigma", sigma, "a finite real number", np.isfinite)
+    method = one_of("inner", inner, _INNER)
     if shift is None:
-        for name, value, default in (
-            ("OPinv", OPinv, None),
-            ("inner", inner, "auto"),
-            ("preconditioner", preconditioner, None),
+        for name, is_given in (
+            ("OPinv", OPinv is not None),
+            ("inner", method != "auto"),
+            ("preconditioner", preconditioner is not None),
         ):
-            if value is not default and value != default:
+            if is_given:
                 raise ValueError(f"{name} is for solves with A - sigma * I; give sigma")
         product = system.core_map()
     else:
-        product = _inverse(system, vectors, shift, OPinv, inner, preconditioner, tol)
-    method = Lanczos(
+        product = _inverse(system, vectors, shift, OPinv, method, preconditioner, tol)
+    lanczos = Lanczos(
         product,
         n,
         system.dtype,
@@ -165,7 +166,7 @@ def eigsh(
         _core.SolverMemory(vectors.ordinal),
         system.max_threads,
     )
-    found = method.find(start, k, which, tol, restarts)
+    found = lanczos.find(start, k, which, tol, restarts)
     values, factors = found.values, found.factors
     if shift is not None:
         with np.errstate(divide="ignore"):
@@ -178,7 +179,7 @@ def eigsh(
     columns = vectors.of(system, len(values))
     v = columns.new()
     if len(values):
-        method.write(factors, v.pointer)
+        lanczos.write(factors, v.pointer)
     if not found.converged:
         no_convergence(len(values), k, found.restarts, w, columns.result())
     return w, columns.result()
@@ -189,7 +190,7 @@ def _inverse(
     vectors: Vectors,
     sigma: float,
     OPinv: object,
-    inner: str,
+    method: str,
     preconditioner: object,
     tol: float,
 ) -> LinearMap:
@@ -201,7 +202,6 @@ def _inverse(
         if isinstance(OPinv, SparseOperator) and OPinv._ordinal == ordinal and OPinv.dtype == system.dtype:
             return _core.matrix_map(OPinv._matrix)
         return callback_map(system, "OPinv", sla.aslinearoperator(OPinv), ordinal)
-    method = one_of("inner", inner, _INNER)
     try:
         op = system.operator("inner='direct'")
     except TypeError:
@@ -258,14 +258,14 @@ def _solves(
         max(tol / 10, 100 * float(np.finfo(system.dtype).eps)), 0.0, None, 10, system.unknowns, None
     )
     limits.shift = shift
-    M = preconditioner
-    if isinstance(M, str):
-        shifted = of_shifted.operator(f"preconditioner={M!r}")
-        assert isinstance(shifted, SparseOperator)
-        M = named(M, shifted, method)
-    else:
-        M = taken_map(M)
-    known = map_of_preconditioner(of_shifted, M, vectors)
+    try:
+        M = preconditioner
+        if isinstance(M, str):
+            M = named(M, of_shifted.operator(f"preconditioner={M!r}"), method)
+        known = map_of_preconditioner(of_shifted, taken_map(M), vectors)
+    except (TypeError, ValueError) as error:
+        error.args = (f"preconditioner cannot be used: {error}",)
+        raise
     product, n, ordinal = of_shifted.core_map(), system.unknowns, vectors.ordinal
 
     def solve(x: int, y: int) -> None:
