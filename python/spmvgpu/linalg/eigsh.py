@@ -75,7 +75,8 @@ def eigsh(
     maxiter : int, optional
         Maximum number of restarts. The default is ``10 * n``.
     tol : float, default 0
-        Relative accuracy of eigenvalues. 0 stands for the precision of the data type.
+        Relative accuracy of eigenvalues. 0 stands for the precision of the data type. A larger tolerance may
+        miss copies of a multiple eigenvalue, as with ARPACK: rounding errors bring them in late.
     return_eigenvectors : bool, default True
         Whether to return eigenvectors also.
     OPinv : LinearOperator or SparseOperator, optional

@@ -47,7 +47,7 @@ class Lanczos:
 
     Every vector is made orthogonal to all others twice. At a restart the best Ritz vectors stay, so that the
     matrix is diagonal but for the row of the next vector. A subspace that the map does not leave is continued
-    with a random vector, which finds multiple eigenvalues.
+    with a random vector.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Lanczos:
                 return Eigenpairs(scaled, vectors[:, good].T, restarts, done)
             restarts += 1
             # More than are wanted stay, as those beside them speed up what follows.
-            self._restart(values, vectors, order[: min(m - 1, (k + len(good) + m) // 2)])
+            self._restart(values, vectors, order[: min(m - 1, k + len(good) + (m - k) // 3)])
 
     def rotate(self, factors: HostArray) -> None:
         """Put combinations of the basis vectors in their place."""
