@@ -10,7 +10,7 @@
 
 namespace spmvgpu {
 
-// Vectors v_0, v_1, ... of length n, one after the other. All functions are complete on return.
+// Vectors v_0, v_1, ... of length n. All functions are complete on return.
 template <class T>
 class KrylovBasis {
 public:

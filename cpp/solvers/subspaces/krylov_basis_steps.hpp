@@ -25,7 +25,8 @@ public:
     KrylovBasisOn(index_t n, int length, std::shared_ptr<SolverMemory> memory)
         : n_(n), device_(memory->device()), memory_(std::move(memory)) {
         lease_ = std::make_unique<SolverMemory::Lease>(*memory_, device_, [&](Arena& arena) {
-            v_ = {arena.take<T>(std::size_t(n) * length), std::size_t(n)};
+            const std::size_t stride = aligned(n * sizeof(T)) / sizeof(T);
+            v_ = {arena.take<T>(stride * length), stride};
             first_ = arena.take<Wide<T>>(length);
             again_ = arena.take<Wide<T>>(length);
             factors_ = arena.take<Wide<T>>(std::size_t(length) * length);

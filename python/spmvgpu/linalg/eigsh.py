@@ -49,7 +49,7 @@ def eigsh(
 ) -> Any:
     """Find `k` eigenvalues and eigenvectors of a symmetric or Hermitian matrix.
 
-    `scipy.sparse.linalg.eigsh` has the same arguments. The method is that of Lanczos with thick restarts. All
+    `scipy.sparse.linalg.eigsh` has the same arguments. This is the Lanczos method with thick restarts. All
     vectors stay on the device of `A`. The same call on the same device gives the same bits.
 
     Parameters

@@ -33,10 +33,10 @@ def svds(
 ) -> Any:
     """Find `k` singular values and singular vectors of a matrix.
 
-    `scipy.sparse.linalg.svds` has the same arguments. The method is that of Lanczos with thick restarts for
-    ``A.H @ A`` or ``A @ A.H``, whichever is smaller. The singular values come from the matrix itself: that of
-    its products with the vectors found is diagonalized. All vectors stay on the device of `A`. The same call
-    on the same device gives the same bits.
+    `scipy.sparse.linalg.svds` has the same arguments. This is the Lanczos method with thick restarts for
+    ``A.H @ A`` or ``A @ A.H``, whichever is smaller. At the end the products of `A` with the eigenvectors are
+    diagonalized, so that the singular values are no square roots. All vectors stay on the device of `A`. The
+    same call on the same device gives the same bits.
 
     Parameters
     ----------
