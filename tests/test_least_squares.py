@@ -158,7 +158,7 @@ def test_nothing_to_do(solver, device):
 def test_several_devices(solver, device):
     A, b = system("tall", np.float64)
     x = solver(sg.aslinearoperator(A, device=[device, device]), b)[0]
-    np.testing.assert_allclose(x, solver(A, b)[0], rtol=1e-9)
+    np.testing.assert_allclose(x, solver(sg.aslinearoperator(A, device=device), b)[0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("of_A", [-500, 0, 500])
@@ -180,14 +180,15 @@ def test_scales(solver, of_A, of_b, device):
 @pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
 def test_kinds_of_matrices(solver, host_library):
     A, b = system("tall", np.float64)
-    x = solver(A, b)[0]
+    op = sg.aslinearoperator(A, device="cpu")
+    x = solver(op, b)[0]
     for given in (sp.coo_matrix(A), A.toarray(), A.toarray().tolist(), spla.aslinearoperator(A)):
         np.testing.assert_allclose(solver(given, b)[0], x, rtol=1e-9)
-    result = solver(A, host_library.asarray(b))[0]
+    result = solver(op, host_library.asarray(b))[0]
     assert isinstance(result, host_library.array_type)
     np.testing.assert_array_equal(host_library.to_numpy(result), x)
-    np.testing.assert_array_equal(solver(A, b[:, None])[0], x)
-    np.testing.assert_array_equal(solver(A, b)[0], x)  # the same bits
+    np.testing.assert_array_equal(solver(op, b[:, None])[0], x)
+    np.testing.assert_array_equal(solver(op, b)[0], x)  # the same bits
 
 
 @pytest.mark.gpu
