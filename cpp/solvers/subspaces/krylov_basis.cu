@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 
 #include "core/value_types.hpp"
 #include "solvers/subspaces/krylov_basis_steps.hpp"
@@ -37,9 +39,12 @@ void rotate(OnGpu& place, index_t n, Basis<T> from, int vectors, const Wide<T>* 
     int rows = 128;
     while (rows > 1 && std::size_t(vectors) * rows * sizeof(T) > kSharedBytes) rows /= 2;
     const std::size_t bytes = std::size_t(vectors) * rows * sizeof(T);
-    if (bytes > kSharedBytes) throw std::invalid_argument("a basis on a GPU has at most 3072 vectors");
-    const auto most = static_cast<unsigned>(8 * properties(place.device.ordinal).multiprocessors);
-    const unsigned blocks = std::clamp<unsigned>(blocks_for(n, rows), 1u, most);
+    if (bytes > kSharedBytes) {
+        const std::string most = std::to_string(kSharedBytes / sizeof(T));
+        throw std::invalid_argument("ncv is too large for a GPU, where a basis has at most " + most + " vectors");
+    }
+    const auto most_blocks = static_cast<unsigned>(8 * properties(place.device.ordinal).multiprocessors);
+    const unsigned blocks = std::clamp<unsigned>(blocks_for(n, rows), 1u, most_blocks);
     rotate_tiles<<<blocks, kBlockSize, bytes, native(place.queue.stream())>>>(n, from, vectors, q, count, to, rows);
     check_launch("rotate_tiles");
 }
