@@ -57,11 +57,13 @@ class Torch(Library["torch.Tensor"]):
         return Located(NUMPY, host, 0, shape, dtype, CPU, in_order, strides, not is_changed, host)
 
     def differentiable(self, op: Operator, x: torch.Tensor) -> torch.Tensor | None:
-        if not x.requires_grad or not self.module.is_grad_enabled():
+        is_compiled = self.module.compiler.is_compiling()
+        is_recorded = x.requires_grad and self.module.is_grad_enabled()
+        if not (is_compiled or is_recorded or self.module._C._are_functorch_transforms_active()):
             return None
         from .torch_gradients import differentiable  # which imports PyTorch
 
-        return differentiable(op._snapshot(), x)
+        return differentiable(op if is_compiled else op._snapshot(), x)
 
     def contiguous(self, x: torch.Tensor, dtype: DType) -> torch.Tensor:
         converted = x.detach().to(getattr(self.module, dtype.name))
