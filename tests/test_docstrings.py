@@ -18,7 +18,8 @@ from support import over, run_python
 pytestmark = pytest.mark.smoke
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "api.rst"
-OF_TORCH = ("torch.MatrixPattern", "torch.matmul")  # `spmvgpu.torch` cannot be imported without PyTorch
+# `spmvgpu.torch` cannot be imported without PyTorch.
+OF_TORCH = ("torch.MatrixPattern", "torch.matmul", "torch.solve")
 NEEDS = {
     "papers.mironowicz_pictures": "matplotlib",
     "papers.yang2015_pictures": "matplotlib",

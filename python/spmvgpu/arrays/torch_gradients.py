@@ -1,13 +1,14 @@
 """Products that PyTorch differentiates, batches and compiles. This module imports PyTorch.
 
-PyTorch sees a product as an operator of its own, whose arguments are tensors, numbers and strings. So an
-operator of this package has a name there: the number of the object, with ".H" for its adjoint.
+PyTorch takes tensors, numbers and strings as arguments of an operation. So an operator of this package has a
+name there: the number of the object, with ".H" for its adjoint. A matrix whose values are a tensor goes
+there as a pattern, with the tensor beside it.
 """
 
 from __future__ import annotations
 
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -16,16 +17,39 @@ import torch
 from .._util.types import DType
 from .library import Operator
 
-_named: WeakValueDictionary[str, object] = WeakValueDictionary()
+_named: WeakValueDictionary[str, Any] = WeakValueDictionary()
 _numbers = count()
 _NAME, _ADJOINT = "_torch_name", ".H"
 
+# Of what waits for the device, or reads from it, and so cannot be recorded as a CUDA graph.
+NOT_RECORDED: dict[str, Any] = {}
+if hasattr(torch.Tag, "cudagraph_unsafe"):
+    NOT_RECORDED["tags"] = (torch.Tag.cudagraph_unsafe,)
 
-class Placed(Operator, Protocol):
-    """What is asked of an operator whose products PyTorch records."""
 
-    shape: tuple[int, int]
-    dtype: DType
+class Entries(NamedTuple):
+    """The entries of a matrix that PyTorch differentiates with respect to, in the order of its pattern."""
+
+    rows: torch.Tensor | None = None
+    cols: torch.Tensor | None = None
+    values: torch.Tensor | None = None
+
+    def gradient(self, name: str, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """That of the values where `y` is that of the product of a matrix, or of its adjoint, with `x`."""
+        rows, cols, values = self
+        assert rows is not None
+        assert cols is not None
+        assert values is not None
+        left, right = (x, y) if name.endswith(_ADJOINT) else (y, x)
+        # Column by column: all at once would take as much memory as the matrix for each.
+        pairs = zip(left.unbind(1), right.unbind(1), strict=True) if y.ndim == 2 else [(left, right)]
+        total = torch.zeros_like(values)
+        for a, b in pairs:
+            total = total + of_type(a[rows] * b[cols].conj(), values.dtype)
+        return total
+
+
+NO_ENTRIES = Entries()
 
 
 class Context(Protocol):
@@ -46,7 +70,7 @@ class _OfProduct(Context):
 # Names
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator, unused-ignore]
+@torch.compiler.assume_constant_result
 def _give_name(thing: object) -> None:
     if _NAME not in thing.__dict__:
         thing.__dict__[_NAME] = name = str(next(_numbers))
@@ -54,7 +78,7 @@ def _give_name(thing: object) -> None:
 
 
 def name_of(thing: object) -> str:
-    """The name of an operator, a preconditioner or a pattern; it keeps nothing alive.
+    """The name of an operator, a preconditioner or a pattern. It keeps nothing alive.
 
     A compiled function reads it as an attribute, and so is compiled again for another object.
     """
@@ -62,17 +86,27 @@ def name_of(thing: object) -> str:
     return thing._torch_name  # type: ignore[attr-defined, no-any-return]
 
 
-def called(name: str) -> object:
-    """What has a name, or its adjoint."""
-    number = name.removesuffix(_ADJOINT)
+def owner(name: str) -> Any:
+    """The object that has a name, whose adjoint may be meant."""
     try:
-        found = _named[number]
+        return _named[name.removesuffix(_ADJOINT)]
     except KeyError:
         raise RuntimeError(
-            "PyTorch computes a product or a solve, or its gradient, with an operator that has been deleted; keep a "
-            "reference to it as long as the compiled function is used"
+            "an operator that PyTorch multiplies or solves with, or computes a gradient for, has been "
+            "deleted; keep it as long as a compiled function, or a gradient of one, needs it"
         ) from None
-    return found if number == name else found.H  # type: ignore[attr-defined]
+
+
+def called(name: str) -> Any:
+    """What has a name: an object or its adjoint."""
+    return owner(name).H if name.endswith(_ADJOINT) else owner(name)
+
+
+def operator_called(name: str, values: torch.Tensor | None) -> Any:
+    """The operator that has a name, or the one that a pattern makes of values."""
+    if hasattr(owner(name), "_with_values"):
+        return owner(name)._with_values(values, is_adjoint=name.endswith(_ADJOINT))
+    return called(name)
 
 
 def adjoint(name: str) -> str:
@@ -85,79 +119,134 @@ def adjoint(name: str) -> str:
 
 def differentiable(op: Operator, x: torch.Tensor) -> torch.Tensor:
     """``op @ x``, differentiable with respect to `x` as often as one likes."""
-    return _recorded(name_of(op), x)
+    return product(name_of(op), NO_ENTRIES, x)
 
 
-def _recorded(op: str, x: torch.Tensor) -> torch.Tensor:
-    is_plain = not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
-    result: torch.Tensor = (_PlainProduct if is_plain else _Product).apply(op, x)
+def product(op: str, entries: Entries, x: torch.Tensor) -> torch.Tensor:
+    """A product by name, differentiable with respect to `x` and to the values of the entries."""
+    result: torch.Tensor = (_Product if is_transformed() else _PlainProduct).apply(op, *entries, x)
     return result
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(op: str, x: torch.Tensor) -> torch.Tensor:
-        return (_in_graph if has_no_memory(x) else _multiplied)(op, x)
+    def forward(
+        op: str,
+        rows: torch.Tensor | None,
+        cols: torch.Tensor | None,
+        values: torch.Tensor | None,
+        x: torch.Tensor,
+    ) -> torch.Tensor:
+        if not has_no_memory(x):
+            return _multiplied(op, values, x)
+        return _in_graph(op, x) if values is None else _of_values_in_graph(op, values, x)
 
     @staticmethod
-    def setup_context(ctx: _OfProduct, inputs: tuple[str, torch.Tensor], output: torch.Tensor) -> None:
-        ctx.name, x = inputs
+    def setup_context(ctx: _OfProduct, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.name, rows, cols, values, x = inputs
         ctx.dtype = x.dtype
+        ctx.save_for_backward(rows, cols, values, None if values is None else x)
         if not torch.compiler.is_compiling():  # what is compiled holds nothing
-            ctx.op = called(ctx.name)
+            ctx.op = owner(ctx.name)
 
     @staticmethod
-    def backward(ctx: _OfProduct, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
-        return None, of_type(_recorded(adjoint(ctx.name), gradient), ctx.dtype)
+    def backward(ctx: _OfProduct, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        *saved, x = ctx.saved_tensors
+        entries, to_values, to_x = Entries(*saved), None, None
+        if ctx.needs_input_grad[3]:
+            to_values = entries.gradient(ctx.name, gradient, x)
+        if ctx.needs_input_grad[4]:
+            to_x = of_type(product(adjoint(ctx.name), entries, gradient), ctx.dtype)
+        return None, None, None, to_values, to_x
 
     @staticmethod
-    def vmap(
-        info: object, in_dims: tuple[None, int], op: str, x: torch.Tensor
-    ) -> tuple[torch.Tensor, int]:
-        """All products at once: a batch is one more axis of columns."""
-        moved = x.movedim(in_dims[1], -1)
-        y = _recorded(op, moved.flatten(1)).unflatten(1, moved.shape[1:])
-        return y, y.ndim - 1
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[torch.Tensor, int]:
+        if in_dims[3] is not None:
+            return each(_Product, info, in_dims, args)
+        op, *entries, x = args
+        x, batch = as_columns(x, in_dims[4], info.batch_size)
+        return product(op, Entries(*entries), x).unflatten(1, batch), len(batch)
 
 
 class _PlainProduct(torch.autograd.Function):
-    """The same without transforms, of which PyTorch asks for less time than a small product takes."""
+    """The same without transforms, which PyTorch needs more time for than a small product takes."""
 
     @staticmethod
-    def forward(ctx: _OfProduct, op: str, x: torch.Tensor) -> torch.Tensor:
-        y = _Product.forward(op, x)
-        _Product.setup_context(ctx, (op, x), y)
+    def forward(ctx: _OfProduct, *inputs: Any) -> torch.Tensor:
+        y = _Product.forward(*inputs)
+        _Product.setup_context(ctx, inputs, y)
         return y
 
     backward = _Product.backward
 
 
-def _multiplied(op: str, x: torch.Tensor) -> torch.Tensor:
-    y: torch.Tensor = called(op) @ x.detach()  # type: ignore[operator]
+def _multiplied(op: str, values: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor:
+    y: torch.Tensor = operator_called(op, values) @ x.detach()
     return y
 
 
 @torch.library.custom_op("spmvgpu::product", mutates_args=())
 def _in_graph(op: str, x: torch.Tensor) -> torch.Tensor:
-    return _multiplied(op, x).contiguous()  # as what is compiled is told that it is
+    return _multiplied(op, None, x).contiguous()  # as what is compiled is told that it is
+
+
+@torch.library.custom_op("spmvgpu::product_of_values", mutates_args=(), **NOT_RECORDED)
+def _of_values_in_graph(op: str, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return _multiplied(op, values, x).contiguous()
 
 
 @_in_graph.register_fake
 def _(op: str, x: torch.Tensor) -> torch.Tensor:
-    found: Placed = called(op)  # type: ignore[assignment]
+    return _promised(op, owner(op).dtype, x)
+
+
+@_of_values_in_graph.register_fake
+def _(op: str, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return _promised(op, np.dtype(str(values.dtype).removeprefix("torch.")), x)
+
+
+def _promised(op: str, own: DType, x: torch.Tensor) -> torch.Tensor:
+    """A tensor of the shape and the type of a product."""
     if x.is_floating_point() or x.is_complex():
-        dtype = torch.promote_types(tensor_type(found.dtype), x.dtype)
+        dtype = torch.promote_types(tensor_type(own), x.dtype)
     else:
-        dtype = tensor_type(np.result_type(found.dtype, str(x.dtype).removeprefix("torch.")))
-    return x.new_empty((found.shape[0], *x.shape[1:]), dtype=dtype)
+        dtype = tensor_type(np.result_type(own, str(x.dtype).removeprefix("torch.")))
+    shape = owner(op).shape
+    return x.new_empty((shape[op.endswith(_ADJOINT)], *x.shape[1:]), dtype=dtype)
+
+
+# Transforms
+
+
+def is_transformed() -> bool:
+    """Whether a function is being compiled, or transformed by `torch.func`."""
+    return bool(torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
 def has_no_memory(x: torch.Tensor) -> bool:
     """Whether a tensor stands for others: in a graph, or in a batch of gradients."""
-    if torch.compiler.is_compiling():
-        return True
-    is_batch: bool = torch._C._functorch.is_legacy_batchedtensor(x)
-    return is_batch
+    return bool(torch.compiler.is_compiling() or torch._C._functorch.is_legacy_batchedtensor(x))
+
+
+def as_columns(x: torch.Tensor, axis: int | None, size: int) -> tuple[torch.Tensor, torch.Size]:
+    """A batch of vectors, or of columns, as columns, and what these are a batch of; the batch is its last."""
+    moved = x.unsqueeze(-1).expand(*x.shape, size) if axis is None else x.movedim(axis, -1)
+    return moved.flatten(1), moved.shape[1:]
+
+
+def each(
+    function: Any, info: Any, in_dims: tuple[Any, ...], args: tuple[Any, ...]
+) -> tuple[torch.Tensor, int]:
+    """A function of each element of a batch, one after the other."""
+    pairs = list(zip(args, in_dims, strict=True))
+    results = [
+        function.apply(*(arg if axis is None else arg.select(axis, k) for arg, axis in pairs))
+        for k in range(info.batch_size)
+    ]
+    return torch.stack(results), 0
+
+
+# Types
 
 
 def tensor_type(dtype: DType) -> torch.dtype:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
@@ -12,6 +12,8 @@ from ..arrays import AnyArray
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_T = TypeVar("_T")
 
 
 class Composable(LinearOperator):  # type: ignore[misc]
@@ -114,7 +116,7 @@ def composed(made: LinearOperator) -> LinearOperator:
     return ComposedOperator(made)
 
 
-def keeping(x: object) -> object:
+def keeping(x: _T) -> _T:
     """What stands for an operand in what is made of it."""
     return x._snapshot() if isinstance(x, Composable) else x
 

@@ -1,0 +1,278 @@
+"""Solutions of systems that PyTorch differentiates with respect to b and to the values of the matrix.
+
+The gradient of b is the solution of the adjoint system, with the adjoint preconditioner. That of a value at
+(i, j) is the negative product of entry i of this solution with the conjugate of entry j of x.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import LinearOperator
+
+from .. import linalg
+from .._core import SolverLimits
+from .._util.arguments import one_of, whole_number
+from ..arrays.torch_gradients import (
+    NO_ENTRIES,
+    NOT_RECORDED,
+    Context,
+    Entries,
+    adjoint,
+    as_columns,
+    called,
+    each,
+    has_no_memory,
+    is_transformed,
+    name_of,
+    of_type,
+    operator_called,
+    owner,
+    tensor_type,
+)
+from ..linalg import krylov
+from ..linalg.named import NAMES, SYMMETRIC_SOLVERS, named
+from ..linalg.stopping import check_limits
+from ..linalg.systems import Callback
+from ..operator.composed import keeping
+from ..operator.operator import SparseOperator
+from .patterns import MatrixPattern
+
+Method = Literal["auto", "cg", "minres", "bicgstab", "gmres"]
+_METHODS = ("auto", "cg", "minres", "bicgstab", "gmres")
+_RESTART = 20
+
+
+def solve(
+    A: SparseOperator | MatrixPattern,
+    b: torch.Tensor,
+    method: Method = "auto",
+    *,
+    values: torch.Tensor | None = None,
+    x0: torch.Tensor | None = None,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    restart: int | None = None,
+    M: LinearOperator | str | None = None,
+) -> torch.Tensor:
+    """Solve ``A x = b``, differentiable with respect to `b` and to the values of `A`.
+
+    Higher derivatives are available too.
+
+    Parameters
+    ----------
+    A : SparseOperator or MatrixPattern
+        Square.
+    b : (n,) or (n, k) tensor
+        Right-hand side, or several of them as columns, on the device of `A`. It may be complex only if `A`
+        is.
+    method : {"auto", "cg", "minres", "bicgstab", "gmres"}
+        A solver of `spmvgpu.linalg`, which says what matrices it is for. "auto": `spmvgpu.linalg.solve`,
+        which looks at the matrix and picks a solver and a preconditioner in each call.
+    values : (nnz,) tensor
+        The values of a `MatrixPattern`, as its products take them. With "cg" and "minres" the matrix must be
+        symmetric or Hermitian, and so must be every change of it: make its values from what keeps it so.
+    x0 : tensor of the shape of `b`, optional
+        Initial guess. The solution does not depend on it, so it has no gradient.
+    rtol, atol : float
+        Tolerances: ``norm(b - A @ x) <= max(rtol * norm(b), atol)`` for each column. The default of `rtol` is
+        1e-8, and 1e-5 in single precision. Gradients are solved for with the same tolerances.
+    maxiter, restart : int, optional
+        As the solver takes them. Not with "auto".
+    M : LinearOperator or str, optional
+        As the solver takes it: a preconditioner of `spmvgpu.linalg`, another `LinearOperator`, or a name,
+        which makes a preconditioner for this call and its gradient. Not with "auto". Gradients are solved for
+        with its adjoint.
+
+    Returns
+    -------
+    (n,) or (n, k) tensor
+        Solution, of the dtype of `A`, on the device of `b`.
+
+    Raises
+    ------
+    spmvgpu.linalg.NotSolvedError
+        If the solver does not reach the tolerance, for the solution or for a gradient.
+    TypeError, ValueError
+        If an argument has a type, a shape, a dtype or a device that is not allowed.
+
+    Notes
+    -----
+    The columns of `b` are solved for together, and so are batches of `torch.vmap`.
+
+    A compiled function makes a preconditioner that is given by name in each call, and again for the gradient.
+    To make it once, pass a preconditioner.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg, torch
+    >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [1.0, 3.0]]), device="cpu")
+    >>> b = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    >>> x = sg.torch.solve(op, b, "cg", M="jacobi")
+    >>> x.sum().backward()
+    >>> b.grad
+    tensor([0.1818, 0.2727], dtype=torch.float64)
+
+    The gradient of the values of the matrix:
+
+    >>> pattern = sg.torch.MatrixPattern(np.array([[4.0, 1.0], [0.0, 2.0]]), device="cpu")
+    >>> values = pattern.values.requires_grad_()
+    >>> x = sg.torch.solve(pattern, b.detach(), "gmres", values=values)
+    >>> x.sum().backward()
+    >>> values.grad
+    tensor([-0.0000, -0.2500, -0.3750], dtype=torch.float64)
+    """
+    one_of("method", method, _METHODS)
+    if method == "auto" and not (maxiter is None and restart is None and M is None):
+        raise TypeError("maxiter=, restart= and M= need a method; give method='cg', for example")
+    if M is not None and not isinstance(M, str | LinearOperator):
+        raise TypeError(
+            f"M must be a LinearOperator or one of {', '.join(NAMES)}, not {type(M).__name__}; for the "
+            "inverse of a diagonal, give spmvgpu.linalg.Jacobi"
+        )
+    if isinstance(A, MatrixPattern) == (values is None):
+        raise TypeError("values= is needed with a MatrixPattern, and only with one")
+    entries = A._entries(values) if isinstance(A, MatrixPattern) else NO_ENTRIES
+    if is_transformed():  # where nothing can be kept
+        return _solved(A, M, f"{method} {rtol} {atol} {maxiter} {restart}", entries, b, x0)
+    op = A._with_values(values) if isinstance(A, MatrixPattern) else A._snapshot()
+    M = _made(M, op, method) if isinstance(M, str) else keeping(M)
+    x = _solved(op, M, f"{method} {rtol} {atol} {maxiter} {restart}", entries, b, x0)
+    if isinstance(A, SparseOperator):
+        A.solve_info = op.solve_info
+    return x
+
+
+def _solved(
+    A: object,
+    M: LinearOperator | str | None,
+    limits: str,
+    entries: Entries,
+    b: torch.Tensor,
+    x0: torch.Tensor | None,
+) -> torch.Tensor:
+    preconditioner = M if M is None or isinstance(M, str) else name_of(M)
+    x: torch.Tensor = _Solve.apply(f"{name_of(A)} {preconditioner} {limits}", *entries, b, x0)
+    return x
+
+
+def _made(name: str, op: SparseOperator, method: str) -> LinearOperator:
+    """A preconditioner by name, as an operator, which has an adjoint."""
+    M = named(name, op, method)
+    return linalg.Jacobi(M) if isinstance(M, np.ndarray) else M
+
+
+class _OfSolve(Context):
+    how: str
+    kept: tuple[object, ...]
+    dtype: torch.dtype
+
+
+class _Solve(torch.autograd.Function):
+    """What is solved and how is a text: names of A and of M, the method and its limits."""
+
+    @staticmethod
+    def forward(
+        how: str,
+        rows: torch.Tensor | None,
+        cols: torch.Tensor | None,
+        values: torch.Tensor | None,
+        b: torch.Tensor,
+        x0: torch.Tensor | None,
+    ) -> torch.Tensor:
+        return (_in_graph if has_no_memory(b) else _solution)(how, values, b, x0)
+
+    @staticmethod
+    def setup_context(ctx: _OfSolve, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.how, rows, cols, values, b, _ = inputs
+        ctx.dtype = b.dtype
+        ctx.save_for_backward(rows, cols, values, output)
+        if not torch.compiler.is_compiling():  # what is compiled holds nothing
+            ctx.kept = tuple(owner(name) for name in ctx.how.split(" ")[:2] if _is_of_object(name))
+
+    @staticmethod
+    def backward(ctx: _OfSolve, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        *saved, x = ctx.saved_tensors
+        A, M, method, *limits = ctx.how.split(" ")
+        entries, name, to_values, to_b = Entries(*saved), A, None, None
+        if method not in SYMMETRIC_SOLVERS:
+            A, M = adjoint(A), adjoint(M) if _is_of_object(M) else M
+        b = _Solve.apply(" ".join([A, M, method, *limits]), *entries, gradient, None)
+        if ctx.needs_input_grad[3]:
+            to_values = -entries.gradient(name, b, x)
+        if ctx.needs_input_grad[4]:
+            to_b = of_type(b, ctx.dtype)
+        return None, None, None, to_values, to_b, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[torch.Tensor, int]:
+        if in_dims[3] is not None:
+            return each(_Solve, info, in_dims, args)
+        *others, b, x0 = args
+        b, batch = as_columns(b, in_dims[4], info.batch_size)
+        if x0 is not None:
+            x0, _ = as_columns(x0, in_dims[5], info.batch_size)
+        return _Solve.apply(*others, b, x0).unflatten(1, batch), len(batch)
+
+
+def _is_of_object(name: str) -> bool:
+    """Whether this is the name of an object, and not of a kind of preconditioner."""
+    return name[0].isdigit()
+
+
+def _solution(
+    how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None
+) -> torch.Tensor:
+    A, M, method, *texts = how.split(" ")
+    rtol, atol, maxiter, restart = map(_value, texts)
+    op = operator_called(A, values)
+    b, dtype = b.detach(), tensor_type(op.dtype)
+    if b.ndim == 2 and b.shape[1] == 0:
+        return b.new_empty(b.shape, dtype=dtype)
+    if rtol is None:
+        rtol = 1e-5 if dtype in (torch.float32, torch.complex64) else 1e-8
+    if method == "auto":
+        x: torch.Tensor = linalg.solve(op, b, rtol, atol=atol, x0=x0)
+        return x.to(dtype).reshape(b.shape)
+
+    def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
+        limits = check_limits(rtol, atol, maxiter, 10, unknowns, callback)
+        length = _RESTART if restart is None else whole_number("restart", restart, 1, 2**20)
+        limits.restart = min(length, unknowns)
+        return limits
+
+    preconditioner = None if M == "None" else called(M) if _is_of_object(M) else M
+    x, info, went = krylov.run(method, op, b, x0, preconditioner, limits, warns=False)
+    if np.any(info):
+        residual = went.true_residual / (went.norm_b or 1.0)
+        raise linalg.NotSolvedError(
+            f"{method} ended after {went.iterations} iterations ({went.status}) with a relative residual of "
+            f"{residual:.1e}, and rtol is {rtol:g}; give M=, a greater maxiter= or a greater rtol=",
+            x,
+        )
+    return x.reshape(b.shape)
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return None if text == "None" else text
+
+
+@torch.library.custom_op("spmvgpu::solve", mutates_args=(), **NOT_RECORDED)
+def _in_graph(
+    how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None
+) -> torch.Tensor:
+    return _solution(how, values, b, x0).contiguous()
+
+
+@_in_graph.register_fake
+def _(how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None) -> torch.Tensor:
+    dtype = tensor_type(owner(how.split(" ")[0]).dtype) if values is None else values.dtype
+    return b.new_empty(b.shape, dtype=dtype)
