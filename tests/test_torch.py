@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from reference import assert_product
+from spmvgpu.inputs import torch_sparse
 
 torch = pytest.importorskip("torch")
 
@@ -132,3 +133,94 @@ def test_compiled_functions_still_work(device, place):
     (op @ (y + 1)).sin().sum().backward()
     torch.testing.assert_close(x.grad, y.grad)
     torch.testing.assert_close(compiled(x.detach()), (op @ (x.detach() + 1)).sin().sum())
+
+
+# Sparse tensors
+
+
+LAYOUTS = {
+    "csr": lambda dense: dense.to_sparse_csr(),
+    "csc": lambda dense: dense.to_sparse_csc(),
+    "coo": lambda dense: dense.to_sparse_coo(),
+    "bsr": lambda dense: dense.to_sparse_bsr((2, 5)),
+}
+# PyTorch says that these are in beta, and that nobody has asked for checks.
+quiet = pytest.mark.filterwarnings("ignore:Sparse (CSR|CSC|BSR|BSC|invariant checks):UserWarning")
+
+
+def sparse_tensor(layout, place, dtype=torch.float64):
+    padded = np.vstack([A.toarray(), np.zeros((1, 5))])
+    return LAYOUTS[layout](torch.from_numpy(4 * padded).to(place, dtype))
+
+
+@quiet
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128, torch.bfloat16, torch.int64])
+def test_sparse_tensors_are_matrices(layout, dtype, device, place):
+    given = sparse_tensor(layout, place, dtype)
+    op = sg.aslinearoperator(given, device=device)
+    expected = given.to_dense().cpu()
+    if dtype in (torch.bfloat16, torch.int64):
+        expected = expected.double()
+    assert op.dtype == expected.numpy().dtype
+    np.testing.assert_array_equal(op.toarray(), expected.numpy())
+
+
+@quiet
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_sparse_tensors_stay_where_they_are(layout, device, place, monkeypatch):
+    """On a GPU they are converted and checked there; what does so in this test runs on the CPU, too."""
+    given = sparse_tensor(layout, place).requires_grad_()
+    data, indices, indptr = torch_sparse.csr_tensors(given)
+    assert indices.dtype == indptr.dtype == torch.int32
+    assert {part.device for part in (data, indices, indptr)} == {given.device}
+    arrays = tuple(part.detach().cpu().numpy() for part in (data, indices, indptr))
+    np.testing.assert_array_equal(
+        sp.csr_array(arrays, shape=given.shape).toarray(), given.detach().to_dense().cpu().numpy()
+    )
+    if place.type == "cuda":
+        monkeypatch.setattr(torch_sparse, "_host", None)
+        assert sg.aslinearoperator(given, device=device).nnz == len(data)
+
+
+@quiet
+@pytest.mark.parametrize("on_device", [False, True])
+def test_duplicates_of_sparse_tensors_are_summed(on_device, device, place):
+    given = torch.sparse_coo_tensor([[1, 0, 1], [2, 1, 2]], [1.0, 2.0, 3.0], (2, 3)).to(place)
+    if on_device:
+        data, indices, indptr = (part.cpu().numpy() for part in torch_sparse.csr_tensors(given))
+        assert (data.tolist(), indices.tolist(), indptr.tolist()) == ([2, 4], [1, 2], [0, 1, 2])
+    np.testing.assert_array_equal(sg.aslinearoperator(given, device=device).toarray(), [[0, 2, 0], [0, 0, 4]])
+
+
+@quiet
+def test_sparse_tensors_that_are_no_matrices(device, place):
+    dense = torch.ones(2, 4, 4, device=place)
+    with pytest.raises(TypeError, match=r"layout torch.sparse_bsc; allowed are .* A.to_sparse_csr\(\)"):
+        sg.aslinearoperator(dense[0].to_sparse_bsc((2, 2)), device=device)
+    for given in (dense.to_sparse_csr(), dense.to_sparse_coo(), dense.to_sparse(2)):
+        with pytest.raises(ValueError, match=r"shape \(2, 4, 4\); it must have 2 dimensions"):
+            sg.aslinearoperator(given, device=device)
+    columns, offsets = torch.tensor([0, 9], device=place), torch.tensor([0, 1, 2], device=place)
+    values = torch.ones(2, device=place)
+    broken = [
+        torch.sparse_csr_tensor(offsets, columns, values, (2, 3)),
+        torch.sparse_csc_tensor(offsets, columns, values, (3, 2)),
+        torch.sparse_bsr_tensor(offsets, columns, values[:, None, None], (2, 3)),
+        torch.sparse_csr_tensor(offsets.flip(0), columns * 0, values, (2, 3)),
+    ]
+    for given in broken:
+        assert torch_sparse.csr_tensors(given) is None
+        with pytest.raises(ValueError, match=r"indices must lie|indptr"):
+            sg.aslinearoperator(given, device=device)
+
+
+@quiet
+def test_sparse_tensors_in_solvers_and_patterns(device, place):
+    dense = torch.tensor([[4.0, 1.0], [1.0, 3.0]], dtype=torch.float64, device=place)
+    given, b = dense.to_sparse_csr(), torch.ones(2, dtype=torch.float64, device=place)
+    expected = torch.linalg.solve(dense, b)
+    torch.testing.assert_close(sg.linalg.cg(given, b, rtol=1e-12)[0], expected)
+    torch.testing.assert_close(sg.linalg.solve(given, b), expected)
+    pattern = sg.torch.MatrixPattern(given, device=device)
+    torch.testing.assert_close(pattern.matmul(given.values(), b), dense @ b)

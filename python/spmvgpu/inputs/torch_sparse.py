@@ -1,0 +1,114 @@
+"""PyTorch's sparse tensors: as SciPy's matrices over the same memory, and as CSR where they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeGuard
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._util.types import HostArray
+from ..arrays import library_of
+from ..arrays.torch_tensors import Torch
+from .limits import ENTRY_LIMIT, INDEX_LIMIT
+
+if TYPE_CHECKING:
+    import torch
+
+_INDICES = {  # by layout: the methods that give offsets and indices, and SciPy's kind of matrix
+    "torch.sparse_csr": ("crow_indices", "col_indices", sp.csr_array),
+    "torch.sparse_csc": ("ccol_indices", "row_indices", sp.csc_array),
+    "torch.sparse_bsr": ("crow_indices", "col_indices", sp.bsr_array),
+}
+_COO = "torch.sparse_coo"
+
+
+def is_torch_sparse(A: object) -> TypeGuard[torch.Tensor]:
+    """Whether this is a sparse tensor, of any layout."""
+    return isinstance(library_of(A), Torch) and str(A.layout) != "torch.strided"  # type: ignore[attr-defined]
+
+
+def scipy_of_torch(A: torch.Tensor) -> sp.sparray:
+    """A SciPy matrix over the memory of a tensor in host memory, or of a copy of one on a GPU.
+
+    Its arrays are not checked.
+    """
+    layout, shape = str(A.layout), tuple(A.shape)
+    if layout not in (*_INDICES, _COO):
+        allowed = ", ".join((*_INDICES, _COO))
+        raise TypeError(f"A is a tensor of layout {layout}; allowed are {allowed}, as of A.to_sparse_csr()")
+    if len(shape) != 2:
+        raise ValueError(f"A is a sparse tensor of shape {shape}; it must have 2 dimensions")
+    if layout == _COO:
+        (row, col), made = _host(A._indices()), sp.coo_array(shape)
+        made.data, made.row, made.col = _host(A._values()), row, col
+        return made
+    offsets, indices, kind = _INDICES[layout]
+    # SciPy's constructors would check, convert and copy.
+    blocks = {"blocksize": tuple(A.values().shape[-2:])} if layout == "torch.sparse_bsr" else {}
+    made = kind(shape, **blocks)
+    made.indptr, made.indices = _host(getattr(A, offsets)()), _host(getattr(A, indices)())
+    made.data = _host(A.values())
+    return made
+
+
+def _host(array: torch.Tensor) -> HostArray:
+    """An array in host memory, of a type that NumPy has."""
+    array = array.cpu()
+    located = library_of(array).locate(array, "A")  # type: ignore[union-attr]
+    assert located.host is not None
+    # bfloat16, which is float32 there, becomes float64 like float16.
+    return located.host if isinstance(located.dtype, np.dtype) else located.host.astype(np.float64)
+
+
+def csr_tensors(A: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+    """(data, indices, indptr) on the device of a tensor, with indices of int32.
+
+    Other layouts become CSR in order and without duplicates. None for a tensor that is no matrix or has
+    indices out of range, of which the way through host memory says what is wrong.
+    """
+    layout, torch = str(A.layout), library_of(A).module  # type: ignore[union-attr]
+    if A.ndim != 2 or layout not in (*_INDICES, _COO) or max(A.shape) > INDEX_LIMIT:
+        return None
+    A, (rows, cols) = A.detach(), A.shape
+    if layout == _COO:
+        triplets = A._values(), *A._indices()
+    else:
+        offsets, indices, _ = _INDICES[layout]
+        values, indptr, inner = A.values(), getattr(A, offsets)(), getattr(A, indices)()
+        if indptr.ndim != 1 or values.ndim != (3 if layout == "torch.sparse_bsr" else 1):
+            return None
+        if not _are_offsets(indptr, len(inner)):
+            return None
+        if layout == "torch.sparse_csr":
+            is_right = _are_below(inner, cols) and len(inner) <= ENTRY_LIMIT
+            return (values, inner.int(), indptr.int()) if is_right else None
+        outer = torch.arange(len(indptr) - 1, device=A.device).repeat_interleave(indptr.diff())
+        if layout == "torch.sparse_csc":
+            triplets = values, inner, outer
+        else:
+            below, beside = (torch.arange(n, device=A.device) for n in values.shape[1:])
+            row = outer[:, None, None] * len(below) + below[:, None]
+            col = inner[:, None, None] * len(beside) + beside
+            triplets = values.flatten(), *(x.expand(values.shape).flatten() for x in (row, col))
+    data, row, col = triplets
+    if data.ndim != 1 or len(data) > ENTRY_LIMIT or not (_are_below(row, rows) and _are_below(col, cols)):
+        return None
+    # Stored zeros stay, and duplicates are summed.
+    indices = torch.stack([row, col])
+    coo = torch.sparse_coo_tensor(indices, data, (rows, cols), check_invariants=False).coalesce()
+    row, col = coo.indices()
+    indptr = torch.searchsorted(row.contiguous(), torch.arange(rows + 1, device=A.device))
+    return coo.values(), col.int(), indptr.int()
+
+
+def _are_below(indices: torch.Tensor, end: int) -> bool:
+    """Whether indices are from 0 on, and below a number: else kernels of PyTorch would fail for good."""
+    return bool(((indices >= 0) & (indices < end)).all())
+
+
+def _are_offsets(indptr: torch.Tensor, count: int) -> bool:
+    """Whether these are offsets into so many entries."""
+    if not len(indptr):
+        return False
+    return bool((indptr[0] == 0) & (indptr[-1] == count) & (indptr.diff() >= 0).all())
