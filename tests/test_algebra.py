@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.sparse.linalg import aslinearoperator
 
 import spmvgpu as sg
 from battery import TYPES
@@ -350,3 +351,72 @@ def test_products_from_the_left_of_wrong_shape():
             wrong @ op
     with pytest.raises(ValueError, match="Scalar"):
         2.0 @ op
+
+
+# Made of operators: arrays keep their library
+
+
+def composed(device):
+    """Pairs of an operator that is made of others, and its matrix."""
+    A = SYMMETRIC.toarray() / 10
+    op, foreign = sg.aslinearoperator(A, device=device), aslinearoperator(A)
+    inverse = np.diag(1 / A.diagonal())
+    made = {
+        "sum": (op + op.T, 2 * A),
+        "difference": (op - op @ op, A - A @ A),
+        "multiple": (2 * (op + op), 4 * A),
+        "complex multiple": (1j * (op + op), 2j * A),
+        "power": (op**3, A @ A @ A),
+        "power of zero": (op**0, np.eye(50)),
+        "preconditioner": (sg.linalg.jacobi(op), inverse),
+        "preconditioned": (sg.linalg.jacobi(op) @ op, inverse @ A),
+        "with SciPy's": (op + foreign, 2 * A),
+    }
+    made["transpose"] = (made["preconditioned"][0].T, made["preconditioned"][1].T)
+    made["adjoint"] = ((1j * op.astype(complex) @ op + op).H, -1j * (A @ A).T + A.T)
+    return made
+
+
+@over("name", composed("cpu"))
+@over("shape", [(50,), (50, 1), (50, 3)])
+def test_composed_operators_keep_the_library_of_an_array(name, shape, host_library):
+    op, A = composed("cpu")[name]
+    x = np.random.default_rng(8).uniform(-1, 1, shape)
+    keeps = host_library.array_type is not np.ndarray
+    if name == "power of zero" and not hasattr(host_library.asarray(x), "__mul__"):
+        return  # it knows nothing but DLPack
+    if name == "complex multiple" and "Strict" in type(host_library).__name__:
+        return  # which multiplies no real array by a complex number
+    for product, matrix in ((op.dot, A), (op.matvec if len(shape) == 1 else op.matmat, A)):
+        y = product(host_library.asarray(x))
+        assert not keeps or isinstance(y, host_library.array_type)
+        np.testing.assert_allclose(host_library.to_numpy(y), matrix @ x, rtol=1e-12, atol=1e-13)
+    y = (op.rmatvec if len(shape) == 1 else op.rmatmat)(host_library.asarray(x))
+    assert not keeps or isinstance(y, host_library.array_type)
+    np.testing.assert_allclose(host_library.to_numpy(y), A.conj().T @ x, rtol=1e-12, atol=1e-13)
+    with pytest.raises(ValueError, match="mismatch"):
+        op @ host_library.asarray(np.ones(49))
+
+
+def test_composed_operators_from_the_right(host_library):
+    x = host_library.asarray(np.ones((3, 50)))
+    if "Strict" in type(host_library).__name__ or not hasattr(x, "__matmul__"):
+        return  # which ask no other class to multiply
+    for op, A in composed("cpu").values():
+        np.testing.assert_allclose(
+            host_library.to_numpy(x @ op), np.ones((3, 50)) @ A, rtol=1e-12, atol=1e-13
+        )
+        np.testing.assert_allclose(host_library.to_numpy(x[0] @ op), np.ones(50) @ A, rtol=1e-12, atol=1e-13)
+
+
+def test_composed_operators_stay_on_the_gpu(library, cuda_device):
+    x = library.asarray(np.linspace(-1, 1, 50), cuda_device)
+    for name, (op, A) in composed(cuda_device).items():
+        if name in ("preconditioner", "preconditioned", "transpose", "with SciPy's"):
+            with pytest.raises(TypeError, match=r"on a GPU, and a .* multiplies arrays in host memory"):
+                op @ x
+            continue
+        y = op @ x
+        assert isinstance(y, library.array_type)
+        assert library.device_name(y) == cuda_device
+        np.testing.assert_allclose(library.to_numpy(y), A @ np.linspace(-1, 1, 50), rtol=1e-12, atol=1e-13)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -13,10 +14,10 @@ from scipy.sparse.linalg import LinearOperator
 from .. import _core
 from .._util.types import DType, HostArray
 from .._util.value_types import core_class
-from ..arrays import host_array, library_of, taken
+from ..arrays import AnyArray, AnyLibrary, host_array, library_of, taken
 from ..devices import device_name, resolve_device
 from ..inputs.sparse import scipy_sparse
-from ..operator.composed import Composable
+from ..operator.composed import Composable, host_of
 from ..operator.construct import aslinearoperator
 from ..operator.operands import promoted
 from ..operator.operator import SparseOperator
@@ -37,11 +38,13 @@ class Preconditioner(Composable):
         """The products with the columns of an array, which is real where the preconditioner is."""
         raise NotImplementedError
 
-    def _matvec(self, x: object) -> HostArray:
-        return self._matmat(np.asarray(x).reshape(-1, 1))
+    def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
+        X = host_of(self, x, library)
+        return library.from_host(
+            self._of_any_type(X.reshape(len(X), math.prod(X.shape[1:]))).reshape(X.shape), x
+        )
 
-    def _matmat(self, X: object) -> HostArray:
-        X = np.asarray(X)
+    def _of_any_type(self, X: HostArray) -> HostArray:
         target = promoted(self, X.dtype)
         if X.dtype.kind != "c" or self.dtype.kind == "c":
             return self._columns(X).astype(target, copy=False)

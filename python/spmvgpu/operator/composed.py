@@ -1,14 +1,20 @@
-"""Sums, products, powers and multiples of operators, which keep the values that their operands had."""
+"""Sums, products, powers and multiples of operators, which keep the values that their operands had.
+
+They multiply arrays of every library that their operands multiply.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from .._util.arguments import is_number
-from ..arrays import AnyArray
+from .._util.types import HostArray
+from ..arrays import NUMPY, AnyArray, AnyLibrary, is_sparse, taken
+from .operands import check_shape, mismatch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,18 +59,135 @@ class Composable(LinearOperator):  # type: ignore[misc]
         >>> M.dot(op) @ np.ones(2)
         array([1.25, 1.5 ])
         """
-        if not is_operand(x):
-            return super().dot(x)
-        return composed(LinearOperator.dot(self._snapshot(), keeping(x)))
+        if is_operand(x):
+            kind = ProductOperator if isinstance(x, LinearOperator) else MultipleOperator
+            return kind(LinearOperator.dot(self._snapshot(), keeping(x)))
+        return self._times(x, NUMPY) if is_sparse(x) else self._product(*taken("x", x))
+
+    def matvec(self, x: object) -> AnyArray:
+        """Return ``A @ x`` for a vector.
+
+        Parameters
+        ----------
+        x : (n,) or (n, 1) array
+            As in `dot`.
+
+        Returns
+        -------
+        (m,) or (m, 1) array
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.matvec(np.ones(2))
+        array([5., 3.])
+        """
+        return self.dot(check_shape("x", x, 1, self.shape[1]))
+
+    def matmat(self, X: object) -> AnyArray:
+        """Return ``A @ X`` for a 2-D array.
+
+        Parameters
+        ----------
+        X : (n, k) array
+            As in `dot`.
+
+        Returns
+        -------
+        (m, k) array
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.matmat(np.ones((2, 3)))
+        array([[5., 5., 5.],
+               [3., 3., 3.]])
+        """
+        return self.dot(check_shape("X", X, 2, self.shape[1]))
+
+    def rmatvec(self, x: object) -> AnyArray:
+        """Return ``A.H @ x`` for a vector.
+
+        The first call builds the conjugate transpose `H`.
+
+        Parameters
+        ----------
+        x : (m,) or (m, 1) array
+            As in `dot`.
+
+        Returns
+        -------
+        (n,) or (n, 1) array
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.rmatvec(np.ones(2))
+        array([4., 4.])
+        """
+        return self.H.matvec(x)
+
+    def rmatmat(self, X: object) -> AnyArray:
+        """Return ``A.H @ X`` for a 2-D array.
+
+        The first call builds the conjugate transpose `H`.
+
+        Parameters
+        ----------
+        X : (m, k) array
+            As in `dot`.
+
+        Returns
+        -------
+        (n, k) array
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.rmatmat(np.ones((2, 1)))
+        array([[4.],
+               [4.]])
+        """
+        return self.H.matmat(X)
+
+    def _product(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
+        """The product with an array, which is of the same library."""
+        recorded = library.differentiable(self, x)
+        if recorded is not None:
+            return recorded
+        shape = library.locate(x, "x").shape
+        if len(shape) not in (1, 2) or shape[0] != self.shape[1]:
+            raise mismatch(self.shape, shape)
+        return self._times(x, library)
+
+    def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
+        """The product with an array of the right shape."""
+        raise NotImplementedError
+
+    def _matvec(self, x: object) -> AnyArray:
+        return self.dot(x)
+
+    def _matmat(self, X: object) -> AnyArray:
+        return self.dot(X)
 
     def __mul__(self, other: object) -> LinearOperator:
         return super().__mul__(plain(other))
 
     def __rmul__(self, other: object) -> LinearOperator:
         other = plain(other)
-        if not is_operand(other):
+        if is_operand(other):
+            kind = ProductOperator if isinstance(other, LinearOperator) else MultipleOperator
+            return kind(LinearOperator.__rmul__(self._snapshot(), keeping(other)))
+        if is_sparse(other):
             return super().__rmul__(other)
-        return composed(LinearOperator.__rmul__(self._snapshot(), keeping(other)))
+        x, library = taken("x", other)
+        if len(library.locate(x, "x").shape) == 1:
+            return self.T.dot(x)
+        return library.transposed(self.T.dot(library.transposed(x)))
 
     def __truediv__(self, other: object) -> LinearOperator:
         divisor = plain(other)
@@ -73,17 +196,21 @@ class Composable(LinearOperator):  # type: ignore[misc]
         return self * (1 / np.result_type(self.dtype, divisor).type(divisor))
 
     def __add__(self, other: object) -> LinearOperator:
-        return composed(LinearOperator.__add__(self._snapshot(), keeping(other)))
+        if not isinstance(other, LinearOperator):
+            return NotImplemented
+        return SumOperator(LinearOperator.__add__(self._snapshot(), keeping(other)))
 
     def __pow__(self, exponent: object) -> LinearOperator:
-        return composed(LinearOperator.__pow__(self._snapshot(), exponent))
+        if not is_number(exponent):
+            return NotImplemented
+        return PowerOperator(LinearOperator.__pow__(self._snapshot(), exponent))
 
     def __neg__(self) -> LinearOperator:
-        return composed(LinearOperator.__neg__(self._snapshot()))
+        return MultipleOperator(LinearOperator.__neg__(self._snapshot()))
 
 
 class ComposedOperator(Composable):
-    """What SciPy made of operators.
+    """What SciPy made of operators. It multiplies by each of them, and so all arrays that they multiply.
 
     Attributes
     ----------
@@ -93,27 +220,85 @@ class ComposedOperator(Composable):
 
     def __init__(self, made: LinearOperator) -> None:
         super().__init__(made.dtype, made.shape)
-        self.args: tuple[object, ...] = made.args
-        self._made = made
+        self.args: tuple[Any, ...] = made.args
 
-    def _matvec(self, x: object) -> AnyArray:
-        return self._made.matvec(x)
+    def _adjoint(self) -> ComposedOperator:
+        return self._turned(lambda op: op.H)
 
-    def _matmat(self, X: object) -> AnyArray:
-        return self._made.matmat(X)
+    def _transpose(self) -> ComposedOperator:
+        return self._turned(lambda op: op.T)
 
-    def _adjoint(self) -> LinearOperator:
-        return composed(self._made.H)
-
-    def _transpose(self) -> LinearOperator:
-        return composed(self._made.T)
+    def _turned(self, turn: _Turn) -> ComposedOperator:
+        """The transpose, or the adjoint, made of those of the operands."""
+        raise NotImplementedError
 
 
-def composed(made: LinearOperator) -> LinearOperator:
-    """What SciPy made of operators, so that what is made of that in turn keeps its operands' values, too."""
-    if made is NotImplemented or isinstance(made, Composable):
-        return made
-    return ComposedOperator(made)
+class SumOperator(ComposedOperator):
+    def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
+        a, b = self.args
+        return _applied(a, x, library) + _applied(b, x, library)
+
+    def _turned(self, turn: _Turn) -> ComposedOperator:
+        a, b = self.args
+        return SumOperator(LinearOperator.__add__(turn(a), turn(b)))
+
+
+class ProductOperator(ComposedOperator):
+    def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
+        a, b = self.args
+        return _applied(a, _applied(b, x, library), library)
+
+    def _turned(self, turn: _Turn) -> ComposedOperator:
+        a, b = self.args
+        return ProductOperator(LinearOperator.dot(turn(b), turn(a)))
+
+
+class MultipleOperator(ComposedOperator):
+    def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
+        op, factor = self.args
+        return _applied(op, x, library) * (factor.item() if isinstance(factor, np.generic) else factor)
+
+    def _turned(self, turn: _Turn) -> ComposedOperator:
+        op, factor = self.args
+        return MultipleOperator(LinearOperator.dot(turn(op), factor))
+
+    def _adjoint(self) -> ComposedOperator:
+        op, factor = self.args
+        return MultipleOperator(LinearOperator.dot(op.H, np.conj(factor)))
+
+
+class PowerOperator(ComposedOperator):
+    def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
+        op, exponent = self.args
+        y = x
+        for _ in range(exponent):
+            y = _applied(op, y, library)
+        return y if exponent else 1 * x  # an array of its own
+
+    def _turned(self, turn: _Turn) -> ComposedOperator:
+        op, exponent = self.args
+        return PowerOperator(LinearOperator.__pow__(turn(op), exponent))
+
+
+_Turn: TypeAlias = Callable[[LinearOperator], LinearOperator]
+
+
+def _applied(op: LinearOperator, x: AnyArray, library: AnyLibrary) -> AnyArray:
+    """The product of an operand, which may be SciPy's own and multiply arrays of NumPy alone."""
+    if library is NUMPY or isinstance(op, Composable):
+        return op @ x
+    return library.from_host(op.dot(host_of(op, x, library)), x)
+
+
+def host_of(op: LinearOperator, x: AnyArray, library: AnyLibrary) -> HostArray:
+    """A NumPy view of an array for an operator that multiplies nothing else; TypeError for one on a GPU."""
+    host: HostArray | None = library.locate(x, "x").host
+    if host is None:
+        raise TypeError(
+            f"x is a {type(x).__name__} on a GPU, and a {type(op).__name__} multiplies arrays in host "
+            "memory; move x there"
+        )
+    return host
 
 
 def keeping(x: _T) -> _T:

@@ -67,10 +67,7 @@ def multiply(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
         return recorded
     located = library.locate(x, "x")
     if len(located.shape) not in (1, 2) or located.shape[0] != op.shape[1]:
-        raise ValueError(
-            f"dimension mismatch: an operator of shape {op.shape} cannot multiply an array x of shape "
-            f"{located.shape}"
-        )
+        raise mismatch(op.shape, located.shape)
     if not library.moves:
         op._check_device("x", located)
     is_own = located.dtype is op.dtype  # as most are: each of these saves calls
@@ -78,6 +75,12 @@ def multiply(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
         return _multiplied(op, located, op._stream)
     result = _product(op, located) if is_own else of_any_type(op, located, partial(_product, op))
     return result if located.host is None else library.from_host(result, x)
+
+
+def mismatch(operator: tuple[int, int], x: tuple[int, ...]) -> ValueError:
+    return ValueError(
+        f"dimension mismatch: an operator of shape {operator} cannot multiply an array x of shape {x}"
+    )
 
 
 def multiply_from_left(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:

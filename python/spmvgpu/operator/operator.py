@@ -16,7 +16,7 @@ from .._util.lazy import lazy
 from .._util.show import fit
 from .._util.types import ArrayT, Device, Devices, HostArray, OperandT
 from .._util.value_types import NAMES, AnyMatrix
-from ..arrays import AnyArray, is_sparse, library_of, taken
+from ..arrays import is_sparse, library_of, taken
 from ..devices import at_most, device_name
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..inputs.limits import INDEX_LIMIT
@@ -253,104 +253,8 @@ class SparseOperator(Composable):
         if is_sparse(x):
             return algebra.multiply_sparse(self._stored, x, from_left=True)
         if isinstance(x, LinearOperator):
-            return super()._rdot(x)
+            return super().__rmul__(x)
         return operands.multiply_from_left(self, *taken("x", x))
-
-    def matvec(self, x: object) -> AnyArray:
-        """Return ``A @ x`` for a vector.
-
-        Parameters
-        ----------
-        x : (n,) or (n, 1) array
-            As in `dot`.
-
-        Returns
-        -------
-        (m,) or (m, 1) array
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-        >>> op.matvec(np.ones(2))
-        array([5., 3.])
-        """
-        return self.dot(operands.check_shape("x", x, 1, self.shape[1]))
-
-    def matmat(self, X: object) -> AnyArray:
-        """Return ``A @ X`` for a 2-D array.
-
-        Parameters
-        ----------
-        X : (n, k) array
-            As in `dot`.
-
-        Returns
-        -------
-        (m, k) array
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-        >>> op.matmat(np.ones((2, 3)))
-        array([[5., 5., 5.],
-               [3., 3., 3.]])
-        """
-        return self.dot(operands.check_shape("X", X, 2, self.shape[1]))
-
-    def rmatvec(self, x: object) -> AnyArray:
-        """Return ``A.H @ x`` for a vector.
-
-        The first call builds the conjugate transpose `H`.
-
-        Parameters
-        ----------
-        x : (m,) or (m, 1) array
-            As in `dot`.
-
-        Returns
-        -------
-        (n,) or (n, 1) array
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-        >>> op.rmatvec(np.ones(2))
-        array([4., 4.])
-        """
-        return self.H.matvec(x)
-
-    def rmatmat(self, X: object) -> AnyArray:
-        """Return ``A.H @ X`` for a 2-D array.
-
-        The first call builds the conjugate transpose `H`.
-
-        Parameters
-        ----------
-        X : (m, k) array
-            As in `dot`.
-
-        Returns
-        -------
-        (n, k) array
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-        >>> op.rmatmat(np.ones((2, 1)))
-        array([[4.],
-               [4.]])
-        """
-        return self.H.matmat(X)
-
-    def _matvec(self, x: object) -> AnyArray:
-        return self.dot(np.asarray(x))
-
-    def _matmat(self, X: object) -> AnyArray:
-        return self.dot(np.asarray(X))
 
     def spmv(
         self,
