@@ -1,5 +1,7 @@
 """Solves that PyTorch differentiates: gradients against differences, batches, and compiled functions."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -165,6 +167,10 @@ def test_what_is_not_solved_is_refused(device, place):
     b = tensor((400,), place)
     with pytest.raises(sg.linalg.NotSolvedError, match=r"cg ended after 2 iterations .* residual of .* rtol"):
         sg.torch.solve(op, b, "cg", maxiter=2)
+    solution = sg.torch.solve(op, b, "cg").detach()
+    x = sg.torch.solve(op, b, "cg", x0=solution, rtol=1e-7, maxiter=1)
+    with pytest.raises(sg.linalg.NotSolvedError, match="cg ended after 1 iterations"):  # for the gradient
+        (x**2).sum().backward()
     with pytest.raises(ValueError, match="method='lu' is not allowed"):
         sg.torch.solve(op, b, "lu")
     with pytest.raises(TypeError, match="values= is needed with a MatrixPattern"):
@@ -300,6 +306,18 @@ def test_the_operations_are_as_pytorch_wants_them(device, place):
     torch.library.opcheck(ops.product_of_values.default, (name_of(pattern), pattern.values, b))
     how = f"{name} None gmres 1e-08 0.0 None None"
     torch.library.opcheck(ops.solve.default, (how, None, b, None))
+
+
+def test_copies_are_objects_of_their_own(device, place):
+    """Which do not inherit the name that PyTorch knows the original by."""
+    from spmvgpu.arrays.torch_gradients import name_of
+
+    op = sg.aslinearoperator(GENERAL, device=device)
+    original = op + op
+    name = name_of(original)
+    copy = pickle.loads(pickle.dumps(original))
+    assert name_of(copy) != name == name_of(original)
+    assert torch.autograd.gradcheck(lambda x: copy @ x, tensor((4,), place))
 
 
 def test_a_deleted_operator_is_named(device, place):

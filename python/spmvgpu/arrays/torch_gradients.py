@@ -41,10 +41,11 @@ class Entries(NamedTuple):
         assert cols is not None
         assert values is not None
         left, right = (x, y) if name.endswith(_ADJOINT) else (y, x)
-        # Column by column: all at once would take as much memory as the matrix for each.
-        pairs = zip(left.unbind(1), right.unbind(1), strict=True) if y.ndim == 2 else [(left, right)]
+        if y.ndim == 1:
+            return of_type(left[rows] * right[cols].conj(), values.dtype)
         total = torch.zeros_like(values)
-        for a, b in pairs:
+        # Column by column: all at once would take as much memory as the matrix for each.
+        for a, b in zip(left.unbind(1), right.unbind(1), strict=True):
             total = total + of_type(a[rows] * b[cols].conj(), values.dtype)
         return total
 
@@ -72,7 +73,8 @@ class _OfProduct(Context):
 
 @torch.compiler.assume_constant_result
 def _give_name(thing: object) -> None:
-    if _NAME not in thing.__dict__:
+    # Something else may have the name that a copy of an object came with.
+    if _named.get(thing.__dict__.get(_NAME, "")) is not thing:
         thing.__dict__[_NAME] = name = str(next(_numbers))
         _named[name] = thing
 
