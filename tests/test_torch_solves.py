@@ -223,6 +223,18 @@ def test_function_transforms(device, place):
     assert torch.autograd.gradcheck(lambda x: op @ x, b.requires_grad_(), check_batched_grad=True)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")  # PyTorch uses it
+def test_forward_differentiation_is_refused(device, place):
+    """Rather than give a result without a tangent."""
+    op = sg.aslinearoperator(GENERAL, device=device)
+    b = tensor((4,), place).detach()
+    for function in (lambda b: op @ b, lambda b: sg.torch.solve(op, b, "gmres")):
+        with pytest.raises(RuntimeError, match="jvp"):
+            torch.func.jvp(function, (b,), (b,))
+        with torch.autograd.forward_ad.dual_level(), pytest.raises(RuntimeError, match="jvp"):
+            function(torch.autograd.forward_ad.make_dual(b, b))
+
+
 # Compiled functions
 
 

@@ -221,8 +221,10 @@ def _promised(op: str, own: DType, x: torch.Tensor) -> torch.Tensor:
 
 
 def is_transformed() -> bool:
-    """Whether a function is being compiled, or transformed by `torch.func`."""
-    return bool(torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+    """Whether a function is being compiled, or transformed by `torch.func`, or differentiated forwards."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    return torch.autograd.forward_ad._current_level >= 0 and bool(torch._C._is_fwd_grad_enabled())
 
 
 def has_no_memory(x: torch.Tensor) -> bool:

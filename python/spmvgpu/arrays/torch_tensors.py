@@ -57,9 +57,12 @@ class Torch(Library["torch.Tensor"]):
         return Located(NUMPY, host, 0, shape, dtype, CPU, in_order, strides, not is_changed, host)
 
     def differentiable(self, op: Operator, x: torch.Tensor) -> torch.Tensor | None:
-        is_compiled = self.module.compiler.is_compiling()
-        is_recorded = x.requires_grad and self.module.is_grad_enabled()
-        if not (is_compiled or is_recorded or self.module._C._are_functorch_transforms_active()):
+        torch = self.module
+        is_compiled = torch.compiler.is_compiling()
+        is_recorded = x.requires_grad and torch.is_grad_enabled()
+        is_forward = torch.autograd.forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled()
+        is_transformed = is_forward or torch._C._are_functorch_transforms_active()
+        if not (is_compiled or is_recorded or is_transformed):
             return None
         from .torch_gradients import differentiable  # which imports PyTorch
 

@@ -12,7 +12,7 @@ tensor([4., 4.], dtype=torch.float64)
 All of it works with `torch.vmap`, whose batches become columns, with `torch.func.grad`, and in functions that
 `torch.compile` compiles. There, write ``spmvgpu.torch.matmul(op, x)``, which is part of the graph; ``op @ x``
 divides it. A compiled function multiplies by the values that an operator has when it runs, also to compute
-gradients.
+gradients. Forward-mode differentiation is not available.
 
 Automatic casting (`torch.autocast`) changes nothing: tensors keep their types, and results have the type that
 the operator and the tensor have together. CUDA graphs can contain products with operators, and neither solves
