@@ -251,7 +251,7 @@ def test_compiled_products(compiled, device, place):
     pattern = sg.torch.MatrixPattern(GENERAL, device=device)
     A = dense(GENERAL, place)
     for shape in ((4,), (4, 3)):
-        x, y = (tensor(shape, place) for _ in range(2))
+        x, y = (torch.nn.Parameter(tensor(shape, place)) for _ in range(2))
         compiled(lambda x: sg.torch.matmul(op, x + 1).sin().sum())(x).backward()
         (A @ (y + 1)).sin().sum().backward()
         torch.testing.assert_close(x.grad, y.grad)

@@ -7,6 +7,7 @@ there as a pattern, with the tensor beside it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
@@ -21,10 +22,7 @@ _named: WeakValueDictionary[str, Any] = WeakValueDictionary()
 _numbers = count()
 _NAME, _ADJOINT = "_torch_name", ".H"
 
-# Of what waits for the device, or reads from it, and so cannot be recorded as a CUDA graph.
-NOT_RECORDED: dict[str, Any] = {}
-if hasattr(torch.Tag, "cudagraph_unsafe"):
-    NOT_RECORDED["tags"] = (torch.Tag.cudagraph_unsafe,)
+_library = torch.library.Library("spmvgpu", "FRAGMENT")
 
 
 class Entries(NamedTuple):
@@ -187,26 +185,6 @@ def _multiplied(op: str, values: torch.Tensor | None, x: torch.Tensor) -> torch.
     return y
 
 
-@torch.library.custom_op("spmvgpu::product", mutates_args=())
-def _in_graph(op: str, x: torch.Tensor) -> torch.Tensor:
-    return _multiplied(op, None, x).contiguous()  # as what is compiled is told that it is
-
-
-@torch.library.custom_op("spmvgpu::product_of_values", mutates_args=(), **NOT_RECORDED)
-def _of_values_in_graph(op: str, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    return _multiplied(op, values, x).contiguous()
-
-
-@_in_graph.register_fake
-def _(op: str, x: torch.Tensor) -> torch.Tensor:
-    return _promised(op, owner(op).dtype, x)
-
-
-@_of_values_in_graph.register_fake
-def _(op: str, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    return _promised(op, np.dtype(str(values.dtype).removeprefix("torch.")), x)
-
-
 def _promised(op: str, own: DType, x: torch.Tensor) -> torch.Tensor:
     """A tensor of the shape and the type of a product."""
     if x.is_floating_point() or x.is_complex():
@@ -215,6 +193,44 @@ def _promised(op: str, own: DType, x: torch.Tensor) -> torch.Tensor:
         dtype = tensor_type(np.result_type(own, str(x.dtype).removeprefix("torch.")))
     shape = owner(op).shape
     return x.new_empty((shape[op.endswith(_ADJOINT)], *x.shape[1:]), dtype=dtype)
+
+
+def operation(
+    schema: str,
+    computed: Callable[..., torch.Tensor],
+    promised: Callable[..., torch.Tensor],
+    *,
+    is_captured: bool,
+) -> Any:
+    """An operation of PyTorch's, which compiled functions call.
+
+    `promised` makes a tensor like the result, without its values. A CUDA graph captures nothing that waits
+    for the device.
+    """
+    # `torch.library.custom_op` would add twice the time of a small product to each call.
+    tags = [torch.Tag.pt2_compliant_tag]
+    if not is_captured and hasattr(torch.Tag, "cudagraph_unsafe"):
+        tags.append(torch.Tag.cudagraph_unsafe)
+    name = schema.partition("(")[0]
+    _library.define(schema, tags=tags)
+    # Compiled functions are told that results are contiguous.
+    _library.impl(name, lambda *args: computed(*args).contiguous(), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"spmvgpu::{name}", promised, lib=_library)
+    return getattr(torch.ops.spmvgpu, name).default
+
+
+_in_graph = operation(
+    "product(str op, Tensor x) -> Tensor",
+    lambda op, x: _multiplied(op, None, x),
+    lambda op, x: _promised(op, owner(op).dtype, x),
+    is_captured=True,
+)
+_of_values_in_graph = operation(
+    "product_of_values(str op, Tensor values, Tensor x) -> Tensor",
+    _multiplied,
+    lambda op, values, x: _promised(op, np.dtype(str(values.dtype).removeprefix("torch.")), x),
+    is_captured=False,
+)
 
 
 # Transforms

@@ -31,7 +31,6 @@ except ImportError as missing:
     ) from missing
 
 from ..arrays.torch_gradients import differentiable
-from ..operator.composed import keeping
 from ..operator.operator import SparseOperator
 from .patterns import MatrixPattern
 from .solves import solve
@@ -72,4 +71,7 @@ def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
     >>> x.grad
     tensor([4., 4.], dtype=torch.float64)
     """
-    return differentiable(op if torch.compiler.is_compiling() else keeping(op), x)
+    if torch.compiler.is_compiling():
+        return differentiable(op, x)
+    product: torch.Tensor = op.dot(x)
+    return product

@@ -17,7 +17,6 @@ from .._core import SolverLimits
 from .._util.arguments import one_of, whole_number
 from ..arrays.torch_gradients import (
     NO_ENTRIES,
-    NOT_RECORDED,
     Context,
     Entries,
     adjoint,
@@ -28,6 +27,7 @@ from ..arrays.torch_gradients import (
     is_transformed,
     name_of,
     of_type,
+    operation,
     operator_called,
     owner,
     tensor_type,
@@ -265,14 +265,13 @@ def _value(text: str) -> Any:
     return None if text == "None" else text
 
 
-@torch.library.custom_op("spmvgpu::solve", mutates_args=(), **NOT_RECORDED)
-def _in_graph(
+def _promised(
     how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None
 ) -> torch.Tensor:
-    return _solution(how, values, b, x0).contiguous()
-
-
-@_in_graph.register_fake
-def _(how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None) -> torch.Tensor:
     dtype = tensor_type(owner(how.split(" ")[0]).dtype) if values is None else values.dtype
     return b.new_empty(b.shape, dtype=dtype)
+
+
+_in_graph = operation(
+    "solve(str how, Tensor? values, Tensor b, Tensor? x0) -> Tensor", _solution, _promised, is_captured=False
+)
