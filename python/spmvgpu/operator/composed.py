@@ -256,7 +256,9 @@ class ProductOperator(ComposedOperator):
 class MultipleOperator(ComposedOperator):
     def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
         op, factor = self.args
-        return _applied(op, x, library) * (factor.item() if isinstance(factor, np.generic) else factor)
+        if library is not NUMPY and isinstance(factor, np.generic):
+            factor = factor.item()  # other libraries multiply by Python's numbers
+        return _applied(op, x, library) * factor
 
     def _turned(self, turn: _Turn) -> ComposedOperator:
         op, factor = self.args
