@@ -126,7 +126,7 @@ class MatrixPattern:
         values, dtype = values.detach().to(self._torch_device), np.dtype(name)
         if is_adjoint:
             transposed, order = self._transpose
-            return transposed._with_values(values[order].conj())
+            return transposed._with_values(values.index_select(0, order).conj())
         with self._lock:
             free = (op for op in self._operators.get(dtype, []) if not _is_in_use(op))
             op = next(free, None) or self._new_operator(dtype)
