@@ -89,6 +89,24 @@ def test_gradient_of_symmetric_values(method, M, device, place):
     assert torch.autograd.gradgradcheck(lambda triangle, b: solve(triangle, b) ** 2, (triangle, b))
 
 
+@pytest.mark.parametrize(("method", "M"), [("cg", "jacobi"), ("minres", None)])
+def test_gradient_of_a_singular_system(method, M, device, place):
+    """Conductances of a chain, whose matrix maps constant vectors to zero."""
+    path = sp.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(5, 5))
+    pattern = sg.torch.MatrixPattern(sp.csr_array(path + sp.eye_array(5)), device=device)
+    rows, cols = pattern.rows, pattern.cols
+
+    def solve(conductances, b):
+        A = torch.diag(conductances, 1) + torch.diag(conductances, -1)
+        values = (torch.diag(A.sum(1)) - A)[rows, cols]
+        return sg.torch.solve(pattern, b, method, values=values, M=M, nullspace="constant", **TIGHT)
+
+    conductances, b = tensor((4,), place).detach().exp().requires_grad_(), tensor((5,), place, seed=1)
+    assert abs(solve(conductances, b).sum().item()) < 1e-12
+    assert torch.autograd.gradcheck(solve, (conductances, b))
+    assert torch.autograd.gradgradcheck(lambda *given: solve(*given) ** 2, (conductances, b))
+
+
 def test_a_fit_finds_the_coefficients(device, place):
     """What gradients are for: the coefficients of a system from its solutions."""
     pattern = sg.torch.MatrixPattern(SYMMETRIC, device=device)
@@ -177,6 +195,8 @@ def test_what_is_not_solved_is_refused(device, place):
         sg.torch.solve(op, b, "cg", values=b)
     with pytest.raises(TypeError, match="M= need a method"):
         sg.torch.solve(op, b, M="amg")
+    with pytest.raises(TypeError, match="nullspace= is for the methods cg and minres, not gmres"):
+        sg.torch.solve(op, b, "gmres", nullspace="constant")
     with pytest.raises(TypeError, match=r"M must be a LinearOperator .* not Tensor.*Jacobi"):
         sg.torch.solve(op, b, "cg", M=b)
     with pytest.raises(ValueError, match="M='ilu' is not allowed"):
@@ -316,7 +336,7 @@ def test_the_operations_are_as_pytorch_wants_them(device, place):
     ops, name = torch.ops.spmvgpu, name_of(op)
     torch.library.opcheck(ops.product.default, (name, b))
     torch.library.opcheck(ops.product_of_values.default, (name_of(pattern), pattern.values, b))
-    how = f"{name} None gmres 1e-08 0.0 None None"
+    how = f"{name} None gmres 1e-08 0.0 None None None"
     torch.library.opcheck(ops.solve.default, (how, None, b, None))
 
 

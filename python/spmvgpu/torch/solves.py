@@ -57,6 +57,7 @@ def solve(
     maxiter: int | None = None,
     restart: int | None = None,
     M: LinearOperator | str | None = None,
+    nullspace: Literal["constant"] | None = None,
 ) -> torch.Tensor:
     """Solve ``A x = b``, differentiable with respect to `b` and to the values of `A`.
 
@@ -86,6 +87,10 @@ def solve(
         As the solver takes it: a preconditioner of `spmvgpu.linalg`, another `LinearOperator`, or a name,
         which makes a preconditioner for this call and its gradient. Not with "auto". Gradients are solved for
         with its adjoint.
+    nullspace : {None, "constant"}
+        "constant": `A` is singular, and maps constant vectors to zero for all values that are given. The
+        solver solves for the part of `b` without mean, and the solution has none. With "cg" and "minres"
+        only.
 
     Returns
     -------
@@ -128,6 +133,8 @@ def solve(
     one_of("method", method, _METHODS)
     if method == "auto" and not (maxiter is None and restart is None and M is None):
         raise TypeError("maxiter=, restart= and M= need a method; give method='cg', for example")
+    if nullspace is not None and method not in SYMMETRIC_SOLVERS:
+        raise TypeError(f"nullspace= is for the methods cg and minres, not {method}")
     if M is not None and not isinstance(M, str | LinearOperator):
         raise TypeError(
             f"M must be a LinearOperator or one of {', '.join(NAMES)}, not {type(M).__name__}; for the "
@@ -136,11 +143,12 @@ def solve(
     if isinstance(A, MatrixPattern) == (values is None):
         raise TypeError("values= is needed with a MatrixPattern, and only with one")
     entries = A._entries(values) if isinstance(A, MatrixPattern) else NO_ENTRIES
+    how = f"{method} {rtol} {atol} {maxiter} {restart} {nullspace}"
     if is_transformed():  # where nothing can be kept
-        return _solved(A, M, f"{method} {rtol} {atol} {maxiter} {restart}", entries, b, x0)
+        return _solved(A, M, how, entries, b, x0)
     op = A._with_values(values) if isinstance(A, MatrixPattern) else A._snapshot()
     M = _made(M, op, method) if isinstance(M, str) else keeping(M)
-    x = _solved(op, M, f"{method} {rtol} {atol} {maxiter} {restart}", entries, b, x0)
+    x = _solved(op, M, how, entries, b, x0)
     if isinstance(A, SparseOperator):
         A.solve_info = op.solve_info
     return x
@@ -149,13 +157,13 @@ def solve(
 def _solved(
     A: object,
     M: LinearOperator | str | None,
-    limits: str,
+    how: str,
     entries: Entries,
     b: torch.Tensor,
     x0: torch.Tensor | None,
 ) -> torch.Tensor:
     preconditioner = M if M is None or isinstance(M, str) else name_of(M)
-    x: torch.Tensor = _Solve.apply(f"{name_of(A)} {preconditioner} {limits}", *entries, b, x0)
+    x: torch.Tensor = _Solve.apply(f"{name_of(A)} {preconditioner} {how}", *entries, b, x0)
     return x
 
 
@@ -172,7 +180,7 @@ class _OfSolve(Context):
 
 
 class _Solve(torch.autograd.Function):
-    """What is solved and how is a text: names of A and of M, the method and its limits."""
+    """What is solved and how is a text: names of A and of M, the method, its limits and the null space."""
 
     @staticmethod
     def forward(
@@ -227,7 +235,7 @@ def _solution(
     how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None
 ) -> torch.Tensor:
     A, M, method, *texts = how.split(" ")
-    rtol, atol, maxiter, restart = map(_value, texts)
+    rtol, atol, maxiter, restart, nullspace = map(_value, texts)
     op = operator_called(A, values)
     b, dtype = b.detach(), tensor_type(op.dtype)
     if b.ndim == 2 and b.shape[1] == 0:
@@ -245,7 +253,7 @@ def _solution(
         return limits
 
     preconditioner = None if M == "None" else called(M) if _is_of_object(M) else M
-    x, info, went = krylov.run(method, op, b, x0, preconditioner, limits, warns=False)
+    x, info, went = krylov.run(method, op, b, x0, preconditioner, limits, nullspace=nullspace, warns=False)
     if np.any(info):
         residual = went.true_residual / (went.norm_b or 1.0)
         raise linalg.NotSolvedError(
