@@ -135,7 +135,9 @@ def solve(
         raise TypeError("maxiter=, restart= and M= need a method; give method='cg', for example")
     if nullspace is not None and method not in SYMMETRIC_SOLVERS:
         raise TypeError(f"nullspace= is for the methods cg and minres, not {method}")
-    if M is not None and not isinstance(M, str | LinearOperator):
+    if isinstance(M, str):
+        one_of("M", M, NAMES)
+    elif not (M is None or isinstance(M, LinearOperator)):
         raise TypeError(
             f"M must be a LinearOperator or one of {', '.join(NAMES)}, not {type(M).__name__}; for the "
             "inverse of a diagonal, give spmvgpu.linalg.Jacobi"
