@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import numpy as np
 import scipy.sparse as sp
 
-from .._util.types import HostArray
+from .._util.types import DType, HostArray
 from ..arrays import library_of
 from ..arrays.torch_tensors import Torch
 from .limits import ENTRY_LIMIT, INDEX_LIMIT
@@ -52,13 +52,20 @@ def scipy_of_torch(A: torch.Tensor) -> sp.sparray:
     return made
 
 
+def numpy_type(A: torch.Tensor) -> DType:
+    """The type of the values, and float64 for bfloat16, which NumPy lacks."""
+    try:
+        return np.dtype(str(A.dtype).removeprefix("torch."))
+    except TypeError:
+        return np.dtype(np.float64)
+
+
 def _host(array: torch.Tensor) -> HostArray:
     """An array in host memory, of a type that NumPy has."""
     array = array.cpu()
-    located = library_of(array).locate(array, "A")  # type: ignore[union-attr]
-    assert located.host is not None
-    # bfloat16, which is float32 there, becomes float64 like float16.
-    return located.host if isinstance(located.dtype, np.dtype) else located.host.astype(np.float64)
+    host: HostArray | None = library_of(array).locate(array, "A").host  # type: ignore[union-attr]
+    assert host is not None
+    return host.astype(numpy_type(array), copy=False)
 
 
 def csr_tensors(A: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:

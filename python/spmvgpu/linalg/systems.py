@@ -16,6 +16,7 @@ from .._util.value_types import AnyMatrix, core_class, is_multi_device
 from ..arrays import AnyArray, AnyLibrary, Located, is_sparse, taken
 from ..devices import CPU, device_name
 from ..inputs.canonical import matrix_of
+from ..inputs.torch_sparse import is_torch_sparse, numpy_type
 from ..operator.construct import aslinearoperator
 from ..operator.operands import kind_of
 from ..operator.operator import SparseOperator
@@ -196,9 +197,12 @@ def _operator_beside(A: object, library: AnyLibrary, located: Located) -> Sparse
         return A
     if isinstance(A, sla.LinearOperator) or (hasattr(A, "matvec") and not hasattr(A, "tocsr")):
         return sla.aslinearoperator(A)
-    matrix: Any = A if is_sparse(A) and hasattr(A, "dtype") else matrix_of(A)  # CuPy's stays on its GPU
+    # Matrices of CuPy and PyTorch stay on their GPU.
+    stays = is_torch_sparse(A) or (is_sparse(A) and hasattr(A, "dtype"))
+    matrix: Any = A if stays else matrix_of(A)
     where = "auto" if library.moves else device_name(CPU if located.host is not None else located.ordinal)
-    dtype = _common_type(np.dtype(matrix.dtype), located.dtype)
+    given = numpy_type(A) if is_torch_sparse(A) else np.dtype(matrix.dtype)
+    dtype = _common_type(given, located.dtype)
     return aslinearoperator(matrix, device=where, dtype=dtype)
 
 
