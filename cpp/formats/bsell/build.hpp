@@ -60,6 +60,7 @@ struct Builder<Bsell<T>, Passes> {
                                 .asked_warps = tuning.warps_per_slice,
                                 .most_warps = BsellTuning::kMostWarps,
                                 .slot_bytes = double(block * block * sizeof(T) + sizeof(std::uint16_t)),
+                                .max_padding = tuning.max_padding,
                                 .block = block,
                                 .in_flight = Bsell<T>::in_flight(block)},
                                csr.pattern(), sizeof(T), target);

@@ -32,6 +32,7 @@ struct Builder<PackedSell<T>, Passes> {
                                 .asked_warps = tuning.warps_per_slice,
                                 .most_warps = 8,
                                 .slot_bytes = sizeof(T) + sizeof(std::uint16_t),
+                                .max_padding = tuning.max_padding,
                                 .worth_sorting = kWorthSorting},
                                csr.pattern(), sizeof(T), target);
         plan.slices = cut_into_slices(passes, csr.rows, csr.nnz, csr.row_offsets.data(), tuning.sigma, times);

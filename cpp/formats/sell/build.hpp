@@ -37,7 +37,8 @@ struct Builder<Sell<T>, Passes> {
         const SliceTimes times({.costs = kSellCosts,
                                 .asked_warps = tuning.warps_per_slice,
                                 .most_warps = 32,
-                                .slot_bytes = sizeof(T) + sizeof(index_t)},
+                                .slot_bytes = sizeof(T) + sizeof(index_t),
+                                .max_padding = tuning.max_padding},
                                csr.pattern(), sizeof(T), target);
         SellPlan plan{tuning, {}, cut_into_slices(passes, csr.rows, csr.nnz, row_offsets, tuning.sigma, times)};
         const Slices& slices = plan.slices;

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "formats/padding.hpp"
+
 namespace spmvgpu {
 
 SliceTimes::SliceTimes(const SliceKernel& kernel, const CsrPattern& csr, int item_bytes, const Target& target)
@@ -13,6 +15,9 @@ SliceTimes::SliceTimes(const SliceKernel& kernel, const CsrPattern& csr, int ite
 double SliceTimes::operator()(const Slices& slices) const {
     const auto slots = static_cast<double>(slices.slots);
     const bool is_sorted = slices.sigma > 1;
+    constexpr double kRefused = 1e9;
+    if (!padding_is_allowed(slices.slots * kernel_.block * kernel_.block, features_.nnz, kernel_.max_padding))
+        return kRefused * slots;
     if (!is_for_gpu_) return is_sorted ? kernel_.worth_sorting * slots : slots;
     const double of_rows = is_sorted ? sizeof(index_t) * double(features_.rows) / kernel_.block : 0;
     return fastest(slices, slots * kernel_.slot_bytes + of_rows).first;

@@ -33,6 +33,7 @@ struct SliceKernel {
     times::Terms costs;
     int asked_warps, most_warps;  // that share the slots of a slice; 0 if none were asked for
     double slot_bytes;
+    double max_padding;           // slots per entry, beyond which the format refuses the matrix
     double worth_sorting = 1.05;  // on the CPU: where that saves this factor of the slots
     int block = 1;
     double in_flight = 4;  // slots
@@ -43,7 +44,8 @@ class SliceTimes {
 public:
     SliceTimes(const SliceKernel& kernel, const CsrPattern& csr, int item_bytes, const Target& target);
 
-    // Microseconds on a GPU; for the CPU slots, which are as good for comparing.
+    // Microseconds on a GPU; for the CPU slots, which are as good for comparing. What the format would refuse comes
+    // after all else.
     double operator()(const Slices& slices) const;
     // How many warps of a GPU are to share each slice; of slices that take so many bytes.
     int fastest_warps(const Slices& slices, double bytes) const { return fastest(slices, bytes).second; }
