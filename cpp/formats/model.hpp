@@ -37,15 +37,14 @@ struct GeneralModel {
     // Of formats that nobody has timed: those of coo on a GPU, which takes them from here, and of sell on the CPU.
     static constexpr bool kIsMeasured = false;
     static const Terms& gpu_costs(const Plan&) {
-        static constexpr Terms kCosts = times::costs({{times::kLaunch, 2.55},
-                                                      {times::kMemory, 0.288},
-                                                      {times::kCache, 0.231},
-                                                      {times::kXMemory, 9.56},
-                                                      {times::kXCache, 4.66},
-                                                      {times::kEntries, 4.42},
-                                                      {times::kRows, 0.641},
-                                                      {times::kEmpty, 2.03},
-                                                      {times::kWaves, 0.591}});
+        static constexpr Terms kCosts = times::costs({{times::kLaunch, 3},
+                                                      {times::kEmpty, 2.1},
+                                                      {times::kMemory, 0.304},
+                                                      {times::kCache, 0.211},
+                                                      {times::kXMemory, 11.5},
+                                                      {times::kXCache, 4.51},
+                                                      {times::kEntries, 3.4},
+                                                      {times::kRows, 6.29}});
         return kCosts;
     }
     static constexpr Terms kCpuCosts = times::costs({{times::kWake, 51.1},

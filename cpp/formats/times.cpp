@@ -58,8 +58,10 @@ double Work::run_sectors() const {
 Terms Work::streams(double bytes) const {
     const double vectors = features.rows * item_ + std::min(features.cols * item_, 32.0 * features.nnz);
     const double stream = bytes + vectors;
-    // The matrix of the product before is still in the cache, all of it or, around the cache's size, some.
-    const double in_cache = kept(stream / machine.cache_bytes, 0.65, 1.35);
+    // The matrix of the product before is still in the cache, all of it or, around the cache's size, some: of a larger
+    // one kernels on a GPU keep a share, see gpu/keeping.hpp.
+    const double size = stream / machine.cache_bytes;
+    const double in_cache = machine.is_gpu ? kept(size, 0.5, 2.2) : kept(size, 0.65, 1.35);
     Terms terms{};
     terms[kLaunch] = 1;
     terms[kMemory] = stream * (1 - in_cache) / kMillion;

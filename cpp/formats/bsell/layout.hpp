@@ -32,22 +32,18 @@
 
 namespace spmvgpu {
 
-inline constexpr times::Terms kBsellCosts = times::costs({{times::kLaunch, 0.735},
-                                                          {times::kMemory, 0.285},
-                                                          {times::kCache, 0.211},
-                                                          {times::kXMemory, 0.126},
-                                                          {times::kXCache, 2.44},
-                                                          {times::kWaves, 0.144},
-                                                          {times::kDepth, 0.0219},
-                                                          {times::kLoads, 0.466},
-                                                          {times::kGathers, 0.201},
-                                                          {times::kSums, 4.16},
-                                                          {times::kUnsorted, 0.342},
-                                                          {times::kPermuted, 1.26},
-                                                          {times::kSorted, 0.108},
-                                                          {times::kXLines, 3.02},
-                                                          {times::kEntries, 1.18},
-                                                          {times::kXStart, 4.73}});  // of a product on a GPU
+inline constexpr times::Terms kBsellCosts = times::costs({{times::kLaunch, 0.935},
+                                                          {times::kXStart, 3.41},
+                                                          {times::kMemory, 0.312},
+                                                          {times::kCache, 0.185},
+                                                          {times::kXCache, 3.92},
+                                                          {times::kUnsorted, 0.51},
+                                                          {times::kXLines, 1.58},
+                                                          {times::kSums, 5.52},
+                                                          {times::kDepth, 0.0255},
+                                                          {times::kSorted, 0.123},
+                                                          {times::kLoads, 0.438},
+                                                          {times::kGathers, 0.133}});  // of a product on a GPU
 
 struct BsellTuning {
     int max_block = 6;  // rows and columns of a block, at most: the largest that the matrix consists of

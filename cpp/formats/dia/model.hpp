@@ -9,12 +9,11 @@ template <class T>
 struct FormatModel<Dia<T>> : GeneralModel<Dia<T>> {
     static constexpr bool kIsMeasured = true;
     static const Terms& gpu_costs(const auto&) {
-        static constexpr Terms kCosts = times::costs({{times::kLaunch, 1.21},
-                                                      {times::kMemory, 0.267},
-                                                      {times::kCache, 0.223},
-                                                      {times::kSlots, 0.621},
-                                                      {times::kWaves, 0.0993},
-                                                      {times::kLoads, 0.106}});
+        static constexpr Terms kCosts = times::costs({{times::kLaunch, 1.33},
+                                                      {times::kMemory, 0.284},
+                                                      {times::kCache, 0.208},
+                                                      {times::kSlots, 0.534},
+                                                      {times::kLoads, 0.11}});
         return kCosts;
     }
     static constexpr Terms kCpuCosts = times::costs({{times::kLaunch, 2.95},

@@ -48,21 +48,20 @@
 
 namespace spmvgpu {
 
-inline constexpr times::Terms kPackedSellCosts = times::costs({{times::kLaunch, 1.49},
-                                                               {times::kMemory, 0.338},
-                                                               {times::kCache, 0.279},
-                                                               {times::kXMemory, 0.041},
-                                                               {times::kXCache, 1.03},
-                                                               {times::kDepth, 0.234},
-                                                               {times::kLoads, 0.519},
-                                                               {times::kGathers, 0.0675},
-                                                               {times::kSlots, 0.887},
-                                                               {times::kSums, 7.98},
-                                                               {times::kUnsorted, 0.509},
-                                                               {times::kPermuted, 2.27},
-                                                               {times::kSorted, 0.337},
-                                                               {times::kXLines, 4.45},
-                                                               {times::kXStart, 3.11}});  // of a product on a GPU
+inline constexpr times::Terms kPackedSellCosts = times::costs({{times::kLaunch, 1.62},
+                                                               {times::kXStart, 2.3},
+                                                               {times::kMemory, 0.295},
+                                                               {times::kCache, 0.172},
+                                                               {times::kXCache, 4.73},
+                                                               {times::kUnsorted, 0.187},
+                                                               {times::kPermuted, 6.29},
+                                                               {times::kSlots, 1.19},
+                                                               {times::kSums, 7.39},
+                                                               {times::kWaves, 0.156},
+                                                               {times::kDepth, 0.215},
+                                                               {times::kSorted, 0.835},
+                                                               {times::kLoads, 0.408},
+                                                               {times::kGathers, 0.139}});  // of a product on a GPU
 
 struct PackedSellTuning {
     int sigma = 0;            // window of the sort in rows; 1 keeps the order; 0 sorts only where many lanes would idle

@@ -9,12 +9,8 @@ template <class T>
 struct FormatModel<Sdia<T>> : GeneralModel<Sdia<T>> {
     static constexpr bool kIsMeasured = true;
     static const Terms& gpu_costs(const auto&) {
-        static constexpr Terms kCosts = times::costs({{times::kLaunch, 1.31},
-                                                      {times::kMemory, 0.417},
-                                                      {times::kCache, 0.303},
-                                                      {times::kSlots, 1.16},
-                                                      {times::kRows, 1.3},
-                                                      {times::kLoads, 0.234}});
+        static constexpr Terms kCosts = times::costs(
+            {{times::kLaunch, 1.27}, {times::kMemory, 0.328}, {times::kCache, 0.224}, {times::kLoads, 0.254}});
         return kCosts;
     }
     static constexpr Terms kCpuCosts = times::costs({{times::kLaunch, 2.95},

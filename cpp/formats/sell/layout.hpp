@@ -22,20 +22,17 @@
 
 namespace spmvgpu {
 
-inline constexpr times::Terms kSellCosts = times::costs({{times::kLaunch, 0.58},
-                                                         {times::kMemory, 0.274},
-                                                         {times::kCache, 0.214},
-                                                         {times::kXCache, 2.51},
-                                                         {times::kWaves, 0.0381},
-                                                         {times::kDepth, 0.0875},
-                                                         {times::kLoads, 0.383},
-                                                         {times::kGathers, 0.221},
-                                                         {times::kSums, 2.27},
-                                                         {times::kUnsorted, 0.457},
-                                                         {times::kPermuted, 0.86},
-                                                         {times::kSorted, 0.206},
-                                                         {times::kXLines, 4.57},
-                                                         {times::kXStart, 5.08}});  // of a product on a GPU
+inline constexpr times::Terms kSellCosts = times::costs({{times::kLaunch, 0.663},
+                                                         {times::kXStart, 5.59},
+                                                         {times::kMemory, 0.289},
+                                                         {times::kCache, 0.156},
+                                                         {times::kXCache, 2.61},
+                                                         {times::kUnsorted, 0.573},
+                                                         {times::kXLines, 3.65},
+                                                         {times::kSums, 2.88},
+                                                         {times::kDepth, 0.0858},
+                                                         {times::kSorted, 0.198},
+                                                         {times::kLoads, 0.389}});  // of a product on a GPU
 
 struct SellTuning {
     int sigma = 0;             // window of the sort in rows; 1 keeps the order; 0 sorts only where it saves padding
