@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "core/errors.hpp"
-#include "core/host_vector.hpp"
 #include "gpu/keeping.hpp"
 #include "gpu/runtime.hpp"
 #include "gpu/timing.hpp"
@@ -156,9 +155,9 @@ index_t Matrix<T>::dot_parts() const {
 
 template <class T>
 double Matrix<T>::time_products(const Series& series) const {
-    // What a host gathers is there, as in a series with one x.
-    const Array<T> x = Array<T>::from(HostVector<T>(gathers_on_host() ? nnz() : cols(), T(1))).to(device_);
-    Array<T> y(rows(), device_);
+    // What a host gathers is there, as in a series with one x. Zeros, for they need not cross the bus.
+    Array<T> x(gathers_on_host() ? nnz() : cols(), device_), y(rows(), device_);
+    set_zero(x.data(), device_, x.bytes());
     const Product<T> product{x.data(), y.data()};
     return workspaces_->time_launches([&](Stream stream) { multiply(product, stream, 0); }, series);
 }

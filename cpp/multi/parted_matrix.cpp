@@ -7,7 +7,6 @@
 #include <string>
 
 #include "core/errors.hpp"
-#include "core/host_vector.hpp"
 #include "core/passes/csr_operations.hpp"
 #include "gpu/gather.hpp"
 #include "gpu/run.hpp"
@@ -182,8 +181,8 @@ void PartedMatrix<T>::set_x(const T*) {
 
 template <class T>
 double PartedMatrix<T>::time_products(const Series& series) const {
-    const Array<T> x = Array<T>::from(HostVector<T>(cols_, T(1))).to(device());
-    Array<T> y(rows_, device());
+    Array<T> x(cols_, device()), y(rows_, device());
+    set_zero(x.data(), device(), x.bytes());
     return workspaces_->time_launches([&](Stream stream) { spmv({x.data(), y.data()}, stream); }, series);
 }
 
