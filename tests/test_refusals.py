@@ -4,6 +4,8 @@ import pytest
 
 import spmvgpu as sg
 from battery import CASES, matrix
+from spmvgpu.devices import CPU
+from spmvgpu.inputs.canonical import canonical_csr
 from support import check_refusal, formats_of, over_types
 
 REFUSED = [(case, fmt) for case in CASES for fmt in sg.formats() if fmt not in formats_of(case)]
@@ -49,3 +51,20 @@ def test_what_must_be_refused(fmt, cases):
 @pytest.mark.parametrize("fmt", ["coo", "csr", "csr_m", "csr_b", "hyb"])
 def test_formats_without_padding_refuse_nothing(fmt):
     assert [case for case in CASES if fmt not in formats_of(case)] == []
+
+
+@pytest.mark.parametrize("fmt", ["sell", "bsell", "packed_sell"])
+def test_rows_are_sorted_where_they_fit_no_other_way(fmt):
+    """Rows in order may be predicted to be faster on a GPU; that counts only if they are not refused."""
+
+    def fits(csr, ordinal):
+        try:
+            csr.plan(fmt, ordinal, {}, 132)
+        except sg.FormatError:
+            return False
+        return True
+
+    matrices = {case: canonical_csr(matrix(case, "float64")) for case in CASES}
+    on_cpu = [case for case, csr in matrices.items() if fits(csr, CPU)]
+    assert [case for case, csr in matrices.items() if fits(csr, 0)] == on_cpu
+    assert 0 < len(on_cpu) < len(CASES)
