@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy.linalg as la
 import scipy.sparse as sp
 
 from .._util.arguments import one_of, real_number, whole_number, with_hints
@@ -30,7 +31,8 @@ from .vectors import NOTHING, staged
 if TYPE_CHECKING:
     from .._core import _LinearMap as LinearMap
 
-_EIGENVALUE_STEPS = 15  # of the power method, whose estimate is then raised by a tenth
+_EIGENVALUE_STEPS = 15  # of the power and of the Lanczos method
+_POWER_SAFETY, _LANCZOS_SAFETY = 1.1, 1.05  # of their estimates, which are from below
 _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
 _LARGEST_COARSE = 4000  # unknowns of which a dense inverse is made
 
@@ -156,7 +158,7 @@ def chebyshev(op: object, degree: int = 4, ratio: float = 30.0) -> Cycle:
         Number of steps of the Chebyshev iteration, from 1 to 1000.
     ratio : float, default 30.0
         Ratio of the largest to the smallest eigenvalue that the polynomial damps, above 1. The largest
-        eigenvalue is estimated by the power method.
+        eigenvalue is estimated by the Lanczos method.
 
     Returns
     -------
@@ -186,18 +188,54 @@ def chebyshev(op: object, degree: int = 4, ratio: float = 30.0) -> Cycle:
     whole_number("degree", degree, 1, 1000)
     real_number("ratio", ratio, "a number above 1", lambda number: number > 1)
     inverse = positive_inverse("chebyshev", own.diagonal(), own.dtype)
-    return Cycle(own, [_smoothed(own, degree, ratio, inverse)])
+    return Cycle(own, [_smoothed(own, degree, ratio, inverse, _by_lanczos(own, inverse))])
 
 
-def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: HostArray) -> _Level:
-    """A level with a Chebyshev smoother. The power method estimates the largest eigenvalue."""
-    v = np.random.default_rng(1).standard_normal(op.shape[0]).astype(op.dtype)
-    largest = 1.0
+def _by_power(op: SparseOperator, inverse: HostArray) -> float:
+    """The largest eigenvalue of a matrix that is scaled by its diagonal; it need not be Hermitian."""
+    v, largest = _start(op), 1.0
     for _ in range(_EIGENVALUE_STEPS):
         v /= np.linalg.norm(v)
         w = inverse * (op @ v)
         largest, v = float(np.linalg.norm(w)), w
-    largest *= 1.1
+    return _POWER_SAFETY * largest
+
+
+def _by_lanczos(op: SparseOperator, inverse: HostArray) -> float:
+    """The largest eigenvalue of a Hermitian matrix that is scaled by its positive diagonal.
+
+    It is also found where it lies alone above the others, which the power method takes long to see.
+    """
+    root = np.sqrt(inverse.real).astype(op.dtype)
+    v = _start(op)
+    v /= np.linalg.norm(v) or 1.0
+    before, beside = np.zeros_like(v), 0.0
+    diagonal: list[float] = []
+    off_diagonal: list[float] = []
+    for _ in range(min(_EIGENVALUE_STEPS, len(v))):
+        w = root * (op @ (root * v)) - beside * before
+        diagonal.append(float(np.vdot(v, w).real))
+        w -= diagonal[-1] * v
+        beside = float(np.linalg.norm(w))
+        if not np.isfinite(beside):
+            return beside
+        if beside <= 100 * np.finfo(op.dtype).eps * abs(diagonal[0]):
+            break
+        off_diagonal.append(beside)
+        before, v = v, w / beside
+    if not diagonal:
+        return 1.0
+    values = la.eigvalsh_tridiagonal(diagonal, off_diagonal[: len(diagonal) - 1])
+    return _LANCZOS_SAFETY * float(values[-1])
+
+
+def _start(op: SparseOperator) -> HostArray:
+    v: HostArray = np.random.default_rng(1).standard_normal(op.shape[0]).astype(op.dtype)
+    return v
+
+
+def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: HostArray, largest: float) -> _Level:
+    """A level with a Chebyshev smoother, given the largest eigenvalue."""
     if not np.isfinite(largest):
         raise np.linalg.LinAlgError(
             f"the matrix contains inf or NaN, or products with it overflow in {op.dtype}; check or scale the "
@@ -279,7 +317,7 @@ def aspreconditioner(
                 "ml.aspreconditioner() of pyamg"
             )
         steps, ratio = (degree, _SMOOTHED) if smoother == "chebyshev" else (1, 2.0)
-        level = _smoothed(A, steps, ratio, inverse)
+        level = _smoothed(A, steps, ratio, inverse, _by_power(A, inverse))
         levels.append(level._replace(R=build(grid["R"]), P=build(grid["P"])))
     dense = coarsest.toarray().astype(np.complex128 if common.kind == "c" else np.float64)
     inverse_matrix = build(np.linalg.pinv(dense, rcond=len(dense) * np.finfo(dense.dtype).eps))
