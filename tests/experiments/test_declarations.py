@@ -29,7 +29,7 @@ RUN = {name: e for name, e in BY_FILE.items() if e.measure is not None and e.com
 NEEDS_GPU = {"overhead", "roundtrip"}
 MODULES = [
     import_module(info.name)
-    for folder in ("speed", "jobs")
+    for folder in ("speed", "jobs", "solving")
     for info in iter_modules([str(ROOT / "experiments" / folder)], f"experiments.{folder}.")
 ]
 SHORT = {

@@ -1,0 +1,213 @@
+"""What the experiment of solutions promises: its systems, goals and tables, and what it says of the rest."""
+
+import argparse
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
+
+from experiments.__main__ import main
+from experiments.peers.problem import Problem, WrongResultError
+from experiments.records import Content
+from experiments.solving import columns, libraries, spectra, systems, which, whole
+from experiments.speed import solve
+from support import over
+
+ALL = systems.WHOLE | systems.COLUMNS | systems.EIGENVALUES | systems.LEAST_SQUARES | systems.WHICH
+GPU = {"device": "NVIDIA H100", "cuda": "13.0"}
+CPU = {"device": "AMD EPYC", "cuda": None, "cores": 16}
+
+
+def options(**given):
+    return argparse.Namespace(**({"quick": True, "scale": 1.0, "seed": 1} | given))
+
+
+def system(name, kinds=ALL):
+    points = 9 if kinds[name].dim == 2 else 5
+    problem = Problem.make(kinds[name].make(points, 1), np.float64, f"{name}_{points}")
+    return systems.system_of(problem, kinds, 1)
+
+
+# -- systems -------------------------------------------------------------------------------------------------
+
+
+@over(["name"], [name for name, kind in ALL.items() if kind.definite is not None])
+def test_definite_systems_are_definite_and_others_are_not(name):
+    found = system(name)
+    A = found.A.toarray()
+    assert abs(A - A.conj().T).max() == 0
+    eigenvalues = np.linalg.eigvalsh(A)
+    if found.kind.nullspace is not None:
+        assert abs(A.sum(axis=1)).max() < 1e-10 * abs(A).max()
+        assert abs(found.b.sum()) < 1e-10 * np.linalg.norm(found.b)  # it has a solution
+        eigenvalues = eigenvalues[1:]
+    assert (eigenvalues[0] > 0) == found.kind.definite
+
+
+@over(["name"], [name for name, kind in systems.WHICH.items() if kind.definite is None])
+def test_other_systems_are_not_hermitian(name):
+    found = system(name)
+    assert abs(found.A - found.A.conj().T).max() > 0
+    assert (found.A.diagonal() != 0).all()
+    assert found.case["dtype"] == ("c128" if name == "helmholtz" else "f64")
+
+
+@over(["name"], ["jump", "timestep", "scaled", "circuit", "tall"])
+def test_seeds_draw_other_systems(name):
+    kind = ALL[name]
+    first, again, other = (kind.make(9, seed) for seed in (1, 1, 2))
+    assert (first != again).nnz == 0
+    assert (first != other).nnz > 0
+
+
+def test_names_say_the_size():
+    (full,), (small,) = (
+        systems.items({"poisson3d": systems.WHOLE["poisson3d"]}, "", options(quick=False, scale=scale))
+        for scale in (1.0, 0.01)
+    )
+    assert (full.name, small.name) == ("poisson3d_160", "poisson3d_34")
+    assert {*solve.WHOLE_MS, *solve.HIERARCHY_MS} <= {
+        item.name for item in systems.items(systems.WHOLE, "", options(quick=False))
+    }
+
+
+def test_coefficients_jump():
+    A = systems.jumps(2, 1e4, 16, 0)
+    np.testing.assert_allclose(abs(A.data).max() / abs(A.data).min(), 4e4, rtol=0.01)
+
+
+# -- what is measured ----------------------------------------------------------------------------------------
+
+
+def test_a_wrong_solution_is_no_row():
+    found = system("grid", systems.WHICH)
+    with pytest.raises(WrongResultError, match="true residual"):
+        whole.checked(found, np.zeros(found.A.shape[0]))
+
+
+@pytest.mark.parametrize("library", libraries.others(False), ids=lambda each: f"{each.name} {each.variant}")
+def test_other_libraries_solve(library):
+    found = system("grid", systems.WHICH)
+    solved = library.solve(found)
+    assert found.residual(solved.x) <= whole.SLACK * libraries.RTOL
+    assert solved.setup >= 0
+    assert solved.solve > 0
+
+
+def test_large_factors_are_left_out_with_a_reason():
+    by_scipy = next(
+        library for library in libraries._LIBRARIES if library.name == "scipy" and not library.definite
+    )
+    for name in ("network", "timestep"):
+        kind = systems.WHICH[name]
+        large = systems.System(name, kind, kind.make(80 if name == "network" else 40, 1), np.ones(1))
+        assert "left out beyond" in str(by_scipy.seconds(large))
+    assert by_scipy.seconds(system("grid", systems.WHICH)) < 1
+
+
+def test_a_loop_without_a_result_is_said():
+    def never(most):
+        return np.zeros(0), np.zeros((4, 0))
+
+    way = spectra.Way("scipy", "largest", "cpu", never, lambda found: spectra._check_pairs(None, found), 1)
+    with pytest.raises(WrongResultError, match="no result within 60 s: 0 of 6 eigenvalues"):
+        spectra._timed(way)
+
+
+def test_one_part_is_measured_alone_and_merged(tmp_path, monkeypatch):
+    monkeypatch.setattr(whole, "SECONDS", 0.001)
+    common = ["solve", "--quick", "--device", "cpu", "--out", str(tmp_path)]
+    assert main([*common, "--experiments", "columns", "--only", "grid"]) == 0
+    assert main([*common, "--merge", "--experiments", "which", "--only", "dominant"]) == 0
+    (path,) = tmp_path.glob("*/solve.json")
+    content = Content.of(json.loads(path.read_text()))
+    assert {row["part"] for row in content.rows} == {columns.PART, which.PART}
+    assert {row["columns"] for row in content.rows if "columns" in row} == set(columns.COUNTS)
+
+
+# -- the report ----------------------------------------------------------------------------------------------
+
+
+def row(part, matrix, library="spmvgpu", **fields):
+    common = {"kind": "a kind", "rows": 1_000_000, "nnz": 5_000_000, "dtype": "f64", "device": "cpu"}
+    return {"part": part, "matrix": matrix, "library": library, **common, **fields}
+
+
+def solutions(**ours):
+    own = {
+        "iterations": 10,
+        "time_us": 9e4,
+        "setup_us": 6e4,
+        "solve_us": 3e4,
+        "hierarchy_us": 4e4,
+        "update_us": 2e4,
+    }
+    theirs = {"time_us": 5e5, "setup_us": 4e5, "solve_us": 1e5}
+    return [
+        row("whole", "poisson3d_160", variant="amg", **(own | ours)),
+        row("whole", "poisson3d_160", "pyamg", variant="amg", iterations=9, **theirs),
+    ]
+
+
+def verdicts(rows, environment):
+    return {mark.name: mark.reached for mark in solve.REPORT.marks(Content(environment, rows))}
+
+
+def test_goals_of_multigrid():
+    reached = verdicts(solutions(), GPU)
+    assert reached == {
+        "matrix to solution with multigrid, ms": True,
+        "the hierarchy of multigrid, ms": True,
+        "iterations over those of pyamg": True,
+        "set-up with new values over the first": True,
+    }
+    slow = verdicts(solutions(time_us=1.1e5, hierarchy_us=6e4, update_us=3e4, iterations=12), GPU)
+    assert slow == dict.fromkeys(reached, False)
+    on_cpu = verdicts(solutions(), CPU)
+    assert on_cpu["pyamg's set-up over ours, on the same cores"] is True
+    assert on_cpu["pyamg's solve over ours, on the same cores"] is False
+    assert "the hierarchy of multigrid, ms" not in on_cpu
+
+
+def test_goals_of_columns_and_spectra():
+    rows = [
+        row("columns", "fem_27", variant="none", columns=n, time_us=us) for n, us in ((1, 10.0), (16, 50.0))
+    ]
+    rows += [row("eigenvalues", "laplacian2d_1000", variant="smallest", time_us=10.0)]
+    rows += [row("eigenvalues", "laplacian2d_1000", "scipy", variant="smallest", time_us=120.0)]
+    rows += [row("least squares", "tall_316", library, variant="lsmr", time_us=us)
+             for library, us in (("spmvgpu", 10.0), ("cupy", 40.0))]  # fmt: skip
+    assert verdicts(rows, GPU) == {
+        "16 right-hand sides over one": False,
+        "SciPy's eigsh over ours, smallest eigenvalues": True,
+        "CuPy's lsmr over ours": False,
+    }
+    assert list(verdicts(rows, CPU)) == ["16 right-hand sides over one"]
+
+
+def test_a_choice_is_compared_with_the_fastest_by_name():
+    named = {"outcome": "converged", "iterations": 5, "residual": 1e-9, "solver": "cg"}
+    own = {"solver": "solve()", "preconditioner": "auto", "chose": "cg with jacobi"}
+    rows = [
+        row("which", "grid_250", time_us=30.0, **(named | own)),
+        row("which", "grid_250", time_us=10.0, preconditioner="amg", **named),
+        row("which", "grid_250", preconditioner="none", **(named | {"outcome": "not in 9 iterations"})),
+    ]
+    content = Content(CPU, rows)
+    (line,) = solve.choice_rows(content)
+    assert line[1:3] == ("cg with jacobi", "cg with amg")
+    assert line[-1] == "3.00"
+    assert "not in 9 iterations" in "\n".join(solve.more(content))
+    assert "| a kind | cg with jacobi | cg with amg | 1,000,000 | 30.0 us | 10.0 us |" in solve.choice_inset(
+        [content]
+    )
+
+
+def test_what_is_left_out_is_said():
+    skipped = [
+        {"part": "which", "matrix": "network_250", "library": "scipy", "reason": "its factors are large"}
+    ]
+    text = "\n".join(solve.more(Content(CPU, [], skipped)))
+    assert "which network_250 scipy: its factors are large" in text
