@@ -322,7 +322,8 @@ def whole_inset(contents: list[Content]) -> str:
                         *(_time(found.get(peer)) for peer in PEERS),
                     )  # fmt: skip
 
-    return table(WHOLE_INSET_HEAD, lines())
+    found = list(lines())
+    return table(WHOLE_INSET_HEAD, found) if found else ""
 
 
 def choice_inset(contents: list[Content]) -> str:
@@ -373,7 +374,8 @@ def spectra_inset(contents: list[Content]) -> str:
                     *(_time(found.get(library)) for library in ("spmvgpu", "scipy", "pyamg", "cupy")),
                 )  # fmt: skip
 
-    return table(SPECTRA_INSET_HEAD, lines(), 3)
+    found = list(lines())
+    return table(SPECTRA_INSET_HEAD, found, 3) if found else ""
 
 
 PAGE = "which-solver.md"
