@@ -9,7 +9,7 @@ import spmvgpu as sg
 from battery import vector
 from libraries import OnlyDlpack
 from spmvgpu import gallery
-from spmvgpu.linalg import NotSolvedError, solve
+from spmvgpu.linalg import NotSolvedError, named, solve
 from spmvgpu.linalg.choice import choose
 from systems import SPD, spd
 
@@ -291,3 +291,41 @@ def test_arrays_on_a_gpu(n, library, cuda_device):
     assert library.device_name(x) == cuda_device
     assert how.device == cuda_device
     assert residual(A, library.to_numpy(x), b) <= 1.01e-8
+
+
+def test_slow_cg_gives_way_to_multigrid(device):
+    """Where it seems to take longer than multigrid with its set-up, and only there."""
+    A = gallery.poisson2d(450)
+    b = vector(A.shape[0], np.float64)
+    x, how = solve(A, b, device=device, full_output=True)
+    assert residual(A, x, b) <= 1e-8
+    assert (how.method, how.preconditioner) == ("cg", "amg") or device != "cpu"
+    assert how.tried[0].outcome == "converged" or "was slow" in how.tried[0].outcome
+    x, how = solve(A + sp.diags_array(A.diagonal()), b, device=device, full_output=True)
+    assert str(how.tried[0]) == "cg with jacobi"
+    assert len(how.tried) == 1
+
+
+def test_slow_cg_is_taken_up_again_where_multigrid_fails(monkeypatch):
+    def refuses(op, **options):
+        raise ValueError("not today")
+
+    for name in ("amg", "ic0"):
+        monkeypatch.setitem(named._OF_ENTRIES, name, refuses)
+    A = gallery.poisson2d(350)
+    b = vector(A.shape[0], np.float64)
+    x, how = solve(A, b, device="cpu", full_output=True)
+    assert residual(A, x, b) <= 1e-8
+    names = [str(attempt) for attempt in how.tried]
+    assert names == ["cg with jacobi", "cg with amg", "cg with ic0", "cg with jacobi"]
+
+
+def test_badly_scaled_matrices_do_without_multigrid(device):
+    """Multigrid takes constants for what the matrix nearly maps to zero, which these do not."""
+    n = 300
+    units = sp.diags_array(10.0 ** np.random.default_rng(0).uniform(-2, 2, n * n))
+    A = sp.csr_array(units @ gallery.poisson2d(n) @ units)
+    b = vector(n * n, np.float64)
+    x, how = solve(A, b, device=device, full_output=True)
+    assert residual(A, x, b) <= 1e-8
+    assert [str(attempt) for attempt in how.tried] == ["cg with jacobi"]

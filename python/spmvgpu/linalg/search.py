@@ -36,6 +36,11 @@ _LANCZOS_STEPS = 12
 _RESTART = 50  # of gmres, which is the last to be tried
 _PATIENCE = 300  # iterations before a residual that has ceased to fall ends a method, and as many more for
 _PATIENCE_EACH = 3  # the square root of the rows with cg and minres, whose residuals may fall late
+_FORECAST_FROM = 200  # iterations after which it is foreseen how many more there will be
+_SETUP = 800, 0.06  # what multigrid has to save to be tried: iterations, and seconds
+_SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
+# Of an iteration of cg, on a GPU and on a CPU: seconds, and seconds for each row.
+_OF_GPU, _OF_CPU = (5e-6, 4e-11), (0.0, 5e-9)
 
 
 class Attempt(NamedTuple):
@@ -68,6 +73,10 @@ class Attempt(NamedTuple):
 
 class StalledError(Exception):
     """A residual has ceased to fall."""
+
+
+class SlowError(StalledError):
+    """A residual falls so slowly that another method is likely to be faster."""
 
 
 class Problem:
@@ -195,12 +204,18 @@ class Search:
         choice = self._choice()
         self.reason = self.reason or str(choice.reason)
         unsuitable: set[str] = set()
-        for step in choice.steps:
+        steps = list(choice.steps)
+        most = self._most_before_multigrid() if Step("cg", "amg") in steps else None
+        while steps:
+            step = steps.pop(0)
             if step.solver in unsuitable:
                 continue
-            outcome = self._attempt(step)
+            outcome = self._attempt(step, most if step.solver == "cg" else None)
+            most = None  # of the first step alone
             if outcome == "converged":
                 return True
+            if outcome == "slow":  # it is the way to the solution if no other is
+                steps.insert(sum(other.solver == "cg" for other in steps), step)
             if outcome in ("indefinite", "unsymmetric"):
                 unsuitable.add(step.solver)
         return False
@@ -244,11 +259,25 @@ class Search:
         _, _, how = krylov.run("cg", problem.op, v, None, M, limits, nullspace=self._nullspace, warns=False)
         return how.status not in ("indefinite", "bad_preconditioner")
 
-    def _attempt(self, step: Step) -> str:
-        """Try a method; its status."""
+    def _most_before_multigrid(self) -> float | None:
+        """How many more iterations than so many of cg take longer than multigrid with its set-up; a guess."""
+        op = self._problem.op
+        if not isinstance(op, SparseOperator) or op._stored.description.is_divided:
+            return None
+        ones = np.ones(self._problem.rows, self._problem.dtype)
+        if float(np.vdot(ones, op @ ones).real) > _SMOOTH * float(op.diagonal().real.sum()):
+            return None  # multigrid takes constants for what the matrix nearly maps to zero
+        iterations, seconds = _SETUP
+        fixed, each = _OF_CPU if op._ordinal < 0 else _OF_GPU
+        return iterations + seconds / (fixed + each * self._problem.rows)
+
+    def _attempt(self, step: Step, most: float | None = None) -> str:
+        """Try a method, unless it seems to take more than `most` further iterations; its status."""
         start, x, iterations, residual = perf_counter(), None, 0, np.inf
         try:
-            x, info, how = self._run(step, None)
+            x, info, how = self._run(step, None, most)
+        except SlowError as slow:
+            status, outcome = "slow", f"was slow, {slow}"
         except StalledError as stalled:
             status, outcome = "stalled", f"stalled, {stalled}"
         except (ArithmeticError, ValueError, MemoryError, np.linalg.LinAlgError) as error:
@@ -269,7 +298,9 @@ class Search:
         if x is not None and (attempt.residual < self._best or attempt.outcome == "converged"):
             self._best, self.x = attempt.residual, x
 
-    def _run(self, step: Step, maxiter: int | None) -> tuple[AnyArray, Info, SolveInfo]:
+    def _run(
+        self, step: Step, maxiter: int | None, slow: float | None = None
+    ) -> tuple[AnyArray, Info, SolveInfo]:
         rows = self._problem.rows
         root = int(np.sqrt(rows))
         most = min(10 * rows, 1000 + 50 * root) if maxiter is None else maxiter
@@ -287,7 +318,7 @@ class Search:
             self._x0,
             None if step.preconditioner == "none" else step.preconditioner,
             limits,
-            watch=_Patience(patience),
+            watch=_Patience(patience, slow, self._rtol, self._atol),
             nullspace=self._nullspace,
             warns=False,
         )
@@ -355,23 +386,39 @@ _WORDS = {
 class _Patience:
     """Ends a method whose residual has ceased to fall; called with each look at a solve."""
 
-    def __init__(self, patience: int) -> None:
-        self._patience = patience
+    def __init__(self, patience: int, most: float | None, rtol: float, atol: float) -> None:
+        self._patience, self._most = patience, most
+        self._rtol, self._atol = rtol, atol
         self._best: list[tuple[int, float]] = []  # iterations, and the smallest residual up to there
         self._third = 0  # which of them was at a third of the iterations
 
     def __call__(self, iterations: int, residual: float, norm_b: float) -> None:
         best = min(residual, self._best[-1][1]) if self._best else residual
         self._best.append((iterations, best))
-        if iterations < self._patience:
+        if iterations < (self._patience if self._most is None else _FORECAST_FROM):
             return
         while self._third + 1 < len(self._best) and 3 * self._best[self._third + 1][0] <= iterations:
             self._third += 1
-        before = self._best[self._third][1]
-        if best > 0.7 * before:
+        since, before = self._best[self._third]
+        if self._most is not None:
+            goal = max(self._rtol * norm_b, self._atol)
+            more = _forecast(iterations - since, before, best, goal)
+            if more > self._most:
+                raise SlowError(
+                    f"at a relative residual of {best / (norm_b or 1.0):.1e} after {iterations} iterations"
+                )
+        if iterations >= self._patience and best > 0.7 * before:
             raise StalledError(
                 f"at a relative residual of {best / (norm_b or 1.0):.1e} after {iterations} iterations"
             )
+
+
+def _forecast(iterations: int, before: float, now: float, goal: float) -> float:
+    """How many more iterations there will be if a residual goes on to fall as it did in the last ones."""
+    if now <= goal or goal <= 0:
+        return 0.0
+    fall = np.log(before / now)
+    return float(iterations * np.log(now / goal) / fall) if fall > 0 else np.inf
 
 
 def _relative(how: SolveInfo) -> float:
