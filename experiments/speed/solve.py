@@ -113,11 +113,11 @@ def _library(row: Row) -> str:
 
 def _time(row: Row | None, field: str = "time") -> str | None:
     us = (row or {}).get(f"{field}_us")
-    return None if us is None else duration(us)
+    return duration(us) if us else None
 
 
 COLUMNS_HEAD = (
-    "system", "library", "preconditioner", *(f"{count} columns" for count in columns.COUNTS), "last / first",
+    "system", "library", "preconditioner", *(f"k = {count}" for count in columns.COUNTS), "last / first",
 )  # fmt: skip
 SPECTRA_HEAD = (
     "system", "what", "rows", "spmvgpu", "SciPy", "SciPy with pyamg", "CuPy", "SciPy / ours", "CuPy / ours",
