@@ -349,3 +349,14 @@ def test_refusals_of_operators():
         linalg.amg(sg.aslinearoperator(A, device="cpu"), device="cpu")
     with pytest.raises(TypeError, match="one device"):
         linalg.amg(sg.aslinearoperator(A, device=["cpu", "cpu"]))
+
+
+def test_new_values_as_a_list(device):
+    """As `SparseOperator.update_values` takes them."""
+    A = gallery.poisson2d(25)
+    M, again = linalg.amg(A, device=device), linalg.amg(3 * A, device=device)
+    M.update_values((3 * A.data).tolist())
+    b = vector(A.shape[0], np.float64)
+    np.testing.assert_array_equal(M @ b, again @ b)
+    with pytest.raises(ValueError, match=r"data has shape \(2,\)"):
+        M.update_values([1.0, 2.0])

@@ -211,6 +211,7 @@ class Multigrid(DevicePreconditioner):
 
     def _renewed(self, new: object) -> SparseOperator:
         """The finest operator with new values, which the core's hierarchy has then."""
+        new = np.asarray(new) if isinstance(new, list) else new  # values, as `SparseOperator.update_values`
         if library_of(new) is not None and getattr(new, "ndim", 1) == 1:
             values = NewValues(self.A._stored, new)
             self._renew(values)
