@@ -8,6 +8,7 @@ there as a pattern, with the tensor beside it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from ctypes import cast, py_object
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
@@ -71,7 +72,6 @@ class _OfProduct(Context):
 # Names
 
 
-@torch.compiler.assume_constant_result
 def _give_name(thing: object) -> None:
     # Something else may have the name that a copy of an object came with.
     if _named.get(thing.__dict__.get(_NAME, "")) is not thing:
@@ -79,12 +79,21 @@ def _give_name(thing: object) -> None:
         _named[name] = thing
 
 
+@torch.compiler.assume_constant_result
+def _give_name_at(address: int) -> None:
+    _give_name(cast(address, py_object).value)
+
+
 def name_of(thing: object) -> str:
     """The name of an operator, a preconditioner or a pattern. It keeps nothing alive.
 
     A compiled function reads it as an attribute, and so is compiled again for another object.
     """
-    _give_name(thing)
+    if torch.compiler.is_compiling():
+        # What is called during compilation may take numbers, but other objects in some versions only.
+        _give_name_at(id(thing))
+    else:
+        _give_name(thing)
     return thing._torch_name  # type: ignore[attr-defined, no-any-return]
 
 
@@ -279,6 +288,6 @@ def tensor_type(dtype: DType) -> torch.dtype:
 
 def of_type(gradient: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """A gradient as that of an argument of a type: where that is real, the real part."""
-    if gradient.is_complex() and not dtype.is_complex:
+    if gradient.dtype.is_complex and not dtype.is_complex:
         gradient = gradient.real
     return gradient.to(dtype)
