@@ -195,6 +195,7 @@ def test_libraries_on_a_gpu(library, cuda_device):
     w, v = eigsh(op, 3, v0=library.asarray(start, cuda_device))
     for result, reference in ((w, expected_w), (v, expected_v)):
         assert isinstance(result, library.array_type)
+        assert library.device_name(result) == cuda_device
         np.testing.assert_array_equal(library.to_numpy(result), reference)
 
 

@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import spmvgpu as sg
-from spmvgpu import _core
+from spmvgpu import _core, arrays
 from support import run_python
 
 OPTIONAL = ["torch", "cupy", "cupyx", "jax", "mpi4py", "matplotlib", "tqdm", "pyamg", "pandas"]
@@ -94,3 +95,9 @@ def test_no_other_module_finds_functions_in_the_core():
         ["nm", "-D", "--defined-only", _core.__file__], capture_output=True, text=True, check=True
     )
     assert [line.split()[-1] for line in told.stdout.splitlines()] == ["PyInit__core"]
+
+
+@pytest.mark.parametrize("adapter", arrays._ADAPTERS.values())
+def test_adapters_of_array_libraries_are_whole(adapter):
+    """Also those of libraries that are not installed, whose results nothing else looks at."""
+    assert adapter(np).module is np

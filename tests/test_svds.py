@@ -92,6 +92,7 @@ def test_libraries_on_a_gpu(library, cuda_device, dtype):
     on_device = svds(op, 3, v0=library.asarray(start, cuda_device))
     for result, expected in zip(on_device, svds(op, 3, v0=start), strict=True):
         assert isinstance(result, library.array_type)
+        assert library.device_name(result) == cuda_device
         np.testing.assert_array_equal(library.to_numpy(result), expected)
 
 

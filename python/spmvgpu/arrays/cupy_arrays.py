@@ -46,6 +46,9 @@ class Cupy(Library["cupy.ndarray"]):
                 result = self.module.ndarray(shape, located.dtype)
         return result, result.data.ptr
 
+    def from_host(self, result: HostArray, like: cupy.ndarray) -> cupy.ndarray:
+        return self.beside(result, like)
+
     def device(self, x: cupy.ndarray) -> AbstractContextManager[object]:
         return x.device  # type: ignore[no-any-return]
 

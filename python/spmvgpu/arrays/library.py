@@ -10,9 +10,9 @@ deliver
     `deliver` and `from_host` make of the result what the caller gets: an array of the same library.
 """
 
-# mypy: disable-error-code="empty-body"
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -68,7 +68,7 @@ class Event(Protocol):
         """Wait until that is done."""
 
 
-class Library(Generic[A]):
+class Library(ABC, Generic[A]):
     """An adapter; what is for arrays on CUDA devices only, the adapter of NumPy does without."""
 
     moves = False  # whether its arrays may lie elsewhere than the operator, and are copied to it and back
@@ -78,6 +78,7 @@ class Library(Generic[A]):
 
     # Check
 
+    @abstractmethod
     def locate(self, x: A, name: str) -> Located:
         """Where the argument called `name` lies."""
 
@@ -87,6 +88,7 @@ class Library(Generic[A]):
 
     # Place
 
+    @abstractmethod
     def contiguous(self, x: A, dtype: DType) -> A:
         """`x` in C order as `dtype`; itself if it is so."""
 
@@ -98,6 +100,7 @@ class Library(Generic[A]):
         """The real and the imaginary part of a complex array, which may be views."""
         return x.real, x.imag  # type: ignore[attr-defined]
 
+    @abstractmethod
     def join(self, real: A, imaginary: A) -> A:
         """The complex array of two parts."""
 
@@ -105,9 +108,11 @@ class Library(Generic[A]):
 
     def stream(self, located: Located) -> int:
         """The CUDA stream that work on the array must be ordered after."""
+        raise NotImplementedError
 
     def empty(self, shape: Shape, like: A, located: Located) -> tuple[A, int]:
         """A new array of the same kind, type and device, and its address."""
+        raise NotImplementedError
 
     # Deliver
 
@@ -115,8 +120,9 @@ class Library(Generic[A]):
         """What the caller gets for `result`, made by `empty`, once what fills it is queued on `stream`."""
         return result
 
+    @abstractmethod
     def from_host(self, result: HostArray, like: A) -> A:
-        """A NumPy array that was made for the purpose, as an array of the same kind."""
+        """A NumPy array that was made for the purpose, as an array of the same kind and device as `like`."""
 
     # Between ranks. MPI sends and receives buffers that it can read and write: beside the array if it is
     # CUDA-aware, and in pinned host memory otherwise. What follows is queued on the current stream of the
@@ -136,9 +142,11 @@ class Library(Generic[A]):
 
     def pinned(self, shape: Shape, x: A) -> HostArray:
         """An array of the type of `x` in pinned host memory."""
+        raise NotImplementedError
 
     def copy(self, x: A, to: A | HostArray) -> None:
         """Copy an array into a buffer."""
+        raise NotImplementedError
 
     def take(self, x: A, indices: A, to: A | HostArray) -> None:
         """Copy entries, or rows, of an array into a buffer."""
@@ -146,6 +154,7 @@ class Library(Generic[A]):
 
     def beside(self, array: A | HostArray | Memory, x: A) -> A:
         """A buffer, an array of NumPy's, or memory on the device of `x`, as an array there."""
+        raise NotImplementedError
 
 
 class Memory:

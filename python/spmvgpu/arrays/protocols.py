@@ -12,6 +12,7 @@ from .library import AnyArray, Library, Located, Shape, in_items
 from .numpy_arrays import NUMPY, as_array
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's numbers for devices, and for kinds of numbers
+_IN_HOST_MEMORY = (_CPU, _CUDA_HOST)
 _OTHERS = {4: " (OpenCL)", 7: " (Vulkan)", 8: " (Metal)", 10: " (ROCm)", 14: " (oneAPI)", 15: " (WebGPU)"}
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _LEGACY_DEFAULT_STREAM = 1
@@ -22,7 +23,7 @@ class Protocols(Library[AnyArray]):
         if not hasattr(x, "__dlpack__"):
             return self._by_interface(x, name)
         kind, ordinal = map(int, x.__dlpack_device__())
-        if kind in (_CPU, _CUDA_HOST):
+        if kind in _IN_HOST_MEMORY:
             return NUMPY.locate(_host_view(x, name), name)
         if kind in (_CUDA, _CUDA_MANAGED):
             return self._by_dlpack(x, name, ordinal)
@@ -99,12 +100,21 @@ class Protocols(Library[AnyArray]):
     def deliver(self, result: AnyArray, like: AnyArray, stream: int) -> AnyArray:
         # Nobody can say on which stream the result will be read, so it is finished first.
         _core.synchronize(stream, result.__dlpack_device__()[1])
-        return self.from_host(result, like)
+        return _of_kind(result, like)
 
     def from_host(self, result: HostArray, like: AnyArray) -> AnyArray:
-        if hasattr(like, "__array_namespace__"):
-            return like.__array_namespace__().from_dlpack(result)
-        return result
+        if hasattr(like, "__dlpack_device__") and int(like.__dlpack_device__()[0]) in _IN_HOST_MEMORY:
+            return _of_kind(result, like)
+        memory = _core.DeviceArray(result.shape, result.dtype, self.locate(like, "x").ordinal)
+        memory.upload(result)
+        return _of_kind(memory, like)
+
+
+def _of_kind(result: AnyArray, like: AnyArray) -> AnyArray:
+    """A result as an array of the library of another one, if that can read it."""
+    if hasattr(like, "__array_namespace__"):
+        return like.__array_namespace__().from_dlpack(result)
+    return result
 
 
 def _host_view(x: AnyArray, name: str) -> HostArray:

@@ -85,7 +85,8 @@ class Torch(Library["torch.Tensor"]):
         return result, result.data_ptr()
 
     def from_host(self, result: HostArray, like: torch.Tensor) -> torch.Tensor:
-        return self.module.from_numpy(result)
+        made = self.module.from_numpy(result)
+        return made.to(like.device) if like.is_cuda else made
 
     def device(self, x: torch.Tensor) -> AbstractContextManager[object]:
         return self.module.cuda.device(x.device)  # type: ignore[no-any-return]

@@ -98,7 +98,7 @@ def eigsh(
     w : (k,) array
         Eigenvalues in ascending order.
     v : (n, k) array
-        Eigenvectors in its columns. Both are of the library of `v0`.
+        Eigenvectors in its columns. Both are of the library of `v0`, on its device.
 
     Raises
     ------

@@ -71,7 +71,7 @@ def svds(
     s : (k,) array
         Singular values in ascending order.
     vh : (k, n) array
-        Conjugated right singular vectors in its rows. All are of the library of `v0`.
+        Conjugated right singular vectors in its rows. All are of the library of `v0`, on its device.
 
     Raises
     ------
