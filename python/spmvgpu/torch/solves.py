@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import linalg
 from .._core import SolverLimits
-from .._util.arguments import one_of, whole_number
+from .._util.arguments import one_of, whole_number, with_hints
 from ..arrays.torch_gradients import (
     NO_ENTRIES,
     Context,
@@ -45,6 +45,7 @@ _METHODS = ("auto", "cg", "minres", "bicgstab", "gmres")
 _RESTART = 20
 
 
+@with_hints
 def solve(
     A: SparseOperator | MatrixPattern,
     b: torch.Tensor,
