@@ -34,6 +34,7 @@ TYPES = {
     # A function, a communicator or None are one py::object.
     "solve.callback": "Callable[[int, float, float], object] | None",
     "solve.ranks": "Callable[[npt.NDArray[np.float64]], object] | NcclCommunicator | None",
+    "XlaCallee.__init__.function": "Callable[[list[int], int], object]",
     # py::vectorize gives a number for numbers, but is only called with arrays.
     "padding_is_allowed.return": "npt.NDArray[np.bool_]",
     # pybind11 reads a sequence from everything that has a length and items, arrays as well.

@@ -23,5 +23,6 @@ void register_ranks(pybind11::module_& module);
 void register_solvers(pybind11::module_& module);
 void register_subspaces(pybind11::module_& module);
 void register_multigrid(pybind11::module_& module);
+void register_xla(pybind11::module_& module);
 
 }  // namespace spmvgpu

@@ -62,4 +62,5 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::register_solvers(module);
     spmvgpu::register_subspaces(module);
     spmvgpu::register_multigrid(module);
+    spmvgpu::register_xla(module);
 }

@@ -107,6 +107,10 @@ void fetch(std::uintptr_t pointer, py::array host, int ordinal) {
     copy_bytes(to, {}, reinterpret_cast<const void*>(pointer), Device{ordinal}, bytes);
 }
 
+void copy_on_device(std::uintptr_t from, std::uintptr_t to, std::size_t bytes, int ordinal) {
+    copy_bytes(reinterpret_cast<void*>(to), ordinal, reinterpret_cast<const void*>(from), ordinal, bytes);
+}
+
 py::capsule export_dlpack(const DeviceArray& array) {
     struct Export {
         Array<char> memory;
@@ -168,6 +172,9 @@ void register_arrays(py::module_& module) {
 
     module.def("fetch", &fetch, py::arg("pointer"), py::arg("host"), py::arg("ordinal"),
                "Copy what lies at an address on a device into a contiguous NumPy array, once all work there is done.");
+    module.def("copy_on_device", &copy_on_device, py::arg("source"), py::arg("to"), py::arg("bytes"),
+               py::arg("ordinal"), py::call_guard<GilRelease>(),
+               "Copy between addresses on a device; complete when it returns.");
 }
 
 }  // namespace spmvgpu

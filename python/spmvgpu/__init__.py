@@ -17,6 +17,7 @@ from .formats import estimate, format_options, formats
 
 if TYPE_CHECKING:
     from . import cache, distributed, gallery, linalg, matrix_io, partition, planning, plot
+    from . import jax as jax
     from . import torch as torch
     from .operator.construct import aslinearoperator
     from .operator.multi_device_operator import DistributedVector, MultiDeviceOperator
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 __version__ = build_info()["version"]
 
-# What is public, and all that `dir` shows. `torch` joins it where PyTorch is installed.
+# What differentiates for a library. They are public names where it is installed.
+_OF_LIBRARIES = ("jax", "torch")
+
+# What is public, and all that `dir` shows.
 __all__ = [
     "CudaError",
     "DeviceInfo",
@@ -73,17 +77,16 @@ def _is_installed(library: str) -> bool:
         return False
 
 
-if _is_installed("torch"):
-    __all__ += ["torch"]
+__all__ += [library for library in _OF_LIBRARIES if _is_installed(library)]
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
         value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         return value
-    if name == "torch":
+    if name in _OF_LIBRARIES:
         try:
-            return import_module(f"{__name__}.torch")
+            return import_module(f"{__name__}.{name}")
         except ImportError as missing:
             raise AttributeError(str(missing), name=name) from missing  # which `hasattr` and `help` expect
     if name in __all__:

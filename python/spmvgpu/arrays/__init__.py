@@ -14,14 +14,15 @@ from .library import AnyArray as AnyArray
 from .library import AnyLibrary as AnyLibrary
 from .library import Library as Library
 from .library import Located as Located
+from .library import Memory
 from .numpy_arrays import NUMPY as NUMPY
 from .numpy_arrays import as_array as as_array
-from .protocols import Protocols
+from .protocols import OfMemory, Protocols
 from .torch_tensors import Torch
 
 _ADAPTERS: dict[str, type[AnyLibrary]] = {"cupy": Cupy, "torch": Torch, "jax": Jax, "": Protocols}
 _by_name: dict[str, AnyLibrary] = {}
-_by_type: dict[type, AnyLibrary | None] = {np.ndarray: NUMPY}
+_by_type: dict[type, AnyLibrary | None] = {np.ndarray: NUMPY, Memory: OfMemory(np)}
 
 
 def library_of(x: object) -> AnyLibrary | None:

@@ -12,6 +12,7 @@ deliver
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from types import ModuleType
@@ -158,11 +159,43 @@ class Library(ABC, Generic[A]):
 
 
 class Memory:
-    """A vector at an address, of which libraries make arrays that share its memory."""
+    """An array at an address, of which libraries make arrays that share its memory.
 
-    def __init__(self, address: int, length: int, dtype: DType) -> None:
-        about = {"data": (address, False), "shape": (length,), "typestr": dtype.str, "version": 3}
-        self.__array_interface__ = self.__cuda_array_interface__ = about
+    Parameters
+    ----------
+    address : int
+    shape : tuple of int
+    dtype : dtype
+    strides : tuple of int, optional
+        In bytes; None for C order.
+    stream : int, optional
+        CUDA stream that work on it must be ordered after.
+    owner : object
+        What must stay alive while it is used.
+    """
+
+    def __init__(
+        self,
+        address: int,
+        shape: Shape,
+        dtype: DType,
+        strides: Shape | None = None,
+        stream: int | None = None,
+        owner: object = None,
+    ) -> None:
+        self.address, self.shape, self.dtype, self.stream = address, shape, dtype, stream
+        self.nbytes = dtype.itemsize * math.prod(shape)
+        self._strides, self._owner = strides, owner
+        about = {"data": (address, False), "shape": shape, "typestr": dtype.str, "version": 3}
+        self.__array_interface__ = {**about, "strides": strides}
+        self.__cuda_array_interface__ = {**self.__array_interface__, "stream": stream}
+
+    @property
+    def T(self) -> Memory:  # noqa: N802
+        strides = self._strides or tuple(
+            self.dtype.itemsize * math.prod(self.shape[i + 1 :]) for i in range(len(self.shape))
+        )
+        return Memory(self.address, self.shape[::-1], self.dtype, strides[::-1], self.stream, self._owner)
 
 
 AnyArray: TypeAlias = Any  # of a library that is known when the program runs

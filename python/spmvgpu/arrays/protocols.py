@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import _core
 from .._util.types import DType, HostArray
-from .library import AnyArray, Library, Located, Shape, in_items
+from .library import AnyArray, Library, Located, Memory, Shape, in_items
 from .numpy_arrays import NUMPY, as_array
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's numbers for devices, and for kinds of numbers
@@ -115,6 +115,17 @@ def _of_kind(result: AnyArray, like: AnyArray) -> AnyArray:
     if hasattr(like, "__array_namespace__"):
         return like.__array_namespace__().from_dlpack(result)
     return result
+
+
+class OfMemory(Protocols):
+    """Of memory on a device, which stays what it is: what is done with it is ordered by its stream."""
+
+    def empty(self, shape: Shape, like: Memory, located: Located) -> tuple[Memory, int]:
+        made = _core.DeviceArray(shape, located.dtype, located.ordinal)
+        return Memory(made.pointer, shape, located.dtype, stream=like.stream, owner=made), made.pointer
+
+    def deliver(self, result: Memory, like: Memory, stream: int) -> Memory:
+        return result
 
 
 def _host_view(x: AnyArray, name: str) -> HostArray:

@@ -133,7 +133,7 @@ class PieceOfSystem(System):
     def _array_at(self, address: int) -> Piece:
         """The piece of a vector at an address, as an array of the library of `b`, or of NumPy."""
         library = NUMPY if self._ordinal == CPU else self.library
-        return library.beside(Memory(address, self.shape[0], self.dtype), self.b)
+        return library.beside(Memory(address, (self.shape[0],), self.dtype), self.b)
 
     def _add_over_ranks(self, sums: HostArray) -> None:
         """Add what the other ranks have, in the order of the ranks; or raise what failed on one of them."""

@@ -8,7 +8,7 @@ from .. import _core
 from .._util.types import DType, HostArray
 from .._util.value_types import core_class
 from ..arrays import host_array
-from ..operator.operands import kind_of
+from ..arrays.products import kind_of
 from .named import SYMMETRIC_SOLVERS
 from .preconditioners import PreconditionerMap
 from .systems import System

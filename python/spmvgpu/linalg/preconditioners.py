@@ -15,11 +15,11 @@ from .. import _core
 from .._util.types import DType, HostArray
 from .._util.value_types import core_class
 from ..arrays import AnyArray, AnyLibrary, host_array, library_of, taken
+from ..arrays.products import promoted
 from ..devices import device_name, resolve_device
 from ..inputs.sparse import scipy_sparse
 from ..operator.composed import Composable, host_of
 from ..operator.construct import aslinearoperator
-from ..operator.operands import promoted
 from ..operator.operator import SparseOperator
 from .systems import OverRanks, System, callback_map, check_square
 from .vectors import DeviceVector, Vectors, staged, staged_numpy

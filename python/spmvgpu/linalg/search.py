@@ -14,11 +14,11 @@ from scipy.sparse.linalg import LinearOperator
 from .._core import SolverLimits
 from .._util.types import DType, HostArray
 from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, is_sparse, taken
+from ..arrays.products import kind_of
 from ..devices import device_name, resolve_device
 from ..inputs.canonical import matrix_of
 from ..inputs.compressed import storage_dtype
 from ..operator.construct import aslinearoperator
-from ..operator.operands import kind_of
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from . import krylov

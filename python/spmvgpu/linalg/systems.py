@@ -14,11 +14,11 @@ from .. import _core
 from .._util.types import DType, HostArray
 from .._util.value_types import AnyMatrix, core_class, is_multi_device
 from ..arrays import AnyArray, AnyLibrary, Located, is_sparse, taken
+from ..arrays.products import kind_of
 from ..devices import CPU, device_name
 from ..inputs.canonical import matrix_of
 from ..inputs.torch_sparse import is_torch_sparse, numpy_type
 from ..operator.construct import aslinearoperator
-from ..operator.operands import kind_of
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from .vectors import Vectors

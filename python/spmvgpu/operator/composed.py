@@ -14,7 +14,8 @@ from scipy.sparse.linalg import LinearOperator
 from .._util.arguments import is_number
 from .._util.types import HostArray
 from ..arrays import NUMPY, AnyArray, AnyLibrary, is_sparse, taken
-from .operands import check_shape, mismatch
+from ..arrays.products import mismatch, shape_of
+from .operands import check_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -159,7 +160,7 @@ class Composable(LinearOperator):  # type: ignore[misc]
         recorded = library.differentiable(self, x)
         if recorded is not None:
             return recorded
-        shape = library.locate(x, "x").shape
+        shape = shape_of("x", x, library)
         if len(shape) not in (1, 2) or shape[0] != self.shape[1]:
             raise mismatch(self.shape, shape)
         return self._times(x, library)
@@ -185,7 +186,7 @@ class Composable(LinearOperator):  # type: ignore[misc]
         if is_sparse(other):
             return super().__rmul__(other)
         x, library = taken("x", other)
-        if len(library.locate(x, "x").shape) == 1:
+        if len(shape_of("x", x, library)) == 1:
             return self.T.dot(x)
         return library.transposed(self.T.dot(library.transposed(x)))
 

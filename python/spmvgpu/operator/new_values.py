@@ -10,10 +10,10 @@ from .. import _core
 from .._util.types import HostArray
 from .._util.value_types import Matrix, PartedMatrix
 from ..arrays import taken
+from ..arrays.products import kind_of
 from ..planning.parts import takes_new_values
 from ..planning.symmetry import Symmetry
 from .build import build_values
-from .operands import kind_of
 from .stored import Stored
 
 if TYPE_CHECKING:

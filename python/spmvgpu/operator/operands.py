@@ -19,6 +19,7 @@ from .._util.types import DType, HostArray
 from .._util.value_types import AnyMatrix
 from ..arrays import AnyArray, AnyLibrary, Library, Located, is_sparse, library_of, stream_handle, taken
 from ..arrays.library import Operator
+from ..arrays.products import kind_of, mismatch, promoted, shape_of
 
 A = TypeVar("A")  # an array of any library
 
@@ -77,15 +78,9 @@ def multiply(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
     return result if located.host is None else library.from_host(result, x)
 
 
-def mismatch(operator: tuple[int, int], x: tuple[int, ...]) -> ValueError:
-    return ValueError(
-        f"dimension mismatch: an operator of shape {operator} cannot multiply an array x of shape {x}"
-    )
-
-
 def multiply_from_left(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
     """``x @ op`` for a vector, or the rows of a 2-D array."""
-    shape = library.locate(x, "x").shape
+    shape = shape_of("x", x, library)
     if len(shape) not in (1, 2) or shape[-1] != op.shape[0]:
         raise ValueError(
             f"dimension mismatch: an array x of shape {shape} cannot be multiplied by an operator of shape "
@@ -101,7 +96,7 @@ def of_any_type(op: HasType, x: Located, product: Callable[[Located], A]) -> A:
     """The product of an operand, which `product` converts to the operator's type if it has another."""
     if x.dtype == op.dtype:
         return product(x)
-    made, target, library = op.dtype, promoted(op, x.dtype), x.library
+    made, target, library = op.dtype, promoted(op.dtype, x.dtype), x.library
     if kind_of(x.dtype) == "c" and made.kind != "c":
         # Part by part: 1j * inf, a product of complex numbers, has NaN for its real part.
         parts = (library.locate(part, "x") for part in library.parts(x.array))
@@ -159,36 +154,6 @@ def _multiplied(op: Multiplier, x: Located, stream: int | None, alpha: complex =
 
 def _multiply_host(op: Multiplier, x: Located) -> Callable[..., HostArray]:
     return op._matrix.multiply_numpy if len(x.shape) == 1 else op._matrix.multiply_columns
-
-
-# Types
-
-
-def kind_of(dtype: object) -> str:
-    """NumPy's kind of a type, also of one that only another library has, or that one has taught NumPy."""
-    if isinstance(dtype, np.dtype):
-        return "f" if _is_taught(dtype) and np.can_cast(dtype, np.float32) else dtype.kind
-    if getattr(dtype, "is_complex", False):
-        return "c"
-    return "f" if getattr(dtype, "is_floating_point", False) else "V"
-
-
-def _is_taught(dtype: DType) -> bool:
-    """Whether a type is none of NumPy's own: bfloat16 and others of ml_dtypes, which JAX uses."""
-    return dtype.isbuiltin == 2
-
-
-def promoted(op: HasType, dtype: DType) -> DType:
-    """The type of a product, or TypeError for a type that has none."""
-    kind = kind_of(dtype)
-    if kind not in "biufc":
-        raise TypeError(
-            f"x has dtype {dtype}, which is not numeric; allowed are real and complex numbers, as of "
-            "x.astype(float)"
-        )
-    if not isinstance(dtype, np.dtype) or _is_taught(dtype):  # narrower than every type of an operator
-        return np.result_type(op.dtype, np.complex64 if kind == "c" else np.float16)
-    return np.result_type(op.dtype, dtype)
 
 
 # Products into an array of the caller's
@@ -303,7 +268,7 @@ def check_shape(name: str, x: AnyArray, ndim: int, length: int) -> object:
     """What SciPy's matvec (ndim 1) or matmat (ndim 2) takes; ValueError, with the argument's name, if not."""
     if ndim == 1 or not is_sparse(x):
         x, library = taken(name, x)
-        shape = tuple(x.shape if hasattr(x, "shape") else library.locate(x, name).shape)
+        shape = shape_of(name, x, library)
     else:
         shape = x.shape
     fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length

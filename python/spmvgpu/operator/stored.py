@@ -48,6 +48,8 @@ class Stored:
         The devices that hold rows.
     ordinal : int
         The device that vectors of solvers are on.
+    places : list of int
+        The devices where arrays may lie: the GPUs, or the CPU where there is none.
     lock : _core.Hold
         For a ``with`` statement: no other thread makes copies meanwhile, or changes the values.
     copies : dict
@@ -77,8 +79,7 @@ class Stored:
         self.symmetry = stored_as(description.request.symmetric, by_half, csr.dtype)
         self.ordinals = tuple(part.ordinal for part in parts) or description.ordinals
         self.ordinal = next((ordinal for ordinal in self.ordinals if ordinal != CPU), CPU)
-        # Where arrays may lie: on the GPUs, or in host memory where there is none.
-        self._places = sorted({ordinal for ordinal in self.ordinals if ordinal != CPU}) or [CPU]
+        self.places = sorted({ordinal for ordinal in self.ordinals if ordinal != CPU}) or [CPU]
         self._lock = _core.Lock()
         self.copies: dict[Variant, Stored] = {}
         self.declared_x: object = None
@@ -94,10 +95,10 @@ class Stored:
 
     def check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         """Refuse an array that lies on another device than the matrix, or than x, which lies `beside`."""
-        if located.ordinal in (self._places if beside is None else (beside,)):
+        if located.ordinal in (self.places if beside is None else (beside,)):
             return
         if beside is None:
-            other = f"the operator is on {' or '.join(repr(device_name(place)) for place in self._places)}"
+            other = f"the operator is on {' or '.join(repr(device_name(place)) for place in self.places)}"
         else:
             other = f"x is on {device_name(beside)!r}"
         there = device_name(located.ordinal)

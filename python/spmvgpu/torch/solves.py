@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from scipy.sparse.linalg import LinearOperator
 
-from .. import linalg
-from .._core import SolverLimits
-from .._util.arguments import one_of, whole_number, with_hints
+from .._util.arguments import with_hints
 from ..arrays.torch_gradients import (
     NO_ENTRIES,
     Context,
@@ -32,17 +29,11 @@ from ..arrays.torch_gradients import (
     owner,
     tensor_type,
 )
-from ..linalg import krylov
-from ..linalg.named import NAMES, SYMMETRIC_SOLVERS, named
-from ..linalg.stopping import check_limits
-from ..linalg.systems import Callback
+from ..linalg.named import SYMMETRIC_SOLVERS
+from ..linalg.requests import Method, Request
 from ..operator.composed import keeping
 from ..operator.operator import SparseOperator
 from .patterns import MatrixPattern
-
-Method = Literal["auto", "cg", "minres", "bicgstab", "gmres"]
-_METHODS = ("auto", "cg", "minres", "bicgstab", "gmres")
-_RESTART = 20
 
 
 @with_hints
@@ -131,26 +122,14 @@ def solve(
     >>> values.grad
     tensor([-0.0000, -0.2500, -0.3750], dtype=torch.float64)
     """
-    one_of("method", method, _METHODS)
-    if method == "auto" and not (maxiter is None and restart is None and M is None):
-        raise TypeError("maxiter=, restart= and M= need a method; give method='cg', for example")
-    if nullspace is not None and method not in SYMMETRIC_SOLVERS:
-        raise TypeError(f"nullspace= is for the methods cg and minres, not {method}")
-    if isinstance(M, str):
-        one_of("M", M, NAMES)
-    elif not (M is None or isinstance(M, LinearOperator)):
-        raise TypeError(
-            f"M must be a LinearOperator or one of {', '.join(NAMES)}, not {type(M).__name__}; for the "
-            "inverse of a diagonal, give spmvgpu.linalg.Jacobi"
-        )
-    if isinstance(A, MatrixPattern) == (values is None):
-        raise TypeError("values= is needed with a MatrixPattern, and only with one")
+    request = Request(method, rtol, atol, maxiter, restart, nullspace)
+    request.check(M, isinstance(A, MatrixPattern), values is not None)
     entries = A._entries(values) if isinstance(A, MatrixPattern) else NO_ENTRIES
-    how = f"{method} {rtol} {atol} {maxiter} {restart} {nullspace}"
+    how = " ".join(map(str, request))
     if is_transformed():  # where nothing can be kept
         return _solved(A, M, how, entries, b, x0)
     op = A._with_values(values) if isinstance(A, MatrixPattern) else A._snapshot()
-    M = _made(M, op, method) if isinstance(M, str) else keeping(M)
+    M = request.preconditioner(M, op) if isinstance(M, str) else keeping(M)
     x = _solved(op, M, how, entries, b, x0)
     if isinstance(A, SparseOperator):
         A.solve_info = op.solve_info
@@ -168,12 +147,6 @@ def _solved(
     preconditioner = M if M is None or isinstance(M, str) else name_of(M)
     x: torch.Tensor = _Solve.apply(f"{name_of(A)} {preconditioner} {how}", *entries, b, x0)
     return x
-
-
-def _made(name: str, op: SparseOperator, method: str) -> LinearOperator:
-    """A preconditioner by name, as an operator, which has an adjoint."""
-    M = named(name, op, method)
-    return linalg.Jacobi(M) if isinstance(M, np.ndarray) else M
 
 
 class _OfSolve(Context):
@@ -237,34 +210,14 @@ def _is_of_object(name: str) -> bool:
 def _solution(
     how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None
 ) -> torch.Tensor:
-    A, M, method, *texts = how.split(" ")
-    rtol, atol, maxiter, restart, nullspace = map(_value, texts)
+    A, M, *texts = how.split(" ")
     op = operator_called(A, values)
     b, dtype = b.detach(), tensor_type(op.dtype)
     if b.ndim == 2 and b.shape[1] == 0:
         return b.new_empty(b.shape, dtype=dtype)
-    if rtol is None:
-        rtol = 1e-5 if dtype in (torch.float32, torch.complex64) else 1e-8
-    if method == "auto":
-        x: torch.Tensor = linalg.solve(op, b, rtol, atol=atol, x0=x0)
-        return x.to(dtype).reshape(b.shape)
-
-    def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
-        limits = check_limits(rtol, atol, maxiter, 10, unknowns, callback)
-        length = _RESTART if restart is None else whole_number("restart", restart, 1, 2**20)
-        limits.restart = min(length, unknowns)
-        return limits
-
     preconditioner = None if M == "None" else called(M) if _is_of_object(M) else M
-    x, info, went = krylov.run(method, op, b, x0, preconditioner, limits, nullspace=nullspace, warns=False)
-    if np.any(info):
-        residual = went.true_residual / (went.norm_b or 1.0)
-        raise linalg.NotSolvedError(
-            f"{method} ended after {went.iterations} iterations ({went.status}) with a relative residual of "
-            f"{residual:.1e}, and rtol is {rtol:g}; give M=, a greater maxiter= or a greater rtol=",
-            x,
-        )
-    return x.reshape(b.shape)
+    x: torch.Tensor = Request(*map(_value, texts)).run(op, b, x0, preconditioner)
+    return x.to(dtype).reshape(b.shape)
 
 
 def _value(text: str) -> Any:

@@ -1,0 +1,257 @@
+"""Solutions of systems that JAX differentiates with respect to b and to the values of the matrix.
+
+The solution is linear in b: its derivative is a solution, and its transpose is that of the transposed system,
+with the transposed preconditioner. A change of the values changes b by minus its product with the solution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from scipy.sparse.linalg import LinearOperator
+
+from .. import _core
+from .._util.types import DType
+from ..arrays import AnyArray
+from ..arrays.jax_gradients import (
+    as_columns,
+    call_function,
+    each,
+    from_columns,
+    longest_types,
+    result_type,
+    take,
+    values_p,
+)
+from ..arrays.library import Memory
+from ..linalg.requests import Method, Request
+from ..operator.composed import keeping
+from ..operator.operator import SparseOperator
+from .patterns import MatrixPattern
+
+
+def solve(
+    A: SparseOperator | MatrixPattern,
+    b: jax.Array,
+    method: Method = "auto",
+    *,
+    values: jax.Array | None = None,
+    x0: jax.Array | None = None,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    restart: int | None = None,
+    M: LinearOperator | str | None = None,
+    nullspace: Literal["constant"] | None = None,
+) -> jax.Array:
+    """Solve ``A x = b``, differentiable with respect to `b` and to the values of `A`.
+
+    Higher derivatives are available too.
+
+    Parameters
+    ----------
+    A : SparseOperator or MatrixPattern
+        Square.
+    b : (n,) or (n, k) array
+        Right-hand side, or several of them as columns, on the device of `A`. It may be complex only if `A`
+        is.
+    method : {"auto", "cg", "minres", "bicgstab", "gmres"}
+        A solver of `spmvgpu.linalg`, which says what matrices it is for. "auto": `spmvgpu.linalg.solve`,
+        which looks at the matrix and picks a solver and a preconditioner in each call.
+    values : (nnz,) array
+        The values of a `MatrixPattern`, as its products take them. With "cg" and "minres" the matrix must be
+        symmetric or Hermitian, and so must be every change of it: make its values from what keeps it so.
+    x0 : array of the shape of `b`, optional
+        Initial guess. The solution does not depend on it, so it has no gradient.
+    rtol, atol : float
+        Tolerances: ``norm(b - A @ x) <= max(rtol * norm(b), atol)`` for each column. The default of `rtol` is
+        1e-8, and 1e-5 in single precision. Gradients are solved for with the same tolerances.
+    maxiter, restart : int, optional
+        As the solver takes them. Not with "auto".
+    M : LinearOperator or str, optional
+        As the solver takes it: a preconditioner of `spmvgpu.linalg`, another `LinearOperator`, or a name,
+        which makes a preconditioner: for an operator when JAX traces the call, for a pattern in each call.
+        Not with "auto". Gradients are solved for with its adjoint. Its products must not call JAX.
+    nullspace : {None, "constant"}
+        "constant": `A` is singular, and maps constant vectors to zero for all values that are given. The
+        solver solves for the part of `b` without mean, and the solution has none. With "cg" and "minres"
+        only.
+
+    Returns
+    -------
+    (n,) or (n, k) array
+        Solution, of the dtype of `A`, on the device of `b`.
+
+    Raises
+    ------
+    spmvgpu.linalg.NotSolvedError
+        If the solver does not reach the tolerance, for the solution or for a gradient. A compiled function
+        raises a `jax.errors.JaxRuntimeError` that says the same.
+    TypeError, ValueError
+        If an argument has a type, a shape, a dtype or a device that is not allowed.
+
+    Notes
+    -----
+    The columns of `b` are solved for together, and so are batches of `jax.vmap`.
+
+    On a GPU, the host waits for the solution.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [1.0, 3.0]]), device="cpu")
+    >>> b = jnp.array([1.0, 2.0])
+    >>> x = jax.jit(lambda b: sg.jax.solve(op, b, "cg", M="jacobi"))(b)
+    >>> x.round(4)
+    Array([0.0909, 0.6364], dtype=float32)
+
+    The gradient of the values of the matrix:
+
+    >>> pattern = sg.jax.MatrixPattern(np.array([[4.0, 1.0], [0.0, 2.0]]), device="cpu")
+    >>> jax.grad(lambda values: sg.jax.solve(pattern, b, "gmres", values=values).sum())(pattern.values)
+    Array([-0.   , -0.25 , -0.375], dtype=float32)
+    """
+    request = Request(method, rtol, atol, maxiter, restart, nullspace)
+    request.check(M, isinstance(A, MatrixPattern), values is not None)
+    if isinstance(A, MatrixPattern):
+        own, system = A._type_of(values), _System(A, keeping(M), request)
+    else:
+        own, op = A.dtype, A._snapshot()
+        M = request.preconditioner(M, op) if isinstance(M, str) else keeping(M)
+        system = _System(op, M, request)
+    _check_vector(A, own, "b", b)
+    if x0 is not None:
+        _check_vector(A, own, "x0", x0)
+        if x0.shape != b.shape:
+            raise ValueError(f"x0 has shape {x0.shape} and b has shape {b.shape}; give both the same")
+    with longest_types():
+        given = [] if values is None else [values]
+        guess = [] if x0 is None else [lax.convert_element_type(lax.stop_gradient(x0), own)]
+        x = solve_p.bind(lax.convert_element_type(b, own), *given, *guess, system=system)
+        x = lax.convert_element_type(x, result_type(own))
+    if isinstance(A, SparseOperator):
+        A.solve_info = op.solve_info
+    return x
+
+
+def _check_vector(A: SparseOperator | MatrixPattern, own: DType, name: str, x: AnyArray) -> None:
+    n = A.shape[0]
+    if A.shape[0] != A.shape[1]:
+        raise ValueError(f"the operator has shape {A.shape}; this needs a square one")
+    if x.ndim not in (1, 2) or x.shape[0] != n:
+        raise ValueError(
+            f"{name} has shape {x.shape}; an operator of shape {A.shape} needs ({n},) or ({n}, k)"
+        )
+    if jnp.iscomplexobj(x) and own.kind != "c":
+        raise TypeError(f"{name} has dtype {x.dtype}; allowed are real numbers, as the operator is of {own}")
+
+
+@dataclass(frozen=True, eq=False)  # JAX compares it, and hashes it
+class _System:
+    """What is solved, and how."""
+
+    matrix: SparseOperator | MatrixPattern
+    M: LinearOperator | str | None
+    request: Request
+
+    def adjoint(self) -> _System:
+        if self.request.is_symmetric:
+            return self
+        M = self.M if self.M is None or isinstance(self.M, str) else self.M.H
+        matrix = self.matrix
+        turned = matrix.H if isinstance(matrix, SparseOperator) else matrix._turned[0]
+        return _System(turned, M, self.request)
+
+    def split(self, rest: Any) -> tuple[list[AnyArray], list[AnyArray]]:
+        """Values and the guess, if there are, of what comes after b."""
+        count = int(isinstance(self.matrix, MatrixPattern))
+        return list(rest[:count]), list(rest[count:])
+
+    def solution(self, b: AnyArray, *rest: AnyArray) -> AnyArray:
+        values, guess = self.split(rest)
+        matrix = self.matrix
+        op = matrix._with_values(values[0]) if isinstance(matrix, MatrixPattern) else matrix
+        return self.request.run(op, b, guess[0] if guess else None, self.M)
+
+
+solve_p = Primitive("spmvgpu_solve")
+
+
+@solve_p.def_impl
+def _solve_now(b: AnyArray, *rest: AnyArray, system: _System) -> AnyArray:
+    with longest_types():
+        b, *others = map(jnp.asarray, (b, *rest))
+        return b if 0 in b.shape else lax.reshape(system.solution(b, *others), b.shape)
+
+
+@solve_p.def_abstract_eval
+def _solve_shape(b: Any, *rest: Any, system: _System) -> Any:
+    return jax.core.ShapedArray(b.shape, b.dtype)
+
+
+def _solve_jvp(primals: Any, tangents: Any, *, system: _System) -> tuple[AnyArray, AnyArray]:
+    b, *rest = primals
+    db, *changes = tangents
+    values, _ = system.split(rest)
+    changed, _ = system.split(changes)
+    x = solve_p.bind(b, *rest, system=system)
+    if changed and type(changed[0]) is not ad.Zero:
+        product = values_p.bind(changed[0], x, pattern=system.matrix)
+        db = lax.neg(product) if type(db) is ad.Zero else lax.sub(db, product)
+    if type(db) is ad.Zero:
+        return x, ad.Zero(jax.typeof(x).to_tangent_aval())
+    return x, solve_p.bind(db, *values, system=system)
+
+
+def _solve_transpose(gradient: AnyArray, b: Any, *rest: AnyArray, system: _System) -> list[AnyArray | None]:
+    if type(gradient) is ad.Zero:
+        return [None] * (1 + len(rest))
+    values, _ = system.split(rest)
+    if values and not system.request.is_symmetric:
+        assert isinstance(system.matrix, MatrixPattern)
+        values = [jnp.conj(take(values[0], system.matrix._turned[1]))]
+    x = solve_p.bind(jnp.conj(gradient), *values, system=system.adjoint())
+    return [jnp.conj(x)] + [None] * len(rest)
+
+
+def _solve_batch(args: Any, axes: Any, *, system: _System) -> tuple[AnyArray, int]:
+    bind = partial(solve_p.bind, system=system)
+    values, guess = system.split(axes[1:])
+    if values and values[0] is not None:
+        return each(bind, args, axes)
+    size = next(arg.shape[axis] for arg, axis in zip(args, axes, strict=True) if axis is not None)
+    b, batch = as_columns(args[0], axes[0], size)
+    given, first = system.split(args[1:])
+    first = [as_columns(x0, axis, size)[0] for x0, axis in zip(first, guess, strict=True)]
+    return from_columns(bind(b, *given, *first), batch)
+
+
+def _solve_call(platform: str, ctx: Any, *operands: Any, system: _System) -> Any:
+    ordinal = system.matrix._ordinal
+
+    def run(*arrays: AnyArray) -> None:
+        *given, out = arrays
+        if 0 in out.shape:
+            return
+        x = system.solution(*given)
+        if isinstance(out, Memory):
+            _core.synchronize(out.stream or 0, ordinal)
+            _core.copy_on_device(x.address, out.address, out.nbytes, ordinal)
+        else:
+            out[...] = x.reshape(out.shape)
+
+    return call_function(platform, ctx, run, ordinal, *operands, by_columns=True)
+
+
+ad.primitive_jvps[solve_p] = _solve_jvp
+ad.primitive_transposes[solve_p] = _solve_transpose
+batching.primitive_batchers[solve_p] = _solve_batch
+for _platform in ("cpu", "cuda"):
+    mlir.register_lowering(solve_p, partial(_solve_call, _platform), platform=_platform)
