@@ -15,6 +15,7 @@ from ..arrays import Located, library_of
 from . import limits
 from .compressed import storage_dtype
 from .csr import CanonicalCsr
+from .jax_sparse import csr_of_jax, is_jax_sparse
 from .limits import INDEX_LIMIT
 from .torch_sparse import csr_tensors, is_torch_sparse
 
@@ -28,7 +29,7 @@ def device_csr(A: Any, ordinal: int, shape: Any, wanted: DType | None) -> Canoni
 
     Parameters
     ----------
-    A : SciPy, CuPy or PyTorch sparse matrix, or (data, indices, indptr) tuple
+    A : SciPy, CuPy, PyTorch or JAX sparse matrix, or (data, indices, indptr) tuple
     ordinal : int
         A GPU.
     shape : tuple of int or None
@@ -67,7 +68,7 @@ def device_csr(A: Any, ordinal: int, shape: Any, wanted: DType | None) -> Canoni
 def _csr_arrays(A: Any, shape: Any) -> tuple[Any, Any]:
     """(data, indices, indptr) of what is CSR, and its shape, as far as they can be relied on.
 
-    PyTorch's other layouts become CSR on their GPU.
+    PyTorch's other layouts and JAX's BCOO become CSR on their GPU.
     """
     if isinstance(A, tuple):
         lengths = shape if isinstance(shape, tuple) else ()
@@ -75,6 +76,8 @@ def _csr_arrays(A: Any, shape: Any) -> tuple[Any, Any]:
         return (A, shape) if len(A) == 3 and plain else (None, None)
     if shape is None and is_torch_sparse(A):
         return csr_tensors(A) if A.is_cuda else None, tuple(A.shape)
+    if shape is None and is_jax_sparse(A):
+        return csr_of_jax(A), tuple(A.shape)
     is_ours = sp.issparse(A) or type(A).__module__.partition(".")[0] == "cupyx"
     if shape is not None or not is_ours or getattr(A, "format", None) != "csr" or len(A.shape) != 2:
         return None, None

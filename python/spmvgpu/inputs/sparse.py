@@ -17,6 +17,7 @@ from .._util.types import DType, HostArray
 from ..arrays import as_array, is_sparse
 from .compressed import check_integers, check_lengths, compressed, pattern, storage_dtype
 from .csr import CanonicalCsr
+from .jax_sparse import is_jax_sparse, scipy_of_jax
 from .torch_sparse import is_torch_sparse, scipy_of_torch
 
 _Wanted = DType | None
@@ -25,8 +26,8 @@ _Wanted = DType | None
 def scipy_sparse(A: Any) -> Any | None:
     """What is sparse, as a SciPy matrix or array; None for everything else.
 
-    That is SciPy's own; CuPy's; PyTorch's; what has `tocsr` or `to_scipy_sparse`, as the matrices of many
-    libraries have; and a data frame of pandas' whose columns are all sparse.
+    That is SciPy's own; CuPy's; PyTorch's; JAX's; what has `tocsr` or `to_scipy_sparse`, as the matrices of
+    many libraries have; and a data frame of pandas' whose columns are all sparse.
     """
     if sp.issparse(A):
         return A
@@ -34,6 +35,8 @@ def scipy_sparse(A: Any) -> Any | None:
         return A.get()
     if is_torch_sparse(A):
         return scipy_of_torch(A)
+    if is_jax_sparse(A):
+        return scipy_of_jax(A)
     if hasattr(A, "tocsr"):
         converted = A.tocsr()
     elif is_sparse(A):

@@ -17,6 +17,7 @@ from ..arrays import AnyArray, AnyLibrary, Located, is_sparse, taken
 from ..arrays.products import kind_of
 from ..devices import CPU, device_name
 from ..inputs.canonical import matrix_of
+from ..inputs.jax_sparse import is_jax_sparse
 from ..inputs.torch_sparse import is_torch_sparse, numpy_type
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
@@ -197,8 +198,8 @@ def _operator_beside(A: object, library: AnyLibrary, located: Located) -> Sparse
         return A
     if isinstance(A, sla.LinearOperator) or (hasattr(A, "matvec") and not hasattr(A, "tocsr")):
         return sla.aslinearoperator(A)
-    # Matrices of CuPy and PyTorch stay on their GPU.
-    stays = is_torch_sparse(A) or (is_sparse(A) and hasattr(A, "dtype"))
+    # Matrices of CuPy, PyTorch and JAX stay on their GPU.
+    stays = is_torch_sparse(A) or is_jax_sparse(A) or (is_sparse(A) and hasattr(A, "dtype"))
     matrix: Any = A if stays else matrix_of(A)
     where = "auto" if library.moves else device_name(CPU if located.host is not None else located.ordinal)
     given = numpy_type(A) if is_torch_sparse(A) else np.dtype(matrix.dtype)

@@ -1,0 +1,83 @@
+"""JAX's sparse matrices: as SciPy's matrices over the same memory, and as CSR where they are."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, TypeGuard, cast
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._util.types import HostArray
+from ..arrays import AnyArray, library_of
+from ..arrays.products import kind_of
+from .limits import ENTRY_LIMIT, INDEX_LIMIT
+
+if TYPE_CHECKING:
+    from jax.experimental.sparse import BCOO, BCSR
+
+
+def is_jax_sparse(A: object) -> TypeGuard[BCOO | BCSR]:
+    """Whether this is a sparse matrix of JAX, of any kind."""
+    return isinstance(A, getattr(sys.modules.get("jax.experimental.sparse"), "JAXSparse", ()))
+
+
+def scipy_of_jax(A: BCOO | BCSR) -> sp.sparray:
+    """A SciPy matrix over the memory of a matrix on the CPU, or of a copy of one on a GPU.
+
+    Its arrays are not checked. What fills them up is left out: of BCOO what is out of range, of BCSR what
+    comes after the last row.
+    """
+    kind = type(A).__name__
+    if kind not in ("BCOO", "BCSR"):
+        raise TypeError(f"A is a {kind}; allowed are BCOO and BCSR, as of jax.experimental.sparse")
+    if A.n_batch or A.n_dense or len(A.shape) != 2:
+        raise ValueError(
+            f"A is a {kind} of shape {A.shape} with {A.n_batch} batch and {A.n_dense} dense dimensions; it "
+            "must be a matrix without such"
+        )
+    data, indices = _host("A.data", A.data), _host("A.indices", A.indices)
+    if kind == "BCSR":
+        made = sp.csr_array(A.shape)
+        made.indptr = _host("A.indptr", cast("BCSR", A).indptr)
+        count = made.indptr[-1] if made.indptr.size else 0
+        made.data, made.indices = data[:count], indices[:count]
+        return made
+    if len(data) != len(indices):
+        raise ValueError(f"mismatched lengths: data has shape {data.shape}, indices {indices.shape}")
+    made = sp.coo_array(A.shape)
+    inside = (indices < np.array(A.shape)).all(axis=1)
+    made.data, (made.row, made.col) = data[inside], indices[inside].T
+    return made
+
+
+def _host(name: str, array: AnyArray) -> HostArray:
+    """An array in host memory, of a type that NumPy has."""
+    located = library_of(array).locate(array, name)  # type: ignore[union-attr]
+    host: HostArray = np.asarray(array) if located.host is None else located.host
+    return host.astype(np.float64) if host.dtype.isbuiltin == 2 and kind_of(host.dtype) == "f" else host
+
+
+def csr_of_jax(A: BCOO | BCSR) -> tuple[AnyArray, AnyArray, AnyArray] | None:
+    """(data, indices, indptr) on the GPU of a matrix, with indices of int32.
+
+    BCOO becomes CSR in order and without duplicates. None for a matrix in host memory, and for what is none
+    or has indices out of range, of which the way through host memory says what is wrong.
+    """
+    kind, jnp = type(A).__name__, sys.modules["jax.numpy"]
+    if kind not in ("BCOO", "BCSR") or A.n_batch or A.n_dense or len(A.shape) != 2:
+        return None
+    library = library_of(A.data)
+    is_on_host = library is None or library.locate(A.data, "A.data").host is not None
+    if is_on_host or max(A.shape) > INDEX_LIMIT or A.nse > ENTRY_LIMIT or not A.nse:
+        return None
+    if kind == "BCSR":
+        indptr = cast("BCSR", A).indptr
+        count = int(indptr[-1])
+        return A.data[:count], A.indices[:count].astype(np.int32), indptr.astype(np.int32)
+    if bool((A.indices < 0).any()):
+        return None
+    ordered = A.sum_duplicates(remove_zeros=False)  # which drops what is out of range
+    row, col = ordered.indices.T
+    indptr = jnp.searchsorted(row, jnp.arange(A.shape[0] + 1, dtype=row.dtype))
+    return ordered.data, col.astype(np.int32), indptr.astype(np.int32)
