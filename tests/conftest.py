@@ -32,6 +32,9 @@ hypothesis.settings.load_profile("spmvgpu")
 # What is in there is run by several processes together, which test_distributed.py starts.
 collect_ignore = ["distributed"]
 
+# Else JAX would take most of the memory of a GPU, and leave little to the others.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
 CUDA_DEVICES = [info.name for info in sg.devices() if info.name != "cpu"]
 CUDA_PARAMS = [pytest.param(name, marks=pytest.mark.gpu) for name in CUDA_DEVICES or ["cuda:0"]]
 LEFT_OUT = pytest.StashKey[int]()
@@ -136,6 +139,19 @@ def own_cache(tmp_path_factory):
 def device(request):
     """Name of a device: "cpu", then every CUDA device."""
     return request.param
+
+
+@pytest.fixture
+def jax_place(device):
+    """The device in JAX's terms; arrays are made there, with types of 64 bits."""
+    jax = pytest.importorskip("jax", minversion="0.10")
+    kind, _, number = device.partition(":")
+    try:
+        place = jax.devices(kind)[int(number or 0)]
+    except (RuntimeError, IndexError):
+        pytest.skip(f"JAX has no device for {device}")
+    with jax.enable_x64(True), jax.default_device(place):
+        yield place
 
 
 @pytest.fixture(

@@ -1,84 +1,53 @@
-"""Arrays of JAX: products on both sides, its narrow types, and what its transformations do without."""
+"""Products with arrays of JAX: in functions that it transforms and outside, and its sparse matrices."""
+
+import gc
+import threading
+import weakref
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import spmvgpu as sg
+from programs import COMPILER, FLAGS, ROOT, subprocess
+from spmvgpu.inputs import jax_sparse
 from support import over
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+jax = pytest.importorskip("jax", minversion="0.10")
+from jax.experimental import sparse  # noqa: E402
+from jax.test_util import check_grads  # noqa: E402
+
+jnp, lax = jax.numpy, jax.lax
 N = 9
 A = sg.gallery.poisson1d(N)
+RECTANGLE = sp.csr_array(np.array([[4.0, 1, 0, 0, -2], [0, 5, 2, 0, 0], [1, 0, 6, 1, 0]]))
+TIGHT = {"atol": 1e-5, "rtol": 1e-5}
+BOTH = ("fwd", "rev")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def double_precision():
-    jax.config.update("jax_enable_x64", True)
+@pytest.fixture(autouse=True)
+def place(jax_place):
+    return jax_place
 
 
 @pytest.fixture
-def op(cpu_of_jax):
-    return sg.aslinearoperator(A, device="cpu")
+def op(device):
+    return sg.aslinearoperator(A, device=device)
 
 
-@pytest.fixture
-def cpu_of_jax():
-    """Arrays are made in host memory, also where JAX knows a GPU."""
-    with jax.default_device(jax.devices("cpu")[0]):
-        yield
+def array(shape, dtype=np.float64, seed=0):
+    random = np.random.default_rng(seed)
+    values = random.normal(size=shape)
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * random.normal(size=shape)
+    return jnp.asarray(values, dtype)
 
 
-TRANSFORMATIONS = {
-    "jit": lambda f: jax.jit(f),
-    "grad": lambda f: jax.grad(lambda v: jnp.sum(f(v))),
-    "vmap": lambda f: lambda v: jax.vmap(f)(jnp.stack([v, v])),
-    "jacfwd": lambda f: jax.jacfwd(f),
-    "jacrev": lambda f: jax.jacrev(f),
-    "linearize": lambda f: lambda v: jax.linearize(f, v),
-    "eval_shape": lambda f: lambda v: jax.eval_shape(f, v),
-    "scan": lambda f: lambda v: jax.lax.scan(lambda carry, _: (f(carry), None), v, None, length=2),
-}
-CALLS = {
-    "op @ v": lambda op, v: op @ v,
-    "v @ op": lambda op, v: v @ op,
-    "matvec": lambda op, v: op.matvec(v),
-    "rmatvec": lambda op, v: op.rmatvec(v),
-    "spmv": lambda op, v: op.spmv(v),
-    "cg": lambda op, v: sg.linalg.cg(op, v)[0],
-    "x0": lambda op, v: sg.linalg.cg(op, np.ones(N), v)[0],
-    "M": lambda op, v: sg.linalg.cg(op, np.ones(N), M=v)[0],
-    "values": lambda op, v: op.update_values(v),
-}
+def with_rectangle(dtype):
+    return RECTANGLE * (1 + 0.5j) if np.dtype(dtype).kind == "c" else RECTANGLE
 
 
-@over("transformation", TRANSFORMATIONS)
-@over("call", CALLS)
-def test_what_is_traced_is_refused_and_the_way_out_named(transformation, call, op):
-    transformed = TRANSFORMATIONS[transformation](lambda v: CALLS[call](op, v))
-    with pytest.raises(TypeError, match=r"traced by JAX \(jax\.jit.*jax\.pure_callback"):
-        transformed(jnp.ones(N))
-
-
-def test_the_way_out(op):
-    """What the message names works, with a gradient."""
-    like = jax.ShapeDtypeStruct((N,), "float64")
-
-    @jax.custom_vjp
-    def product(v):
-        return jax.pure_callback(lambda v: np.asarray(op @ v), like, v)
-
-    def forward(v):
-        return product(v), None
-
-    def backward(_, gradient):
-        return (jax.pure_callback(lambda g: np.asarray(op.T @ g), like, gradient),)
-
-    product.defvjp(forward, backward)
-    x = jnp.arange(float(N))
-    np.testing.assert_allclose(jax.jit(product)(x), A @ np.arange(float(N)))
-    np.testing.assert_allclose(jax.grad(lambda v: product(v).sum())(x), A.T @ np.ones(N))
-
+# Outside of transformed functions
 
 NARROW = ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", "float32", "int8", "bool"]
 
@@ -89,10 +58,14 @@ NARROW = ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"
 def test_narrow_types(dtype, of_op, shape, op):
     op = op.astype(of_op)
     x = jnp.ones(shape, dtype)
-    for result, expected in ((op @ x, A @ np.ones(shape)), (x.T @ op, np.ones(shape).T @ A)):
+    both = op @ x, x.T @ op
+    if shape == (N, 3):
+        both += jax.jit(lambda x: (op @ x, x.T @ op))(x)
+    expected = A @ np.ones(shape), np.ones(shape).T @ A
+    for k, result in enumerate(both):
         assert isinstance(result, jax.Array)
         assert result.dtype == of_op
-        np.testing.assert_array_equal(result, expected)
+        np.testing.assert_array_equal(result, expected[k % 2])
     if shape == (N,) and dtype != "bool":
         b = jnp.asarray(np.arange(N) % 2, dtype)
         solution, info = sg.linalg.cg(op, b, rtol=1e-5)
@@ -101,8 +74,10 @@ def test_narrow_types(dtype, of_op, shape, op):
         np.testing.assert_allclose(A @ np.asarray(solution), np.arange(N) % 2, atol=1e-4)
 
 
-def test_mixed_with_numpy(op):
+def test_mixed_with_numpy(device, op):
     """A guess and a preconditioner may be of NumPy where b is of JAX, and the other way round."""
+    if device != "cpu":
+        pytest.skip("arrays of JAX are on the GPU")
     b, diagonal = np.ones(N), np.full(N, 0.5)
     expected = sg.linalg.cg(op, b, rtol=1e-10)[0]
     for given in ((b, jnp.asarray(b), jnp.asarray(diagonal)), (jnp.asarray(b), b, diagonal)):
@@ -110,3 +85,319 @@ def test_mixed_with_numpy(op):
         assert info == 0
         assert type(x) is type(given[0])
         np.testing.assert_allclose(x, expected)
+
+
+# Transformed functions
+
+TRANSFORMATIONS = {
+    "jit": jax.jit,
+    "grad": lambda f: jax.grad(lambda v: jnp.sum(jnp.sin(f(v)))),
+    "vmap": lambda f: lambda v: jax.vmap(f)(jnp.stack([v, 2 * v])),
+    "jacfwd": jax.jacfwd,
+    "jacrev": lambda f: jax.jit(jax.jacrev(f)),
+    "hessian": lambda f: jax.hessian(lambda v: jnp.sum(jnp.sin(f(v)))),
+    "linearize": lambda f: lambda v: jax.linearize(f, v)[1](v),
+    "linear_transpose": lambda f: lambda v: jax.linear_transpose(f, v)(v)[0],
+    "scan": lambda f: lambda v: lax.scan(lambda carry, _: (f(carry), None), v, None, length=2)[0],
+    "cond": lambda f: lambda v: lax.cond(v[0] > 0, f, lambda v: v, v),
+    "checkpoint": lambda f: jax.grad(lambda v: jnp.sum(jax.checkpoint(f)(v) ** 2)),
+}
+CALLS = {
+    "op @ v": lambda A, v: A @ v,
+    "v @ op": lambda A, v: v @ A,
+    "dot": lambda A, v: A.dot(v),
+    "columns": lambda A, v: (A @ jnp.stack([v, 2 * v], 1)).sum(1),
+    "rows": lambda A, v: (v[None] @ A)[0],
+}
+
+
+@over("transformation", TRANSFORMATIONS)
+@over("call", CALLS)
+def test_transformations(transformation, call, op):
+    transform, v = TRANSFORMATIONS[transformation], array(N)
+    result = transform(lambda v: CALLS[call](op, v))(v)
+    expected = transform(lambda v: CALLS[call](jnp.asarray(A.toarray()), v))(v)
+    np.testing.assert_allclose(result, expected, atol=1e-12)
+
+
+@over("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@over("shape", [(5,), (5, 1), (5, 3), (5, 0), (5, 9)])
+def test_products_are_those_outside(dtype, shape, fmt, device):
+    matrix = sg.gallery.poisson1d(5).astype(dtype)
+    op = sg.aslinearoperator(matrix, format=fmt, device=device)
+    x = array(shape, dtype)
+    np.testing.assert_array_equal(jax.jit(lambda x: op @ x)(x), op @ x)
+    y = array(shape[::-1], dtype)
+    np.testing.assert_array_equal(jax.jit(lambda y: y @ op)(y), y @ op)
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [(np.float64, (5, 3)), (np.complex128, (5,))])
+def test_derivatives(dtype, shape, device):
+    op = sg.aslinearoperator(with_rectangle(dtype), device=device)
+    pattern = sg.jax.MatrixPattern(with_rectangle(dtype), device=device)
+    x, y = array(shape, dtype), array((*shape[1:], 3), dtype)
+    check_grads(lambda x: (op @ x) ** 2, (x,), 2, BOTH, **TIGHT)
+    check_grads(jax.jit(lambda y: (y @ op) ** 2), (y,), 2, BOTH, **TIGHT)
+    check_grads(pattern.matmul, (pattern.values, x), 2, BOTH, **TIGHT)
+    check_grads(jax.jit(lambda *given: pattern.matmul(*given) ** 2), (pattern.values, x), 2, BOTH, **TIGHT)
+
+
+def test_mixed_types(device):
+    """A gradient has the type of its argument, also of a real one of a complex product."""
+    op = sg.aslinearoperator(with_rectangle(complex), device=device)
+    dense = jnp.asarray(with_rectangle(complex).toarray())
+    for dtype in (np.float32, np.float64, np.complex64):
+        x = array(5, dtype)
+        gradient = jax.grad(lambda x: jnp.abs(op @ x).sum())(x)
+        assert gradient.dtype == x.dtype
+        np.testing.assert_allclose(gradient, jax.grad(lambda x: jnp.abs(dense @ x).sum())(x), rtol=1e-5)
+    real = sg.aslinearoperator(RECTANGLE, device=device)
+    check_grads(jax.jit(lambda x: real @ x), (array(5, complex),), 2, BOTH, **TIGHT)
+    x = jnp.asarray([1j * jnp.inf, 0, 0, 0, 0])
+    np.testing.assert_array_equal(jax.jit(lambda x: real @ x)(x), real @ x)
+
+
+def test_without_types_of_64_bits(device):
+    """An operator of 64 bits multiplies in these, and the result is rounded."""
+    op = sg.aslinearoperator(np.array([[1.0, 1e-9], [-1.0, 0.0]]), device=device)
+    with jax.enable_x64(False):
+        for function in (lambda x: op @ x, jax.jit(lambda x: op @ x)):
+            y = function(jnp.asarray([1.0, 1.0]))
+            assert y.dtype == np.float32
+            np.testing.assert_array_equal(y, np.array([1 + 1e-9, -1], np.float32))
+        small = jax.grad(lambda x: (op @ x).sum() * 1e9)(jnp.asarray([1.0, 1.0]))
+        assert small.dtype == np.float32
+        np.testing.assert_array_equal(small, np.array([0.0, 1.0], np.float32))
+        x = sg.jax.solve(op, jnp.asarray([1.0, 1.0]), "gmres")
+        assert x.dtype == np.float32
+        pattern = sg.jax.MatrixPattern(np.eye(2), device=device)
+        assert pattern.matmul(pattern.values, jnp.asarray([1.0, 1.0])).dtype == np.float32
+
+
+def test_sums_and_products_of_operators(op):
+    v, dense = array(N), A.toarray()
+    for made, expected in (
+        (op + 2 * op, 3 * dense),
+        (op.T @ op, dense.T @ dense),
+        (op**2, dense @ dense),
+        (op * 2j, 2j * dense),
+        (op[:4], dense[:4]),
+    ):
+        np.testing.assert_allclose(jax.jit(lambda v, made=made: made @ v)(v), expected @ v, atol=1e-12)
+
+
+def test_several_devices(device):
+    if device != "cpu":
+        pytest.skip("one GPU is enough for this test")
+    op = sg.aslinearoperator(A, device=["cpu", "cpu"])
+    np.testing.assert_allclose(jax.jit(lambda v: op @ v)(array(N)), A @ array(N), atol=1e-12)
+
+
+def test_batches_of_values(device):
+    pattern = sg.jax.MatrixPattern(RECTANGLE, device=device)
+    values, X = jnp.stack([pattern.values, 2 * pattern.values]), array((2, 5))
+    dense = RECTANGLE.toarray()
+    expected = np.stack([dense @ X[0], 2 * dense @ X[1]])
+    np.testing.assert_allclose(jax.vmap(pattern.matmul)(values, X), expected)
+    np.testing.assert_allclose(jax.jit(jax.vmap(pattern.matmul, (0, None)))(values, X[0])[0], expected[0])
+    np.testing.assert_allclose(jax.vmap(pattern.matmul, (None, 1))(pattern.values, X.T)[0], expected[0])
+
+
+def test_pattern(device, place):
+    pattern = sg.jax.MatrixPattern(RECTANGLE, device=device)
+    assert (pattern.shape, pattern.nnz) == (RECTANGLE.shape, RECTANGLE.nnz)
+    assert pattern.values.devices() == pattern.rows.devices() == {place}
+    dense = jnp.zeros(pattern.shape).at[pattern.rows, pattern.cols].set(pattern.values)
+    np.testing.assert_array_equal(dense, RECTANGLE.toarray())
+    np.testing.assert_array_equal(pattern.operator(2 * pattern.values).toarray(), 2 * RECTANGLE.toarray())
+    for wrong in (pattern.values[1:], pattern.values.astype(np.float16), pattern.values[None]):
+        with pytest.raises(ValueError, match=r"values has shape .* it must have shape \(8,\) and one of"):
+            pattern.matmul(wrong, array(5))
+    with pytest.raises(TypeError, match="traced by JAX"):
+        jax.jit(lambda v: pattern.operator(v).nnz)(pattern.values)
+
+
+# Programs
+
+
+def test_a_program_has_the_values_of_its_trace(op):
+    function, v = jax.jit(lambda v: op @ v), array(N)
+    before = function(v)
+    op.update_values(2 * A.data)
+    np.testing.assert_array_equal(function(v), before)
+    np.testing.assert_allclose(op @ v, 2 * before)
+
+
+def test_a_program_keeps_its_matrix(device):
+    """And nothing keeps that of a program which is gone."""
+    op = sg.aslinearoperator(A, device=device)
+    pattern, v = sg.jax.MatrixPattern(A, device=device), array(N)
+    gone = [weakref.ref(op._stored), weakref.ref(pattern)]
+
+    values, expected = pattern.values, op @ pattern.matmul(pattern.values, v)
+    things = {"op": op, "pattern": pattern}
+    function = jax.jit(lambda values, v: things["op"] @ things["pattern"].matmul(values, v))
+    lowered = function.lower(values, v)
+    del op, pattern
+    things.clear()
+    program = lowered.compile()
+    del lowered
+    jax.clear_caches()
+    gc.collect()
+    for _ in range(3):
+        np.testing.assert_array_equal(program(values, v), expected)
+    del program
+    jax.clear_caches()
+    gc.collect()
+    assert [reference() for reference in gone] == [None, None]
+
+
+def test_a_program_of_another_process(place):
+    call = jax.ffi.ffi_call("spmvgpu", jax.ShapeDtypeStruct((3,), np.float64))
+    sg.jax.MatrixPattern  # noqa: B018  (what registers the call)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="that this process does not have"):
+        jax.jit(lambda x: call(x, callee=np.int64(1)))(jnp.ones(3)).block_until_ready()
+    with pytest.raises(jax.errors.JaxRuntimeError, match="without the number of its callee"):
+        jax.jit(lambda x: call(x, other=np.int64(1)))(jnp.ones(3)).block_until_ready()
+
+
+def test_programs_in_threads(op, device):
+    pattern = sg.jax.MatrixPattern(A, device=device)
+    function = jax.jit(lambda values, v: op @ v + pattern.matmul(values, v))
+    wrong = []
+
+    def work(seed):
+        v = array(N, seed=seed)
+        for k in range(20):
+            y = function((k + seed) * pattern.values, v)
+            if not np.allclose(y, (1 + k + seed) * (A @ v)):
+                wrong.append((seed, k))
+
+    with jax.enable_x64(True):
+        threads = [threading.Thread(target=in_64_bits(work), args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+def in_64_bits(work):
+    def run(seed):
+        with jax.enable_x64(True):
+            work(seed)
+
+    return run
+
+
+def test_the_layouts_are_those_of_xla(tmp_path):
+    """The core has the structures of XLA's interface in a header of its own."""
+    if COMPILER is None:
+        pytest.skip("no C++ compiler")
+    flags = [*FLAGS, "-Wno-invalid-offsetof", f"-I{jax.ffi.include_dir()}", "-fsyntax-only"]
+    subprocess.run([COMPILER, *flags, "tests/cpp/xla_abi.cpp"], cwd=ROOT, check=True)
+
+
+# What is refused
+
+REFUSED = {
+    "spmv": lambda op, v: op.spmv(v),
+    "cg": lambda op, v: sg.linalg.cg(op, v)[0],
+    "x0": lambda op, v: sg.linalg.cg(op, np.ones(N), v)[0],
+    "M": lambda op, v: sg.linalg.cg(op, np.ones(N), M=v)[0],
+    "values": lambda op, v: op.update_values(v),
+    "jacobi": lambda op, v: sg.linalg.jacobi(op) @ v,
+}
+
+
+@over("call", REFUSED)
+def test_what_is_not_traced_is_refused(call, op):
+    with pytest.raises(TypeError, match=r"traced by JAX \(jax\.jit.*spmvgpu.jax.solve alone"):
+        jax.jit(lambda v: REFUSED[call](op, v))(jnp.ones(N))
+
+
+@over("shape", [(N + 1,), (1, N), (), (N, 1, 1)])
+def test_wrong_shapes(shape, op):
+    for function in (lambda x: op @ x, lambda x: x.T @ op):
+        with pytest.raises(ValueError, match=r"dimension mismatch|matmul"):
+            jax.jit(function)(jnp.ones(shape))
+
+
+def test_wrong_devices(device, op):
+    if device == "cpu":
+        pytest.skip("there is one device only")
+    x = jax.device_put(np.ones(N), jax.devices("cpu")[0])
+    with pytest.raises(ValueError, match=r"x is on 'cpu', but the operator is on 'cuda:.'; move one"):
+        jax.jit(lambda x: op @ x)(x)
+    on_cpu = op.to("cpu")
+    with pytest.raises(ValueError, match="x is on a GPU, but the operator is on 'cpu'; move one"):
+        jax.jit(lambda x: on_cpu @ x)(jnp.ones(N))
+
+
+# Sparse matrices
+
+KINDS = {"BCOO": sparse.BCOO, "BCSR": sparse.BCSR}
+
+
+@over("kind", KINDS)
+@over("dtype", ["float32", "complex128", "bfloat16", "int64", "bool"])
+@over("nse", [8, 11])
+def test_sparse_matrices(kind, dtype, nse, device):
+    """Also with entries that fill them up."""
+    dense = jnp.asarray(RECTANGLE.toarray(), dtype)
+    given = KINDS[kind].fromdense(dense, nse=nse)
+    op = sg.aslinearoperator(given, device=device)
+    expected = np.asarray(dense)
+    if dtype in ("bfloat16", "int64", "bool"):
+        expected = expected.astype(np.float64)
+    assert (op.dtype, op.nnz) == (expected.dtype, 8)
+    np.testing.assert_array_equal(op.toarray(), expected)
+
+
+@over("kind", KINDS)
+def test_sparse_matrices_stay_where_they_are(kind, device, place, monkeypatch):
+    """On a GPU they are converted and checked there; what does so in this test runs on the CPU, too."""
+    given = KINDS[kind].fromdense(jnp.asarray(RECTANGLE.toarray()), nse=11)
+    arrays = jax_sparse.csr_of_jax(given)
+    assert [array.devices() for array in arrays] == 3 * [{place}]
+    assert arrays[1].dtype == arrays[2].dtype == np.int32
+    made = sp.csr_array(tuple(map(np.asarray, arrays)), shape=given.shape)
+    np.testing.assert_array_equal(made.toarray(), RECTANGLE.toarray())
+    if device != "cpu":
+        monkeypatch.setattr(jax_sparse, "_host", None)
+        assert sg.aslinearoperator(given, device=device).nnz == 8
+
+
+def test_duplicates_of_sparse_matrices_are_summed(device):
+    given = sparse.BCOO((jnp.array([1.0, 2, 3]), jnp.array([[1, 2], [0, 1], [1, 2]])), shape=(2, 3))
+    arrays = [np.asarray(array).tolist() for array in jax_sparse.csr_of_jax(given)]
+    assert arrays == [[2, 4], [1, 2], [0, 1, 2]]
+    np.testing.assert_array_equal(sg.aslinearoperator(given, device=device).toarray(), [[0, 2, 0], [0, 0, 4]])
+
+
+def test_sparse_matrices_in_solvers_and_patterns(device):
+    given, b = sparse.BCSR.fromdense(jnp.asarray(A.toarray())), jnp.ones(N)
+    expected = np.linalg.solve(A.toarray(), np.ones(N))
+    np.testing.assert_allclose(sg.linalg.cg(given, b, rtol=1e-12)[0], expected)
+    pattern = sg.jax.MatrixPattern(given, device=device)
+    np.testing.assert_allclose(pattern.matmul(given.data, b), A @ np.ones(N), atol=1e-12)
+
+
+def test_sparse_matrices_that_are_none(device):
+    ones = jnp.ones((2, 3, 3))
+    with pytest.raises(TypeError, match="A is a CSR; allowed are BCOO and BCSR"):
+        sg.aslinearoperator(sparse.CSR.fromdense(ones[0]), device=device)
+    for given in (sparse.BCOO.fromdense(ones, n_batch=1), sparse.BCOO.fromdense(ones, n_dense=1)):
+        with pytest.raises(ValueError, match=r"batch and . dense dimensions; it must be a matrix"):
+            sg.aslinearoperator(given, device=device)
+    data, column = jnp.ones(2), jnp.array([0, 9])
+    broken = [
+        sparse.BCOO((data, jnp.array([[0, 0], [-1, 0]])), shape=(2, 3)),
+        sparse.BCSR((data, column, jnp.array([0, 1, 2])), shape=(2, 3)),
+        sparse.BCSR((data, 0 * column, jnp.array([2, 1, 2])), shape=(2, 3)),
+    ]
+    for given in broken:
+        with pytest.raises(ValueError, match=r"indices must lie|indptr"):
+            sg.aslinearoperator(given, device=device)
+    with pytest.raises(TypeError, match=r"A\.data is traced by JAX"):
+        jax.jit(lambda A: sg.aslinearoperator(A, device=device) @ jnp.ones(3))(broken[1])

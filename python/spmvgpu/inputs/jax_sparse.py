@@ -58,18 +58,20 @@ def _host(name: str, array: AnyArray) -> HostArray:
     return host.astype(np.float64) if host.dtype.isbuiltin == 2 and kind_of(host.dtype) == "f" else host
 
 
-def csr_of_jax(A: BCOO | BCSR) -> tuple[AnyArray, AnyArray, AnyArray] | None:
-    """(data, indices, indptr) on the GPU of a matrix, with indices of int32.
+def is_on_gpu(A: BCOO | BCSR) -> bool:
+    return library_of(A.data).locate(A.data, "A.data").host is None  # type: ignore[union-attr]
 
-    BCOO becomes CSR in order and without duplicates. None for a matrix in host memory, and for what is none
-    or has indices out of range, of which the way through host memory says what is wrong.
+
+def csr_of_jax(A: BCOO | BCSR) -> tuple[AnyArray, AnyArray, AnyArray] | None:
+    """(data, indices, indptr) on the device of a matrix, with indices of int32.
+
+    BCOO becomes CSR in order and without duplicates. None for what is no matrix or has negative indices, of
+    which the way through host memory says what is wrong.
     """
     kind, jnp = type(A).__name__, sys.modules["jax.numpy"]
     if kind not in ("BCOO", "BCSR") or A.n_batch or A.n_dense or len(A.shape) != 2:
         return None
-    library = library_of(A.data)
-    is_on_host = library is None or library.locate(A.data, "A.data").host is not None
-    if is_on_host or max(A.shape) > INDEX_LIMIT or A.nse > ENTRY_LIMIT or not A.nse:
+    if max(A.shape) > INDEX_LIMIT or A.nse > ENTRY_LIMIT or not A.nse:
         return None
     if kind == "BCSR":
         indptr = cast("BCSR", A).indptr

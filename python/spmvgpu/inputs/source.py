@@ -15,7 +15,7 @@ from ..arrays import Located, library_of
 from . import limits
 from .compressed import storage_dtype
 from .csr import CanonicalCsr
-from .jax_sparse import csr_of_jax, is_jax_sparse
+from .jax_sparse import csr_of_jax, is_jax_sparse, is_on_gpu
 from .limits import INDEX_LIMIT
 from .torch_sparse import csr_tensors, is_torch_sparse
 
@@ -77,7 +77,7 @@ def _csr_arrays(A: Any, shape: Any) -> tuple[Any, Any]:
     if shape is None and is_torch_sparse(A):
         return csr_tensors(A) if A.is_cuda else None, tuple(A.shape)
     if shape is None and is_jax_sparse(A):
-        return csr_of_jax(A), tuple(A.shape)
+        return csr_of_jax(A) if is_on_gpu(A) else None, tuple(A.shape)
     is_ours = sp.issparse(A) or type(A).__module__.partition(".")[0] == "cupyx"
     if shape is not None or not is_ours or getattr(A, "format", None) != "csr" or len(A.shape) != 2:
         return None, None

@@ -58,7 +58,8 @@ class MatrixPattern(Pattern["jax.Array"]):
     def _array(self, array: HostArray) -> jax.Array:
         if array.dtype.kind not in "fc":
             array = array.astype(np.int32)
-        placed: jax.Array = jax.device_put(array.copy(), _device(self._ordinal))
+        with jax.ensure_compile_time_eval():  # it stays when JAX has traced what asks for it
+            placed: jax.Array = jax.device_put(array.copy(), _device(self._ordinal))
         return placed
 
     def operator(self, values: jax.Array) -> SparseOperator:

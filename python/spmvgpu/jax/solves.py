@@ -131,11 +131,12 @@ def solve(
         _check_vector(A, own, "x0", x0)
         if x0.shape != b.shape:
             raise ValueError(f"x0 has shape {x0.shape} and b has shape {b.shape}; give both the same")
+    target = result_type(own)
     with longest_types():
         given = [] if values is None else [values]
         guess = [] if x0 is None else [lax.convert_element_type(lax.stop_gradient(x0), own)]
         x = solve_p.bind(lax.convert_element_type(b, own), *given, *guess, system=system)
-        x = lax.convert_element_type(x, result_type(own))
+        x = lax.convert_element_type(x, target)
     if isinstance(A, SparseOperator):
         A.solve_info = op.solve_info
     return x
