@@ -76,8 +76,7 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 doctest_test_doctest_blocks = "default"
 
-if find_spec("torch") is None:
-    autodoc_mock_imports = ["torch"]
+autodoc_mock_imports = [library for library in ("jax", "torch") if find_spec(library) is None]
 
 
 def lead_to_the_site(app, docname, source):
@@ -94,7 +93,7 @@ def lead_to_the_site(app, docname, source):
 def setup(app):
     """Connect what lets links work, examples without their library pass, and private constructors hide."""
     app.connect("source-read", lead_to_the_site)
-    needs = {"spmvgpu.torch": "torch", "spmvgpu.distributed": "mpi4py"}
+    needs = {"spmvgpu.jax": "jax", "spmvgpu.torch": "torch", "spmvgpu.distributed": "mpi4py"}
 
     def skip_examples(app, what, name, obj, options, lines):
         room = next((room for room in needs if name.startswith(room)), None)

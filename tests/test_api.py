@@ -179,14 +179,16 @@ SHOWN = {
     "partition.Submatrices": lambda on: sg.partition.by_submatrices(A, block_size=8),
     "cache.CacheInfo": lambda on: sg.cache.info(),
     "plot.TsmvSchedule": lambda on: sg.plot.TsmvSchedule.of(sg.aslinearoperator(A, "tsmv", on)),
+    "jax.MatrixPattern": lambda on: sg.jax.MatrixPattern(A, device=on),
     "torch.MatrixPattern": lambda on: sg.torch.MatrixPattern(A, device=on),
 }
 
 
 @over("name", SHOWN)
 def test_repr_is_a_few_lines(name, device):
-    if name.startswith("torch") and find_spec("torch") is None:
-        pytest.skip("needs torch")
+    library = name.partition(".")[0]
+    if library in ("jax", "torch") and find_spec(library) is None:
+        pytest.skip(f"needs {library}")
     lines = repr(SHOWN[name](device)).splitlines()
     assert 1 <= len(lines) <= 5
     assert max(map(len, lines)) <= 100

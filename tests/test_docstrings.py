@@ -6,8 +6,10 @@ The examples are most of the tests with the marker `smoke`: together they call e
 import doctest
 import inspect
 import re
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,16 @@ from support import over, run_python
 pytestmark = pytest.mark.smoke
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "api.rst"
-# `spmvgpu.torch` cannot be imported without PyTorch.
-OF_TORCH = ("torch.MatrixPattern", "torch.matmul", "torch.solve")
+# What cannot be imported without PyTorch, or without JAX.
+OF_LIBRARIES = {
+    "jax": ("jax.MatrixPattern", "jax.solve"),
+    "torch": ("torch.MatrixPattern", "torch.matmul", "torch.solve"),
+}
 NEEDS = {
     "papers.mironowicz_pictures": "matplotlib",
     "papers.yang2015_pictures": "matplotlib",
     "plot": "matplotlib",
+    "jax": "jax",
     "torch": "torch",
     "distributed": "mpi4py",
 }  # by what the name of a module begins with
@@ -89,7 +95,7 @@ def test_has_an_example_that_calls_it(name):
         assert any(re.search(rf"\b{value.__name__}\b", example.source) for example in run)
 
 
-OWN_EXAMPLES = {"", "partition", "planning", "plot", "torch"}  # modules whose docstrings have some
+OWN_EXAMPLES = {"", "partition", "planning", "jax", "plot", "torch"}  # modules whose docstrings have some
 WITH_EXAMPLES = sorted(OWN_EXAMPLES | {module_of(name) for name in public()})
 
 
@@ -101,7 +107,12 @@ def test_examples_run(name, monkeypatch):
     if library == "matplotlib":
         monkeypatch.setenv("MPLBACKEND", "agg")
         import_module("matplotlib.pyplot").switch_backend("agg")
-    results = doctest.testmod(import_module(f"spmvgpu.{name}".rstrip(".")))
+    with ExitStack() as stack:
+        if library == "jax":  # as it is before any test has set it
+            jax = import_module("jax")
+            stack.enter_context(jax.enable_x64(False))
+            stack.enter_context(jax.default_device(jax.devices("cpu")[0]))
+        results = doctest.testmod(import_module(f"spmvgpu.{name}".rstrip(".")))
     if library == "matplotlib":
         import_module("matplotlib.pyplot").close("all")
     assert results.attempted > 0
@@ -147,4 +158,4 @@ def test_examples_of_ranks_run():
 def test_the_reference_has_every_public_name_once():
     entries = re.findall(r"^   ([\w.]+)$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
     described = re.findall(r"^\.\. (?:data|exception):: ([\w.]+)$", REFERENCE.read_text(), re.MULTILINE)
-    assert sorted(entries + described) == sorted({*public_names(), *OF_TORCH})
+    assert sorted(entries + described) == sorted({*public_names(), *chain(*OF_LIBRARIES.values())})

@@ -1,6 +1,5 @@
 """What the package shows of itself without the libraries that are optional, and with them."""
 
-import importlib.util
 import inspect
 import pickle
 import pydoc
@@ -62,15 +61,16 @@ def test_module_without_its_library(hidden):
     code = """
     import spmvgpu as sg
 
-    assert not hasattr(sg, "torch") and "torch" not in dir(sg)
-    assert getattr(sg, "torch", None) is None
-    for use in ("sg.torch", "import spmvgpu.torch", "from spmvgpu import torch"):
-        try:
-            exec(use)
-        except (AttributeError, ImportError) as error:
-            assert "needs PyTorch" in str(error) and "pip install torch" in str(error), error
-        else:
-            raise AssertionError(use)
+    for library, name in (("jax", "JAX"), ("torch", "PyTorch")):
+        assert not hasattr(sg, library) and library not in dir(sg)
+        assert getattr(sg, library, None) is None
+        for use in (f"sg.{library}", f"import spmvgpu.{library}", f"from spmvgpu import {library}"):
+            try:
+                exec(use)
+            except (AttributeError, ImportError) as error:
+                assert f"needs {name}" in str(error) and f"pip install {library}" in str(error), error
+            else:
+                raise AssertionError(use)
     try:
         sg.nothing
     except AttributeError as error:
@@ -79,13 +79,14 @@ def test_module_without_its_library(hidden):
     run_python(hidden + code)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-def test_module_with_its_library():
-    assert "torch" in dir(sg)
-    assert hasattr(sg, "torch")
-    assert "MatrixPattern" in pydoc.render_doc(sg.torch)
-    assert dict(inspect.getmembers(sg))["torch"] is sg.torch
-    assert pickle.loads(pickle.dumps(sg.torch.matmul)) is sg.torch.matmul
+@pytest.mark.parametrize("library", ["jax", "torch"])
+def test_module_with_its_library(library):
+    pytest.importorskip(library)
+    module = getattr(sg, library)
+    assert library in dir(sg)
+    assert "MatrixPattern" in pydoc.render_doc(module)
+    assert dict(inspect.getmembers(sg))[library] is module
+    assert pickle.loads(pickle.dumps(module.solve)) is module.solve
 
 
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("nm"), reason="needs nm, of Linux")
