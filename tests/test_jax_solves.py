@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 import spmvgpu as sg
-from support import over
+from support import over, run_python
 
 jax = pytest.importorskip("jax", minversion="0.10")
 from jax.test_util import check_grads  # noqa: E402
@@ -307,3 +307,18 @@ def test_programs_in_threads(device):
         thread.join(timeout=120)
     assert len(found) == 20
     assert max(found) < 1e-7
+
+
+def test_exit_while_programs_run():
+    """Those that have begun end, the others do not begin, and nothing waits for what never comes."""
+    run_python(
+        """
+        import jax, jax.numpy as jnp, spmvgpu as sg
+        op = sg.aslinearoperator(sg.gallery.poisson2d(100), device="cpu")
+        with jax.default_device(jax.devices("cpu")[0]):
+            solve = jax.jit(lambda b: sg.jax.solve(op, b, "cg", rtol=1e-4))
+            solve(jnp.ones(10000)).block_until_ready()
+            for k in range(4):
+                solve(jnp.ones(10000) + k)
+        """
+    )

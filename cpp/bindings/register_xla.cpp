@@ -7,6 +7,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -20,6 +21,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/xla_abi.hpp"
 #include "core/parallel.hpp"
+#include "core/system.hpp"
 #include "gpu/runtime.hpp"
 #include "matrix/any_matrix.hpp"
 
@@ -152,17 +154,59 @@ private:
     const std::vector<int> ordinals_;  // of GPUs that x and y may be on
 };
 
+// Programs may still run, or be about to, when the interpreter ends. Their threads would wait for its lock for ever,
+// and whoever ends XLA for them: so calls of Python end first, and no more begin.
+class PythonCall {
+public:
+    PythonCall() {
+        const std::lock_guard lock(state().mutex);
+        if (state().is_over) throw std::runtime_error("the interpreter is exiting");
+        ++state().running;
+    }
+    ~PythonCall() {
+        const std::lock_guard lock(state().mutex);
+        if (--state().running == 0) state().ended.notify_all();
+    }
+    PythonCall(const PythonCall&) = delete;
+    PythonCall& operator=(const PythonCall&) = delete;
+
+    static void end_all() {
+        std::unique_lock lock(state().mutex);
+        state().is_over = true;
+        state().ended.wait(lock, [] { return state().running == 0; });
+    }
+
+    static bool are_over() {
+        const std::lock_guard lock(state().mutex);
+        return state().is_over;
+    }
+
+private:
+    struct State {
+        std::mutex mutex;
+        std::condition_variable ended;
+        int running = 0;
+        bool is_over = false;
+    };
+    static State& state() {
+        static auto* all = new State;  // never deleted, as calls may outlive what is deleted at exit
+        [[maybe_unused]] static const bool fork_handler = system::call_after_fork([] { all = new State; });
+        return *all;
+    }
+};
+
 // A function of the addresses of all arguments and results, in this order, and of the stream.
 class CalledFunction : public Callee {
 public:
     explicit CalledFunction(const py::object& function)
         : function_(py::object(function).release().ptr(), [](PyObject* owned) {
-              if (Py_IsInitialized() != 0) with_gil([&] { Py_DECREF(owned); });
+              if (!PythonCall::are_over()) with_gil([&] { Py_DECREF(owned); });
           }) {}
 
     // XLA's threads do not hold the interpreter's lock, and whoever holds it does not wait for them: JAX gives it away
     // first.
     void run(const Call& call) const override {
+        const PythonCall running;
         std::string failed;
         with_gil([&] {
             try {
@@ -315,6 +359,8 @@ void register_xla(py::module_& module) {
         .def(py::init([](const py::function& function) { return Callee::make<CalledFunction>(function); }),
              py::arg("function"), "A function of a list of addresses, those of arguments and results, and a stream.")
         .def_property_readonly("number", &Callee::number);
+    module.def("end_xla_calls", &PythonCall::end_all, py::call_guard<GilRelease>(),
+               "Wait for functions that programs of XLA call, and let no more begin.");
     module.def(
         "xla_types",
         [] {

@@ -6,6 +6,7 @@ calls the core, or a function of Python that is given the addresses of arrays, w
 
 from __future__ import annotations
 
+import atexit
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -38,6 +39,7 @@ def _register() -> None:
         jax.ffi.register_ffi_type(_CALL, about, platform=platform)
     for platform, handlers in _core.xla_handlers().items():
         jax.ffi.register_ffi_target(_CALL, handlers, platform=platform)
+    atexit.register(_core.end_xla_calls)  # before what JAX has registered, which waits for programs
 
 
 _register()

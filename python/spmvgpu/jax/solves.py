@@ -109,15 +109,15 @@ def solve(
     >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [1.0, 3.0]]), device="cpu")
     >>> b = jnp.array([1.0, 2.0])
     >>> x = jax.jit(lambda b: sg.jax.solve(op, b, "cg", M="jacobi"))(b)
-    >>> x.round(4)
-    Array([0.0909, 0.6364], dtype=float32)
+    >>> np.asarray(x).round(4)
+    array([0.0909, 0.6364], dtype=float32)
 
     The gradient of the values of the matrix:
 
     >>> pattern = sg.jax.MatrixPattern(np.array([[4.0, 1.0], [0.0, 2.0]]), device="cpu")
     >>> total = lambda values: sg.jax.solve(pattern, b, "gmres", values=values).sum()
-    >>> jax.grad(total)(pattern.values).round(3)
-    Array([-0.   , -0.25 , -0.375], dtype=float32)
+    >>> np.asarray(jax.grad(total)(pattern.values)).round(3)
+    array([-0.   , -0.25 , -0.375], dtype=float32)
     """
     request = Request(method, rtol, atol, maxiter, restart, nullspace)
     request.check(M, isinstance(A, MatrixPattern), values is not None)
