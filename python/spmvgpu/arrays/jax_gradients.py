@@ -132,7 +132,7 @@ def _product_transpose(gradient: AnyArray, x: Any, *, op: TracedOperator) -> lis
 
 
 def _product_batch(args: Any, axes: Any, *, op: TracedOperator) -> tuple[AnyArray, int]:
-    x, batch = as_columns(args[0], axes[0], 0)
+    x, batch = as_columns(args[0], axes[0])
     return from_columns(product_p.bind(x, op=op), batch)
 
 
@@ -183,7 +183,7 @@ def _values_batch(args: Any, axes: Any, *, pattern: Pattern) -> tuple[AnyArray, 
     values, x = args
     if axes[0] is not None:
         return each(partial(values_p.bind, pattern=pattern), args, axes)
-    x, batch = as_columns(x, axes[1], 0)
+    x, batch = as_columns(x, axes[1])
     return from_columns(values_p.bind(values, x, pattern=pattern), batch)
 
 
@@ -206,8 +206,11 @@ def take(x: AnyArray, indices: AnyArray) -> AnyArray:
 # Batches
 
 
-def as_columns(x: AnyArray, axis: int | None, size: int) -> tuple[AnyArray, tuple[int, ...]]:
-    """A batch of vectors, or of columns, as columns, and what these are a batch of; the batch is its last."""
+def as_columns(x: AnyArray, axis: int | None, size: int = 0) -> tuple[AnyArray, tuple[int, ...]]:
+    """A batch of vectors, or of columns, as columns, and what these are a batch of; the batch is its last.
+
+    Without an axis, it is made of this size.
+    """
     if axis is None:
         moved = lax.broadcast_in_dim(x, (*x.shape, size), tuple(range(x.ndim)))
     else:

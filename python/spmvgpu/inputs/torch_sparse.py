@@ -55,9 +55,11 @@ def scipy_of_torch(A: torch.Tensor) -> sp.sparray:
 def numpy_type(A: torch.Tensor) -> DType:
     """The type of the values, and float64 for bfloat16, which NumPy lacks."""
     try:
-        return np.dtype(str(A.dtype).removeprefix("torch."))
+        found = np.dtype(str(A.dtype).removeprefix("torch."))
     except TypeError:
-        return np.dtype(np.float64)
+        found = None
+    # JAX teaches NumPy bfloat16, but PyTorch does not hand it over for all that.
+    return np.dtype(np.float64) if found is None or found.isbuiltin != 1 else found
 
 
 def _host(array: torch.Tensor) -> HostArray:

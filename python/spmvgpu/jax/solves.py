@@ -18,6 +18,7 @@ from jax.interpreters import ad, batching, mlir
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
+from .._util.arguments import with_hints
 from .._util.types import DType
 from ..arrays import AnyArray
 from ..arrays.jax_gradients import (
@@ -37,6 +38,7 @@ from ..operator.operator import SparseOperator
 from .patterns import MatrixPattern
 
 
+@with_hints
 def solve(
     A: SparseOperator | MatrixPattern,
     b: jax.Array,
