@@ -309,6 +309,30 @@ def test_programs_in_threads(device):
     assert max(found) < 1e-7
 
 
+def test_shard_map():
+    """Over two devices that JAX makes of the CPU."""
+    run_python(
+        """
+        import jax, jax.numpy as jnp, numpy as np, spmvgpu as sg
+        from jax.sharding import AxisType, PartitionSpec as P
+        jax.config.update("jax_enable_x64", True)
+        A = sg.gallery.poisson1d(8)
+        op, X = sg.aslinearoperator(A, device="cpu"), jnp.asarray(np.random.default_rng(0).normal(size=(2, 8)))
+        mesh = jax.make_mesh((2,), ("i",), axis_types=(AxisType.Auto,))
+        for of_one, dense in (
+            (lambda v: op @ v, A.toarray()),
+            (lambda v: sg.jax.solve(op, v, "cg", rtol=1e-12), np.linalg.inv(A.toarray())),
+        ):
+            f = jax.shard_map(jax.vmap(of_one), mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+            np.testing.assert_allclose(jax.jit(f)(X), X @ dense.T, atol=1e-9)
+            gradient = jax.jit(jax.grad(lambda X: (f(X) ** 2).sum()))(X)
+            np.testing.assert_allclose(gradient, 2 * X @ dense.T @ dense, atol=1e-9)
+        """,
+        XLA_FLAGS="--xla_force_host_platform_device_count=2",
+        JAX_PLATFORMS="cpu",
+    )
+
+
 def test_exit_while_programs_run():
     """Those that have begun end, the others do not begin, and nothing waits for what never comes."""
     run_python(

@@ -101,6 +101,11 @@ def _of_any_type(
         return lax.convert_element_type(y, target)
 
 
+def shaped(x: Any, length: int, dtype: DType) -> Any:
+    """What JAX knows of an array like `x` of another length and type: also over which devices it varies."""
+    return x.update(shape=(length, *x.shape[1:]), dtype=dtype, weak_type=False)
+
+
 def result_type(dtype: DType) -> DType:
     """The type that JAX has in place of one: without `jax_enable_x64`, the one of half the bits."""
     return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
@@ -124,7 +129,7 @@ def _product_now(x: AnyArray, *, op: TracedOperator) -> AnyArray:
 
 @product_p.def_abstract_eval
 def _product_shape(x: Any, *, op: TracedOperator) -> Any:
-    return jax.core.ShapedArray((op.shape[0], *x.shape[1:]), op.dtype)
+    return shaped(x, op.shape[0], op.dtype)
 
 
 def _product_transpose(gradient: AnyArray, x: Any, *, op: TracedOperator) -> list[AnyArray]:
@@ -159,7 +164,7 @@ def _values_now(values: AnyArray, x: AnyArray, *, pattern: Pattern) -> AnyArray:
 
 @values_p.def_abstract_eval
 def _values_shape(values: Any, x: Any, *, pattern: Pattern) -> Any:
-    return jax.core.ShapedArray((pattern.shape[0], *x.shape[1:]), values.dtype)
+    return shaped(x, pattern.shape[0], values.dtype)
 
 
 def _to_values(gradient: AnyArray, values: Any, x: AnyArray, *, pattern: Pattern) -> AnyArray:

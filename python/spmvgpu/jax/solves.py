@@ -28,6 +28,7 @@ from ..arrays.jax_gradients import (
     from_columns,
     longest_types,
     result_type,
+    shaped,
     take,
     values_p,
 )
@@ -197,7 +198,7 @@ def _solve_now(b: AnyArray, *rest: AnyArray, system: _System) -> AnyArray:
 
 @solve_p.def_abstract_eval
 def _solve_shape(b: Any, *rest: Any, system: _System) -> Any:
-    return jax.core.ShapedArray(b.shape, b.dtype)
+    return shaped(b, b.shape[0], b.dtype)
 
 
 def _solve_jvp(primals: Any, tangents: Any, *, system: _System) -> tuple[AnyArray, AnyArray]:
