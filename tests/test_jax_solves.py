@@ -317,7 +317,8 @@ def test_shard_map():
         from jax.sharding import AxisType, PartitionSpec as P
         jax.config.update("jax_enable_x64", True)
         A = sg.gallery.poisson1d(8)
-        op, X = sg.aslinearoperator(A, device="cpu"), jnp.asarray(np.random.default_rng(0).normal(size=(2, 8)))
+        op = sg.aslinearoperator(A, device="cpu")
+        X = jnp.asarray(np.random.default_rng(0).normal(size=(2, 8)))
         mesh = jax.make_mesh((2,), ("i",), axis_types=(AxisType.Auto,))
         for of_one, dense in (
             (lambda v: op @ v, A.toarray()),
