@@ -14,7 +14,7 @@ import spmvgpu as sg
 from battery import CASES, matrix, vector
 from reference import assert_product
 from spmvgpu import _core, gallery
-from spmvgpu._util.value_types import is_parted
+from spmvgpu._core import PartedMatrix
 from spmvgpu.devices import CPU
 from spmvgpu.formats import Choice, candidates, traits
 from spmvgpu.inputs.canonical import canonical_csr
@@ -299,7 +299,7 @@ def test_full_finds_an_order(best, timed, cache):
     rcm = in_order(CanonicalCsr.of(B), "rcm", CPU)[0]
 
     def time_of(matrix, _):
-        if not is_parted(matrix):
+        if not isinstance(matrix, PartedMatrix):
             return 10.0 if matrix.format == "csr" else 20.0
         ((part, rows, _),) = matrix.parts
         is_best = np.array_equal(rows, rcm) == (best == "rcm")
@@ -326,13 +326,13 @@ def test_full_finds_an_order(best, timed, cache):
 
 
 def test_an_order_that_does_not_help_csr_is_left(timed):
-    timed(lambda matrix, _: 12.0 if is_parted(matrix) else 10.0)
+    timed(lambda matrix, _: 12.0 if isinstance(matrix, PartedMatrix) else 10.0)
     op = sg.aslinearoperator(shuffled(), device="cpu", tune="full")
     assert [trial.name for trial in op.tuning.trials if trial.reorder] == [
         "csr reorder=clusters",
         "csr reorder=rcm",
     ]
-    assert not is_parted(op._stored.matrix)
+    assert not isinstance(op._stored.matrix, PartedMatrix)
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (5, 7), (0, 0)])

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import CASES, COMPLEX_TYPES, TYPES, matrix, vector
 from reference import assert_product
-from spmvgpu._util.value_types import value_type
+from spmvgpu._core import CsrSource
 from spmvgpu.devices import resolve_device
 from spmvgpu.formats import candidates
 from spmvgpu.inputs.csr import CanonicalCsr
@@ -242,15 +242,14 @@ def test_what_a_gpu_built_multiplies(case, fmt, cuda_device, dtype):
 def test_a_device_without_room_for_planning(what, cuda_device, monkeypatch):
     """The matrix is planned in host memory then, where nothing of it is left on the device."""
     A, ordinal = matrix("uniform", np.dtype("float64")), resolve_device(cuda_device)
-    kind = value_type(A.dtype).source
-    whole = getattr(kind, what)
+    whole = getattr(CsrSource, what)
 
     def refuse(source, *arguments):
         if source.ordinal == ordinal:
             raise MemoryError("504 bytes asked for")
         return whole(source, *arguments)
 
-    monkeypatch.setattr(kind, what, refuse)
+    monkeypatch.setattr(CsrSource, what, refuse)
     with sg.cache.empty():
         csr = source_of(A, cuda_device)
         released = weakref.ref(csr.source)

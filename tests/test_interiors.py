@@ -8,7 +8,7 @@ import spmvgpu as sg
 from battery import TYPES, banded, vector
 from reference import assert_product
 from spmvgpu import gallery, linalg
-from spmvgpu._util.value_types import is_parted
+from spmvgpu._core import PartedMatrix
 from spmvgpu.devices import CPU
 from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.multi_device import division
@@ -93,7 +93,7 @@ def with_interiors(A, names, **options):
     for (matrix, *_, interior_parts), name in zip(op._matrix.parts, names, strict=True):
         has_interior = name != "cpu" and len(names) > 1
         assert interior_parts == (1 if has_interior else 0)
-        assert is_parted(matrix) == has_interior
+        assert isinstance(matrix, PartedMatrix) == has_interior
     return op
 
 

@@ -178,6 +178,6 @@ def test_the_same_matrix_has_the_same_features():
 
 def test_broken_arrays_are_refused():
     with pytest.raises(ValueError, match="inconsistent"):
-        _core.CsrSourceF64(np.array([0, 3], np.int32), np.array([0], np.int32), np.ones(1), 4, -1)
+        _core.CsrSource(np.array([0, 3], np.int32), np.array([0], np.int32), np.ones(1), 4, -1)
     with pytest.raises(ValueError, match="inconsistent"):
-        _core.CsrSourceF64(np.array([0, 1], np.int32), np.array([0], np.int32), np.ones(2), 4, -1)
+        _core.CsrSource(np.array([0, 1], np.int32), np.array([0], np.int32), np.ones(2), 4, -1)

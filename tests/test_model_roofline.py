@@ -57,7 +57,7 @@ def test_no_matrix_takes_less_than_it_takes_at_least(case, format):
         plan = plan_of(csr, format)
     except sg.FormatError:
         return
-    least = _core.RooflineModel(gpu(), "F64", {}).least_time_us(csr.features, format, 0)
+    least = _core.RooflineModel(gpu(), np.dtype(float), {}).least_time_us(csr.features, format, 0)
     assert least <= time_of(csr, plan, gpu()) * (1 + 1e-12)
 
 

@@ -16,7 +16,7 @@ from battery import CASES, SQUARE, TYPES, banded, matrix, uniform, vector
 from conftest import CUDA_DEVICES
 from reference import assert_product
 from spmvgpu import gallery, partition
-from spmvgpu._util.value_types import is_parted
+from spmvgpu._core import PartedMatrix
 from spmvgpu.devices import CPU
 from spmvgpu.inputs import limits
 from spmvgpu.inputs.canonical import canonical_csr
@@ -322,7 +322,7 @@ def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monke
     monkeypatch.setattr(limits, "ENTRY_LIMIT", 2000)
     op = spread(A, names, partition=by, powers=[1.0] * len(names))
     assert len(op._several.parts) == len(names)
-    assert all(is_parted(share) for share, *_ in op._several.parts)
+    assert all(isinstance(share, PartedMatrix) for share, *_ in op._several.parts)
     assert_multiplies(op, A)
     assert_same_entries(op.tocsr(), A)
     assert op.format in (*sg.formats(), "parts", "csr + sell")

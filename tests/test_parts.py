@@ -299,4 +299,4 @@ def test_the_core_checks_what_would_corrupt_memory():
         ([(half, rows, cols), (half, rows[::-1][:2].copy(), cols)], "3 rows, but 2 indices"),
     ]:
         with pytest.raises(ValueError, match=message):
-            sg._core.PartedMatrixF64(6, 3, given)
+            sg._core.PartedMatrix(6, 3, given)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import banded, uniform, values, vector
 from reference import assert_product
-from spmvgpu._util.value_types import is_parted
+from spmvgpu._core import PartedMatrix
 from spmvgpu.devices import CPU, resolve_device
 from spmvgpu.gallery import meshes
 from spmvgpu.inputs.csr import CanonicalCsr
@@ -271,7 +271,7 @@ def test_new_values_of_an_operator_in_another_order(fmt, reorder, device, dtype)
         new = A.copy()
         new.data = values(np.random.default_rng(seed), A.nnz).astype(dtype)
         op.update_values(new.data)
-        assert is_parted(op._matrix)
+        assert isinstance(op._matrix, PartedMatrix)
         assert_product(op @ x, new, x)
         assert_same_entries(op.tocsr(), new)
     assert op.nbytes >= before + 4 * A.nnz  # the map
@@ -306,7 +306,7 @@ def test_auto_finds_clusters_where_the_budget_lasts():
     A = unordered_mesh(60, 60, 60)
     op = sg.aslinearoperator(A, device="cuda", budget=np.inf)
     x = vector(A.shape[1], A.dtype)
-    assert is_parted(op._matrix)
+    assert isinstance(op._matrix, PartedMatrix)
     assert "order" in {step.name for step in op.tuning.steps}
     assert "reordered" in op.explain()
     assert_product(op @ x, A, x)
@@ -316,4 +316,4 @@ def test_auto_finds_clusters_where_the_budget_lasts():
         sg.aslinearoperator(A, device="cuda", format="csr", budget=np.inf),
         sg.aslinearoperator(uniform(50_000, 50_000, 20), device="cuda", budget=np.inf),
     ):
-        assert not is_parted(given._matrix)
+        assert not isinstance(given._matrix, PartedMatrix)

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <pybind11/numpy.h>
+#include <pybind11/stl.h>
 
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "bindings/gil.hpp"
@@ -15,6 +17,12 @@ namespace spmvgpu {
 template <class T>
 using Dense = pybind11::array_t<T, pybind11::array::c_style>;
 
+// A window on an array, which outlives it.
+template <class T>
+Array<T> view_of(const Dense<T>& array) {
+    return Array<T>::view(array.data(), array.size());
+}
+
 // A window on canonical CSR arrays, which outlive it. Checked only for what would corrupt memory; Python checks the
 // rest.
 template <class T>
@@ -25,9 +33,9 @@ CsrMatrix<T> csr_view(const Dense<index_t>& indptr, const Dense<index_t>& indice
     return {static_cast<index_t>(indptr.size() - 1),
             cols,
             static_cast<index_t>(data.size()),
-            Array<index_t>::view(indptr.data(), indptr.size()),
-            Array<index_t>::view(indices.data(), indices.size()),
-            Array<T>::view(data.data(), data.size())};
+            view_of(indptr),
+            view_of(indices),
+            view_of(data)};
 }
 
 // The name of the capsules that keep the memory of arrays from hand_over().
@@ -52,7 +60,7 @@ Array<T> share_array(const Dense<T>& array) {
     while (base && pybind11::isinstance<pybind11::array>(base)) {
         base = pybind11::reinterpret_borrow<pybind11::array>(base).base();
     }
-    if (!base || PyCapsule_IsValid(base.ptr(), kHandedOver) == 0) return Array<T>::view(array.data(), array.size());
+    if (!base || PyCapsule_IsValid(base.ptr(), kHandedOver) == 0) return view_of(array);
     const auto& memory = *static_cast<std::shared_ptr<void>*>(PyCapsule_GetPointer(base.ptr(), kHandedOver));
     return Array<T>::share({memory, const_cast<T*>(array.data())}, array.size());
 }
@@ -84,14 +92,15 @@ auto to_numpy(const Array<T>& array) {
     }
 }
 
-template <class T, class M>
-auto to_csr_arrays(const M& matrix) {
-    CsrMatrix<T> csr;
-    {
+using CsrArrays = std::tuple<pybind11::array, pybind11::array_t<index_t>, pybind11::array_t<index_t>>;
+
+template <class M>
+CsrArrays to_csr_arrays(const M& matrix) {
+    const auto csr = [&] {
         const GilRelease release;
-        csr = matrix.to_csr();
-    }
-    return pybind11::make_tuple(to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets));
+        return matrix.to_csr();
+    }();
+    return {to_numpy(csr.values), to_numpy(csr.col_indices), to_numpy(csr.row_offsets)};
 }
 
 }  // namespace spmvgpu

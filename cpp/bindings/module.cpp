@@ -53,10 +53,9 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::register_model(module);
     spmvgpu::register_roofline(module);
     spmvgpu::register_matrix(module);
-    spmvgpu::register_planning(module);
     spmvgpu::register_source(module);
-    spmvgpu::register_parts(module);
-    spmvgpu::register_multi_device(module);
+    spmvgpu::register_planning(module);
+    spmvgpu::register_multi(module);
     spmvgpu::register_ranks(module);
     spmvgpu::register_files(module);
     spmvgpu::register_solvers(module);

@@ -34,36 +34,34 @@ void register_copy(py::module_& module, const char* name) {
                py::arg("cols"), py::arg("axis"), "Checked copies of CSR index arrays, and whether they are canonical.");
 }
 
-template <class Index, class T>
+template <class Index>
 void register_sum(py::module_& module) {
     module.def(
         "sum_duplicates",
-        [](py::array_t<Index, py::array::c_style>& indptr, py::array_t<Index, py::array::c_style>& indices,
-           Dense<T>& data) {
+        [](Dense<Index>& indptr, Dense<Index>& indices, const py::array& data) {
             Index* const row_offsets = indptr.mutable_data();
             Index* const col_indices = indices.mutable_data();
-            T* const values = data.mutable_data();
             const auto rows = static_cast<std::int64_t>(indptr.size()) - 1;
             if (rows < 0 || indices.size() != data.size() || row_offsets[rows] != data.size())
                 throw std::invalid_argument("inconsistent CSR arrays");
-            const GilRelease release;
-            return sum_duplicates(rows, row_offsets, col_indices, values);
+            return with_value_type(data.dtype(), [&]<class T>() {
+                T* const values = array_as<Dense<T>>(data).mutable_data();
+                const GilRelease release;
+                return sum_duplicates(rows, row_offsets, col_indices, values);
+            });
         },
         py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
         "Sorts rows and adds up duplicates, in place; returns the entries that are left.");
 }
 
-template <class T>
-void register_asymmetry(py::module_& module) {
-    module.def(
-        "asymmetry",
-        [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, bool hermitian) {
-            const CsrMatrix<T> csr = csr_view<T>(indptr, indices, data, static_cast<index_t>(indptr.size() - 1));
-            const GilRelease release;
-            return asymmetry(csr, hermitian);
-        },
-        py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-        py::arg("hermitian"), "Of which entry a square canonical matrix is not symmetric; empty where it is.");
+std::string asymmetry_of(const Dense<index_t>& indptr, const Dense<index_t>& indices, const py::array& data,
+                         bool hermitian) {
+    return with_value_type(data.dtype(), [&]<class T>() {
+        const auto values = array_as<Dense<T>>(data);
+        const auto csr = csr_view(indptr, indices, values, static_cast<index_t>(indptr.size() - 1));
+        const GilRelease release;
+        return asymmetry(csr, hermitian);
+    });
 }
 
 }  // namespace
@@ -72,11 +70,11 @@ void register_canonical(py::module_& module) {
     register_copy<std::int32_t, std::int32_t>(module, "copy_pattern");
     register_copy<std::int64_t, std::int32_t>(module, "copy_pattern");
     register_copy<std::int64_t, std::int64_t>(module, "copy_wide_pattern");
-    for_each_value_type([&]<class T>() {
-        register_asymmetry<T>(module);
-        register_sum<std::int32_t, T>(module);
-        register_sum<std::int64_t, T>(module);
-    });
+    register_sum<std::int32_t>(module);
+    register_sum<std::int64_t>(module);
+    module.def("asymmetry", &asymmetry_of, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
+               py::arg("data").noconvert(), py::arg("hermitian"),
+               "Of which entry a square canonical matrix is not symmetric; empty where it is.");
 }
 
 }  // namespace spmvgpu

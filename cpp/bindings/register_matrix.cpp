@@ -3,6 +3,7 @@
 #include <pybind11/typing.h>
 
 #include <algorithm>
+#include <complex>
 #include <limits>
 #include <map>
 #include <memory>
@@ -12,7 +13,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
-#include "bindings/new_values.hpp"
+#include "bindings/matrices.hpp"
 #include "bindings/plans.hpp"
 #include "core/parallel.hpp"
 #include "gpu/transfer.hpp"
@@ -47,9 +48,9 @@ py::array_t<T> make_result(index_t rows, Device device) {
 }
 
 template <class T>
-py::array_t<T> multiply_numpy(const AnyMatrix<T>& matrix, const Dense<T>& x, const std::optional<Dense<T>>& out,
-                              T alpha, T beta) {
-    py::array_t<T> y = out ? py::array_t<T>(*out) : make_result<T>(matrix.rows(), matrix.device());
+py::array multiply_numpy(const AnyMatrix<T>& matrix, const Dense<T>& x, const std::optional<py::array>& out, T alpha,
+                         T beta) {
+    py::array_t<T> y = out ? py::array_t<T>(array_as<Dense<T>>(*out)) : make_result<T>(matrix.rows(), matrix.device());
     if (x.size() != matrix.cols() || y.size() != matrix.rows()) throw std::invalid_argument("vector of wrong length");
     const Product<T> product{x.data(), y.mutable_data(), alpha, beta};
     {
@@ -82,14 +83,14 @@ Strides strides_of(const py::array_t<T, 0>& array) {
 
 // X and out may have any strides.
 template <class T>
-py::array_t<T, 0> multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& X,
-                                   const std::optional<py::array_t<T, 0>>& out, T alpha, T beta) {
+py::array multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& X, const std::optional<py::array>& out,
+                           T alpha, T beta) {
     if (X.ndim() != 2 || X.shape(0) != matrix.cols()) throw std::invalid_argument("array of wrong shape");
     const py::ssize_t rows = matrix.rows(), count = X.shape(1);
     if (count > std::numeric_limits<index_t>::max()) throw std::invalid_argument("2^31 columns or more");
     const bool by_columns = X.strides(0) == static_cast<py::ssize_t>(sizeof(T)) && X.shape(0) > 1 && count > 1;
-    py::array_t<T, 0> y =
-        out ? *out : py::array_t<T, 0>(make_columns<T>(matrix.rows(), count, by_columns, matrix.device()));
+    py::array_t<T, 0> y = out ? array_as<py::array_t<T, 0>>(*out)
+                              : py::array_t<T, 0>(make_columns<T>(matrix.rows(), count, by_columns, matrix.device()));
     if (y.ndim() != 2 || y.shape(0) != rows || y.shape(1) != count) {
         throw std::invalid_argument("array of wrong shape");
     }
@@ -120,109 +121,120 @@ py::typing::Dict<py::str, py::array> arrays(const Matrix<T>& matrix) {
     return result;
 }
 
-void register_untyped(py::module_& module) {
-    using M = UntypedMatrix;
-    py::class_<M, std::shared_ptr<M>>(module, "UntypedMatrix", "What there is to know of a matrix of any value type.")
-        .def_property_readonly(
-            "takes_rows", &M::takes_rows,
-            "Whether columns on the device are multiplied at once, in whatever order; else in Fortran order best.")
-        .def(
-            "time_products",
-            [](const M& matrix, int repeats) {
-                const ThreadLimit limit(matrix.max_threads);
-                return matrix.time_products(long_series(matrix.device(), repeats));
-            },
-            py::arg("repeats"), py::call_guard<GilRelease>())
-        .def(
-            "try_products",
-            [](const M& matrix, std::optional<double> product_us) {
-                const Device device = matrix.device();
-                const Series series =
-                    product_us ? final_series(device, *product_us) : trial_series(device, matrix.nnz());
-                double microseconds = 0;
-                {
-                    const GilRelease release;
-                    microseconds = matrix.time_products(series);
-                }
-                return py::make_tuple(microseconds, series.launches());
-            },
-            py::arg("product_us") = py::none(),
-            "Microseconds of a product from a short series, and how many products that took. A longer one decides "
-            "between close ones; it is as long as the time that a product takes suggests.")
-        .def_readwrite("max_threads", &M::max_threads, "Threads of the CPU that a product may use at most.")
-        .def_property_readonly("rows", &M::rows)
-        .def_property_readonly("cols", &M::cols)
-        .def_property_readonly("nnz", &M::nnz)
-        // Without the interpreter's lock: a product that it has to wait for may want that, to look for signals.
-        .def_property_readonly("nbytes", py::cpp_function(&M::nbytes, py::call_guard<GilRelease>()))
-        .def_property_readonly("setup_seconds", [](const M& matrix) {
-            const auto seconds = matrix.setup_seconds();
-            return std::map<std::string, double>{{"convert", seconds.convert}, {"transfer", seconds.transfer}};
-        });
-}
+using Number = std::complex<double>;
 
-// Products.
-template <class T>
 void register_base(py::module_& module) {
-    using M = AnyMatrix<T>;
-    py::class_<M, UntypedMatrix, std::shared_ptr<M>>(module, ("AnyMatrix" + value_suffix<T>()).c_str(),
-                                                     "What multiplies vectors on one device.")
+    py::class_<Matrices>(module, "AnyMatrix", "What multiplies vectors on one device.")
+        .def("multiply_pointers",
+             method<Matrices>([]<class T>(const AnyMatrix<T>& matrix, std::uintptr_t x, std::uintptr_t y,
+                                          const Number& alpha, const Number& beta, std::uintptr_t stream) {
+                 matrix.spmv({at<T>(x), at<T>(y), number_as<T>(alpha), number_as<T>(beta)},
+                             reinterpret_cast<Stream>(stream));
+             }),
+             py::arg("x"), py::arg("y"), py::arg("alpha"), py::arg("beta"), py::arg("stream"),
+             py::call_guard<GilRelease>(), "Product of vectors on the matrix's own device; queued on the stream.")
         .def(
-            "multiply_pointers",
-            [](const M& matrix, std::uintptr_t x, std::uintptr_t y, T alpha, T beta, std::uintptr_t stream) {
-                matrix.spmv({reinterpret_cast<const T*>(x), reinterpret_cast<T*>(y), alpha, beta},
-                            reinterpret_cast<Stream>(stream));
-            },
-            py::arg("x"), py::arg("y"), py::arg("alpha"), py::arg("beta"), py::arg("stream"),
-            py::call_guard<GilRelease>(), "Product of vectors on the matrix's own device; queued on the stream.")
-        .def("multiply_numpy", &multiply_numpy<T>, py::arg("x").noconvert(), py::arg("out").noconvert() = py::none(),
-             py::arg("alpha") = T(1), py::arg("beta") = T(0), "Product of vectors in host memory.")
-        .def("multiply_columns", &multiply_columns<T>, py::arg("X").noconvert(),
-             py::arg("out").noconvert() = py::none(), py::arg("alpha") = T(1), py::arg("beta") = T(0),
-             "Product of the columns of an array in host memory.")
+            "multiply_numpy",
+            method<Matrices>([]<class T>(const AnyMatrix<T>& matrix, const py::array& x,
+                                         const std::optional<py::array>& out, const Number& alpha, const Number& beta) {
+                return multiply_numpy(matrix, array_as<Dense<T>>(x), out, number_as<T>(alpha), number_as<T>(beta));
+            }),
+            py::arg("x").noconvert(), py::arg("out").noconvert() = py::none(), py::arg("alpha") = Number(1),
+            py::arg("beta") = Number(0), "Product of vectors in host memory.")
         .def(
-            "multiply_column_pointers",
-            [](const M& matrix, std::uintptr_t x, const GivenStrides& x_strides, std::uintptr_t y,
-               const GivenStrides& y_strides, index_t columns, T alpha, T beta, std::uintptr_t stream) {
-                Product<T> product{reinterpret_cast<const T*>(x), reinterpret_cast<T*>(y), alpha, beta};
-                product.columns = columns;
-                product.x_strides = {x_strides.first, x_strides.second};
-                product.y_strides = {y_strides.first, y_strides.second};
-                if (columns > 0 && matrix.rows() > 0) matrix.spmv(product, reinterpret_cast<Stream>(stream));
-            },
-            py::arg("x"), py::arg("x_strides"), py::arg("y"), py::arg("y_strides"), py::arg("columns"),
-            py::arg("alpha"), py::arg("beta"), py::arg("stream"), py::call_guard<GilRelease>(),
-            "Product of the columns of arrays on the matrix's own device; strides count elements.")
-        .def(
-            "set_x", [](M& matrix, std::uintptr_t x) { matrix.set_x(reinterpret_cast<const T*>(x)); }, py::arg("x"),
-            py::call_guard<GilRelease>(), "Declares the x of the products that follow; 0 ends it.")
-        .def_property_readonly("dtype", [](const M&) { return py::dtype::of<T>(); });
+            "multiply_columns",
+            method<Matrices>([]<class T>(const AnyMatrix<T>& matrix, const py::array& X,
+                                         const std::optional<py::array>& out, const Number& alpha, const Number& beta) {
+                return multiply_columns(matrix, array_as<py::array_t<T, 0>>(X), out, number_as<T>(alpha),
+                                        number_as<T>(beta));
+            }),
+            py::arg("X").noconvert(), py::arg("out").noconvert() = py::none(), py::arg("alpha") = Number(1),
+            py::arg("beta") = Number(0), "Product of the columns of an array in host memory.")
+        .def("multiply_column_pointers",
+             method<Matrices>([]<class T>(const AnyMatrix<T>& matrix, std::uintptr_t x, const GivenStrides& x_strides,
+                                          std::uintptr_t y, const GivenStrides& y_strides, index_t columns,
+                                          const Number& alpha, const Number& beta, std::uintptr_t stream) {
+                 Product<T> product{at<T>(x), at<T>(y), number_as<T>(alpha), number_as<T>(beta)};
+                 product.columns = columns;
+                 product.x_strides = {x_strides.first, x_strides.second};
+                 product.y_strides = {y_strides.first, y_strides.second};
+                 if (columns > 0 && matrix.rows() > 0) matrix.spmv(product, reinterpret_cast<Stream>(stream));
+             }),
+             py::arg("x"), py::arg("x_strides"), py::arg("y"), py::arg("y_strides"), py::arg("columns"),
+             py::arg("alpha"), py::arg("beta"), py::arg("stream"), py::call_guard<GilRelease>(),
+             "Product of the columns of arrays on the matrix's own device; strides count elements.")
+        .def("set_x", method<Matrices>([]<class T>(AnyMatrix<T>& matrix, std::uintptr_t x) { matrix.set_x(at<T>(x)); }),
+             py::arg("x"), py::call_guard<GilRelease>(), "Declares the x of the products that follow; 0 ends it.")
+        .def_property_readonly("dtype",
+                               method<Matrices>([]<class T>(const AnyMatrix<T>&) { return py::dtype::of<T>(); }))
+        .def_property_readonly(
+            "takes_rows", method<Matrices>([](const UntypedMatrix& matrix) { return matrix.takes_rows(); }),
+            "Whether columns on the device are multiplied at once, in whatever order; else in Fortran order best.")
+        .def("time_products", method<Matrices>([](const UntypedMatrix& matrix, int repeats) {
+                 const ThreadLimit limit(matrix.max_threads);
+                 return matrix.time_products(long_series(matrix.device(), repeats));
+             }),
+             py::arg("repeats"), py::call_guard<GilRelease>())
+        .def("try_products", method<Matrices>([](const UntypedMatrix& matrix, std::optional<double> product_us) {
+                 const Device device = matrix.device();
+                 const Series series =
+                     product_us ? final_series(device, *product_us) : trial_series(device, matrix.nnz());
+                 double microseconds = 0;
+                 {
+                     const GilRelease release;
+                     microseconds = matrix.time_products(series);
+                 }
+                 return py::make_tuple(microseconds, series.launches());
+             }),
+             py::arg("product_us") = py::none(),
+             "Microseconds of a product from a short series, and how many products that took. A longer one decides "
+             "between close ones; it is as long as the time that a product takes suggests.")
+        .def_property("max_threads", method<Matrices>([](const UntypedMatrix& matrix) { return matrix.max_threads; }),
+                      method<Matrices>([](UntypedMatrix& matrix, int threads) { matrix.max_threads = threads; }),
+                      "Threads of the CPU that a product may use at most.")
+        .def_property_readonly("rows", method<Matrices>([](const UntypedMatrix& matrix) { return matrix.rows(); }))
+        .def_property_readonly("cols", method<Matrices>([](const UntypedMatrix& matrix) { return matrix.cols(); }))
+        .def_property_readonly("nnz", method<Matrices>([](const UntypedMatrix& matrix) { return matrix.nnz(); }))
+        // Without the interpreter's lock: a product that it has to wait for may want that, to look for signals.
+        .def_property_readonly(
+            "nbytes", py::cpp_function(method<Matrices>([](const UntypedMatrix& matrix) { return matrix.nbytes(); }),
+                                       py::call_guard<GilRelease>()))
+        .def_property_readonly(
+            "setup_seconds", method<Matrices>([](const UntypedMatrix& matrix) {
+                const auto seconds = matrix.setup_seconds();
+                return std::map<std::string, double>{{"convert", seconds.convert}, {"transfer", seconds.transfer}};
+            }));
 }
 
-template <class T>
-void register_matrix_type(py::module_& module) {
-    using M = Matrix<T>;
-    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>> matrices(module, ("Matrix" + value_suffix<T>()).c_str(),
-                                                             "One sparse matrix in one format on one device.");
-    matrices.def("to_csr", &to_csr_arrays<T, M>, "(data, indices, indptr) as new NumPy arrays.")
-        .def("arrays", &arrays<T>, "The stored arrays by name, as new NumPy arrays.")
-        .def_property_readonly("value_map_bytes", py::cpp_function(&M::value_map_bytes, py::call_guard<GilRelease>()),
-                               "Bytes kept of what says where values in CSR order belong; counted in nbytes.")
-        .def_property_readonly("format", &M::format)
-        .def_property_readonly("counts", py::cpp_function(&M::counts, py::call_guard<GilRelease>()),
-                               "What the format counts of what it stores, by name.")
-        .def_property_readonly("options", [](const M& matrix) { return named(matrix.options()); });
-    def_update_values<T>(matrices);
+void register_in_one_format(py::module_& module) {
+    using M = MatricesOf<Matrix>;
+    py::class_<M, Matrices> matrices(module, "Matrix", "One sparse matrix in one format on one device.");
+    matrices
+        .def("to_csr", method<M>([]<class T>(const Matrix<T>& matrix) { return to_csr_arrays(matrix); }),
+             "(data, indices, indptr) as new NumPy arrays.")
+        .def("arrays", method<M>([]<class T>(const Matrix<T>& matrix) { return arrays(matrix); }),
+             "The stored arrays by name, as new NumPy arrays.")
+        .def_property_readonly(
+            "value_map_bytes",
+            py::cpp_function(method<M>([]<class T>(const Matrix<T>& matrix) { return matrix.value_map_bytes(); }),
+                             py::call_guard<GilRelease>()),
+            "Bytes kept of what says where values in CSR order belong; counted in nbytes.")
+        .def_property_readonly("format", method<M>([]<class T>(const Matrix<T>& matrix) { return matrix.format(); }))
+        .def_property_readonly(
+            "counts",
+            py::cpp_function(method<M>([]<class T>(const Matrix<T>& matrix) { return matrix.counts(); }),
+                             py::call_guard<GilRelease>()),
+            "What the format counts of what it stores, by name.")
+        .def_property_readonly("options",
+                               method<M>([]<class T>(const Matrix<T>& matrix) { return named(matrix.options()); }));
+    def_update_values(matrices);
 }
 
 }  // namespace
 
 void register_matrix(py::module_& module) {
-    register_untyped(module);
-    for_each_value_type([&]<class T>() {
-        register_base<T>(module);
-        register_matrix_type<T>(module);
-    });
+    register_base(module);
+    register_in_one_format(module);
 }
 
 }  // namespace spmvgpu

@@ -9,9 +9,9 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
+#include "bindings/planning.hpp"
 #include "bindings/value_types.hpp"
 #include "multigrid/hierarchy.hpp"
-#include "planning/source.hpp"
 
 namespace py = pybind11;
 
@@ -35,95 +35,89 @@ const CsrMatrix<T>& matrix_of(const multigrid::Grid<T>& grid, char name) {
     }
 }
 
+using AnyHierarchy = AnyOf<Hierarchy>;
+
 template <class T>
-void register_hierarchy(py::module_& module) {
-    using H = Hierarchy<T>;
-    using S = PlannedSource<T>;
-    py::class_<H, std::shared_ptr<H>>(module, ("Hierarchy" + value_suffix<T>()).c_str(),
-                                      "A hierarchy of smoothed aggregation, on the device of its matrix.")
-        .def(py::init([](const S& source, const Dense<T>& B, index_t block, double strength, index_t max_coarse,
-                         int max_levels) {
-                 multigrid::Settings settings;
-                 settings.strength = strength;
-                 settings.max_coarse = max_coarse;
-                 settings.max_levels = max_levels;
-                 const CsrMatrix<T>& A = source.csr();
-                 if (A.rows != A.cols || B.ndim() != 2 || B.shape(0) != A.rows || A.rows % block != 0) {
-                     throw std::invalid_argument("a hierarchy needs a square matrix, and B with a row for each of it");
-                 }
-                 const auto modes = static_cast<index_t>(B.shape(1));
-                 const GilRelease release;
-                 return std::make_shared<H>(A, block, B.data(), modes, settings);
-             }),
-             py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("max_coarse"),
-             py::arg("max_levels"), py::keep_alive<1, 2>(), "Nodes have `block` rows each.")
-        .def(
-            "renew",
-            [](H& hierarchy, const Dense<T>& values) {
-                const auto given = Array<T>::view(values.data(), values.size());
-                const GilRelease release;
-                hierarchy.renew(given);
-            },
-            py::arg("values").noconvert(), "Takes other values for the finest matrix, in host memory.")
-        .def(
-            "renew_at",
-            [](H& hierarchy, std::uintptr_t values, std::size_t count, int ordinal) {
-                hierarchy.renew(Array<T>::view(reinterpret_cast<const T*>(values), count, Device{ordinal}));
-            },
-            py::arg("values"), py::arg("count"), py::arg("ordinal"), py::call_guard<GilRelease>(),
-            "The same with values at an address on the device.")
-        .def_property_readonly(
-            "refusal",
-            [](const H& hierarchy) -> std::optional<std::pair<int, bool>> {
-                if (hierarchy.refusals().empty()) return std::nullopt;
-                return std::pair{hierarchy.refusals()[0].level, hierarchy.refusals()[0].is_finite};
-            },
-            "(level, whether it is finite) of the matrix that is not positive definite, or not finite; None if all "
-            "are.")
-        .def_property_readonly("levels", [](const H& hierarchy) { return hierarchy.grids().size(); })
-        .def(
-            "source",
-            [](const H& hierarchy, std::size_t level, char name) {
-                return std::make_shared<S>(matrix_of(hierarchy.grids().at(level), name));
-            },
-            py::arg("level"), py::arg("name"), py::keep_alive<0, 1>(),
-            "A, P or R of a level, which the coarsest one has not, as the finest has no A.")
-        .def(
-            "size",
-            [](const H& hierarchy, std::size_t level, char name) {
-                const CsrMatrix<T>& matrix = matrix_of(hierarchy.grids().at(level), name);
-                return std::tuple{matrix.rows, matrix.cols, matrix.nnz};
-            },
-            py::arg("level"), py::arg("name"), "(rows, columns, stored entries).")
-        .def(
-            "values",
-            [](const H& hierarchy, std::size_t level, char name) {
-                return reinterpret_cast<std::uintptr_t>(matrix_of(hierarchy.grids().at(level), name).values.data());
-            },
-            py::arg("level"), py::arg("name"), "The address of the values on the device.")
-        .def(
-            "inverse_diagonal",
-            [](const H& hierarchy, std::size_t level) {
-                return reinterpret_cast<std::uintptr_t>(hierarchy.grids().at(level).inverse_diagonal.data());
-            },
-            py::arg("level"), "Its address on the device.")
-        .def(
-            "largest_eigenvalue",
-            [](const H& hierarchy, std::size_t level) { return hierarchy.grids().at(level).largest_eigenvalue; },
-            py::arg("level"), "Of the matrix scaled by its diagonal, estimated.")
-        .def(
-            "aggregates",
-            [](const H& hierarchy, std::size_t level) { return to_numpy(hierarchy.grids().at(level).aggregates); },
-            py::arg("level"), "The aggregate of each node, -1 for none.")
-        .def("drop_values", &H::drop_values, py::call_guard<GilRelease>(),
-             "Frees the values of all matrices, once others have them.")
-        .def_property_readonly("nbytes", &H::nbytes);
+std::uintptr_t address_of(const Array<T>& array) {
+    return reinterpret_cast<std::uintptr_t>(array.data());
 }
 
 }  // namespace
 
 void register_multigrid(py::module_& module) {
-    for_each_value_type([&]<class T>() { register_hierarchy<T>(module); });
+    py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of smoothed aggregation, on the device of its matrix.")
+        .def(py::init(method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const py::array& given,
+                                                       index_t block, double strength, index_t max_coarse,
+                                                       int max_levels) -> AnyHierarchy {
+                 multigrid::Settings settings;
+                 settings.strength = strength;
+                 settings.max_coarse = max_coarse;
+                 settings.max_levels = max_levels;
+                 const CsrMatrix<T>& A = source.csr();
+                 const auto B = array_as<Dense<T>>(given);
+                 if (A.rows != A.cols || B.ndim() != 2 || B.shape(0) != A.rows || A.rows % block != 0) {
+                     throw std::invalid_argument("a hierarchy needs a square matrix, and B with a row for each of it");
+                 }
+                 const auto modes = static_cast<index_t>(B.shape(1));
+                 const GilRelease release;
+                 return std::make_shared<Hierarchy<T>>(A, block, B.data(), modes, settings);
+             })),
+             py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("max_coarse"),
+             py::arg("max_levels"), py::keep_alive<1, 2>(), "Nodes have `block` rows each.")
+        .def("renew", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy, const py::array& given) {
+                 const auto values = view_of(array_as<Dense<T>>(given));
+                 const GilRelease release;
+                 hierarchy.renew(values);
+             }),
+             py::arg("values").noconvert(), "Takes other values for the finest matrix, in host memory.")
+        .def("renew_at",
+             method<AnyHierarchy>(
+                 []<class T>(Hierarchy<T>& hierarchy, std::uintptr_t values, std::size_t count, int ordinal) {
+                     hierarchy.renew(Array<T>::view(at<T>(values), count, Device{ordinal}));
+                 }),
+             py::arg("values"), py::arg("count"), py::arg("ordinal"), py::call_guard<GilRelease>(),
+             "The same with values at an address on the device.")
+        .def_property_readonly(
+            "refusal",
+            method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) -> std::optional<std::pair<int, bool>> {
+                if (hierarchy.refusals().empty()) return std::nullopt;
+                return std::pair{hierarchy.refusals()[0].level, hierarchy.refusals()[0].is_finite};
+            }),
+            "(level, whether it is finite) of the matrix that is not positive definite, or not finite; None if all "
+            "are.")
+        .def_property_readonly("levels", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) {
+                                   return hierarchy.grids().size();
+                               }))
+        .def("source", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level, char name) {
+                 return source_of(matrix_of(hierarchy.grids().at(level), name));
+             }),
+             py::arg("level"), py::arg("name"), py::keep_alive<0, 1>(),
+             "A, P or R of a level, which the coarsest one has not, as the finest has no A.")
+        .def("size", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level, char name) {
+                 const auto& matrix = matrix_of(hierarchy.grids().at(level), name);
+                 return std::tuple{matrix.rows, matrix.cols, matrix.nnz};
+             }),
+             py::arg("level"), py::arg("name"), "(rows, columns, stored entries).")
+        .def("values", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level, char name) {
+                 return address_of(matrix_of(hierarchy.grids().at(level), name).values);
+             }),
+             py::arg("level"), py::arg("name"), "The address of the values on the device.")
+        .def("inverse_diagonal", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
+                 return address_of(hierarchy.grids().at(level).inverse_diagonal);
+             }),
+             py::arg("level"), "Its address on the device.")
+        .def("largest_eigenvalue", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
+                 return hierarchy.grids().at(level).largest_eigenvalue;
+             }),
+             py::arg("level"), "Of the matrix scaled by its diagonal, estimated.")
+        .def("aggregates", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
+                 return to_numpy(hierarchy.grids().at(level).aggregates);
+             }),
+             py::arg("level"), "The aggregate of each node, -1 for none.")
+        .def("drop_values", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy) { hierarchy.drop_values(); }),
+             py::call_guard<GilRelease>(), "Frees the values of all matrices, once others have them.")
+        .def_property_readonly(
+            "nbytes", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) { return hierarchy.nbytes(); }));
 }
 
 }  // namespace spmvgpu

@@ -40,6 +40,10 @@ Mode mode_named(const std::string& name) {
     throw std::invalid_argument("unknown mode '" + name + "'; the modes are: off, cached, full");
 }
 
+AnySource& untyped(const AnyCsrSource& source) {
+    return source.visit([](const auto& held) -> AnySource& { return *held; });
+}
+
 PredictionTuples tuples(const std::vector<Prediction>& predictions) {
     PredictionTuples list;
     for (const Prediction& p : predictions) {
@@ -54,12 +58,13 @@ CandidateTuples tuples(const Ranking& ranking) {
     return list;
 }
 
-std::tuple<bool, CandidateTuples, StepTuples> rank_source(AnySource& source, int ordinal, const std::string& format,
-                                                          const Options& options, const std::string& mode,
-                                                          std::optional<bool> symmetric, double products,
-                                                          double spent_us,
+std::tuple<bool, CandidateTuples, StepTuples> rank_source(const AnyCsrSource& given, int ordinal,
+                                                          const std::string& format, const Options& options,
+                                                          const std::string& mode, std::optional<bool> symmetric,
+                                                          double products, double spent_us,
                                                           const py::typing::Callable<Model()>& load_model) {
     const Request request{Device{ordinal}, format, options, mode_named(mode), symmetric, products, spent_us};
+    AnySource& source = untyped(given);
     Model model;
     if (needs_predictions(request, source.any().nnz)) model = call_python(load_model).cast<Model>();
     const GilRelease release;
@@ -68,18 +73,19 @@ std::tuple<bool, CandidateTuples, StepTuples> rank_source(AnySource& source, int
     return {ranking.is_timed, tuples(ranking), tuples(steps)};
 }
 
-std::pair<PredictionTuples, StepTuples> predict_all(AnySource& source, int ordinal, const Model& model) {
+std::pair<PredictionTuples, StepTuples> predict_all(const AnyCsrSource& source, int ordinal, const Model& model) {
     const GilRelease release;
     Steps steps;
-    const auto predictions = predict(source, model, ordinal, steps);
+    const auto predictions = predict(untyped(source), model, ordinal, steps);
     return {tuples(predictions), tuples(steps)};
 }
 
-std::pair<PredictionTuples, StepTuples> predict_some(AnySource& source, int ordinal, const Model& model,
+std::pair<PredictionTuples, StepTuples> predict_some(const AnyCsrSource& given, int ordinal, const Model& model,
                                                      const std::string& mode, std::optional<bool> symmetric,
                                                      std::optional<double> products) {
     const GilRelease release;
     const Request request{Device{ordinal}, "auto", {}, mode_named(mode), symmetric, products.value_or(0)};
+    AnySource& source = untyped(given);
     Steps steps;
     const Budget budget = budget_of(request, source.any().nnz);
     const auto predictions = predict_considered(source, model, request, products ? &budget : nullptr, steps);
@@ -99,8 +105,7 @@ std::pair<bool, CandidateTuples> rank_given(const PredictionTuples& given, std::
 }  // namespace
 
 void register_planning(py::module_& module) {
-    py::class_<AnySource, std::shared_ptr<AnySource>>(module, "AnyCsrSource",
-                                                      "A canonical matrix in CSR, of which others are made.")
+    py::class_<AnyCsrSource>(module.attr("CsrSource"))
         .def("rank", &rank_source, py::arg("ordinal"), py::arg("format"), py::arg("options"), py::arg("mode"),
              py::arg("symmetric"), py::arg("products"), py::arg("spent_us"), py::arg("load_model"),
              "(is_timed, candidates, steps) of a request. `load_model` is called only if predictions are needed.")
@@ -110,18 +115,20 @@ void register_planning(py::module_& module) {
              "(predictions, steps) for the formats that a request considers; with a budget, for what is worth a plan.")
         .def(
             "plan",
-            [](AnySource& source, const std::string& format, const Options& options, int ordinal,
+            [](const AnyCsrSource& source, const std::string& format, const Options& options, int ordinal,
                std::optional<int> processors) {
                 const Device device{ordinal};
                 const GilRelease release;
-                return source.plan(format, options, processors ? Target{device, *processors} : target_of(device));
+                return untyped(source).plan(format, options,
+                                            processors ? Target{device, *processors} : target_of(device));
             },
             py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("processors") = py::none(),
             "What a format would do on a device: its options with every automatic choice made, and what it costs. With "
             "`processors` given, the device need not be there.")
-        .def("features", &AnySource::features, py::call_guard<GilRelease>(), py::return_value_policy::copy,
-             "What the performance model wants to know about the matrix.")
-        .def_property_readonly("ordinal", [](const AnySource& source) { return source.device().ordinal; });
+        .def(
+            "features", [](const AnyCsrSource& source) { return untyped(source).features(); },
+            py::call_guard<GilRelease>(), "What the performance model wants to know about the matrix.")
+        .def_property_readonly("ordinal", [](const AnyCsrSource& source) { return untyped(source).device().ordinal; });
     module.def("rank_predictions", &rank_given, py::arg("predictions"), py::arg("nnz"), py::arg("ordinal"),
                py::arg("mode"), py::arg("products"), py::arg("spent_us"), py::arg("has_last_resort"),
                "(is_timed, candidates) by predictions.");

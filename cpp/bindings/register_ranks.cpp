@@ -9,6 +9,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
+#include "bindings/matrices.hpp"
 #include "gpu/nccl.hpp"
 #include "multi/rank_matrix.hpp"
 
@@ -26,33 +27,25 @@ std::vector<RankMessage> messages_of(const GivenMessages& given) {
     return messages;
 }
 
-Array<index_t> on_device(const Dense<index_t>& indices, Device device) {
-    return Array<index_t>::view(indices.data(), indices.size()).to(device);
-}
+Array<index_t> on_device(const Dense<index_t>& indices, Device device) { return view_of(indices).to(device); }
 
-template <class T, template <class> class Kind>
-void register_kind(py::module_& module, const std::string& name, const char* text) {
-    using M = Kind<T>;
-    using Block = std::shared_ptr<AnyMatrix<T>>;
-    py::class_<M, AnyMatrix<T>, std::shared_ptr<M>>(module, (name + value_suffix<T>()).c_str(), text)
-        .def(py::init([](std::shared_ptr<gpu::NcclCommunicator> ranks, Block inner, std::optional<Block> halo,
-                         const Dense<index_t>& boundary, const Dense<index_t>& wanted, const GivenMessages& sent,
-                         const GivenMessages& received) {
+template <template <class> class Kind>
+void register_kind(py::module_& module, const char* name, const char* text) {
+    py::class_<MatricesOf<Kind>, Matrices>(module, name, text)
+        .def(py::init([](std::shared_ptr<gpu::NcclCommunicator> ranks, const Matrices& inner,
+                         const std::optional<Matrices>& halo, const Dense<index_t>& boundary,
+                         const Dense<index_t>& wanted, const GivenMessages& sent, const GivenMessages& received) {
                  const GilRelease release;
-                 const Device device{ranks->ordinal()};
-                 RankBlocks<T> blocks{inner, halo.value_or(nullptr), on_device(boundary, device),
-                                      on_device(wanted, device)};
-                 RankExchange<T> exchange(std::move(ranks), messages_of(sent), messages_of(received));
-                 return std::make_shared<M>(std::move(blocks), std::move(exchange));
+                 return inner.visit([&]<class T>(const std::shared_ptr<AnyMatrix<T>>& held) -> MatricesOf<Kind> {
+                     const Device device{ranks->ordinal()};
+                     RankBlocks<T> blocks{held, halo ? halo->of<T>() : nullptr, on_device(boundary, device),
+                                          on_device(wanted, device)};
+                     RankExchange<T> exchange(std::move(ranks), messages_of(sent), messages_of(received));
+                     return std::make_shared<Kind<T>>(std::move(blocks), std::move(exchange));
+                 });
              }),
              py::arg("ranks"), py::arg("inner"), py::arg("halo"), py::arg("boundary"), py::arg("wanted"),
              py::arg("sent"), py::arg("received"), "Messages are (rank, begin, end) in the buffers of what is sent.");
-}
-
-template <class T>
-void register_rank_types(py::module_& module) {
-    register_kind<T, RankMatrix>(module, "RankMatrix", "A rank's rows of a matrix over the GPUs of several processes.");
-    register_kind<T, TransposedRankMatrix>(module, "TransposedRankMatrix", "The same transposed.");
 }
 
 }  // namespace
@@ -79,7 +72,8 @@ void register_ranks(py::module_& module) {
             return py::bytes(id.data(), id.size());
         },
         py::arg("library"), "Which processes are to find each other, for one of them to tell the others.");
-    for_each_value_type([&]<class T>() { register_rank_types<T>(module); });
+    register_kind<RankMatrix>(module, "RankMatrix", "A rank's rows of a matrix over the GPUs of several processes.");
+    register_kind<TransposedRankMatrix>(module, "TransposedRankMatrix", "The same transposed.");
 }
 
 }  // namespace spmvgpu

@@ -9,7 +9,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/plans.hpp"
-#include "core/value_types.hpp"
+#include "bindings/value_types.hpp"
 #include "planning/rank.hpp"
 
 namespace py = pybind11;
@@ -20,17 +20,13 @@ namespace {
 
 using roofline::Machine;
 
-std::shared_ptr<DeviceModel> make_model(const Machine& machine, const std::string& value_type,
+std::shared_ptr<DeviceModel> make_model(const Machine& machine, const py::dtype& dtype,
                                         const std::map<std::string, std::pair<double, std::optional<double>>>& given) {
     std::map<std::string, roofline::Measured> formats;
     for (const auto& [format, measured] : given) formats[format] = {measured.first, measured.second};
-    std::shared_ptr<DeviceModel> made;
-#define MAKE_IF_ASKED(T) \
-    if (value_type == value_suffix<T>()) made = std::make_shared<roofline::ModelOf<T>>(machine, formats);
-    SPMVGPU_FOR_VALUE_TYPES(MAKE_IF_ASKED)
-#undef MAKE_IF_ASKED
-    if (!made) throw std::invalid_argument("there is no value type '" + value_type + "'");
-    return made;
+    return with_value_type(dtype, [&]<class T>() -> std::shared_ptr<DeviceModel> {
+        return std::make_shared<roofline::ModelOf<T>>(machine, formats);
+    });
 }
 
 // What a profile does not name takes as long as on the device that rates are over.
@@ -69,7 +65,7 @@ void register_roofline(py::module_& module) {
         py::arg("features"), py::arg("item_bytes"), py::arg("machine"), py::arg("plan"),
         "Microseconds of a product as planned, on a device with these rates.");
     py::class_<DeviceModel, std::shared_ptr<DeviceModel>>(module, "RooflineModel", "A device, for values of one type.")
-        .def(py::init(&make_model), py::arg("machine"), py::arg("value_type"), py::arg("formats"),
+        .def(py::init(&make_model), py::arg("machine"), py::arg("dtype"), py::arg("formats"),
              "`formats`: by name, how many times as long as the rates say products take, and the error of "
              "predictions, or None if it is unknown.")
         .def(

@@ -2,11 +2,17 @@
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>
 
+#include <memory>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
+#include "bindings/matrices.hpp"
 #include "bindings/value_types.hpp"
 #include "core/array.hpp"
 #include "core/interrupt.hpp"
@@ -18,6 +24,7 @@
 #include "solvers/preconditioners/incomplete.hpp"
 #include "solvers/preconditioners/projection.hpp"
 #include "solvers/solve.hpp"
+#include "solvers/subspaces/composed_map.hpp"
 
 namespace py = pybind11;
 
@@ -73,128 +80,137 @@ private:
     Device device_;
 };
 
+using AnyMap = AnyOf<LinearMap>;
+using GivenMatrix = std::optional<Matrices>;
+using GivenLevel = std::tuple<GivenMatrix, std::uintptr_t, double, double, int, GivenMatrix, GivenMatrix, GivenMatrix>;
+
+void register_maps(py::module_& module) {
+    py::class_<AnyMap>(module, "LinearMap", "What a solver multiplies vectors by, on the device where they are.");
+    module.def("matrix_map", method<Matrices>([]<class T>(const std::shared_ptr<AnyMatrix<T>>& matrix) -> AnyMap {
+                   return std::make_shared<MatrixMap<T>>(matrix);
+               }),
+               py::arg("matrix"));
+    module.def("callback_map",
+               of_dtype([]<class T>(const py::typing::Callable<py::array(py::array)>& function, index_t rows,
+                                    index_t cols, int ordinal) -> AnyMap {
+                   return std::make_shared<CallbackMap<T>>(function, rows, cols, ordinal);
+               }),
+               py::arg("dtype"), py::arg("function"), py::arg("rows"), py::arg("cols"), py::arg("ordinal"),
+               "A function of NumPy arrays with a vector in each row.");
+    module.def(
+        "in_place_map",
+        of_dtype([]<class T>(const py::typing::Callable<py::object(std::uintptr_t, std::uintptr_t)>& function,
+                             int ordinal) -> AnyMap { return std::make_shared<InPlaceMap<T>>(function, ordinal); }),
+        py::arg("dtype"), py::arg("function"), py::arg("ordinal"),
+        "A function of the addresses of two vectors, which makes the second.");
+    module.def("diagonal_map", of_dtype([]<class T>(std::uintptr_t pointer) -> AnyMap {
+                   return std::make_shared<DiagonalMap<T>>(at<T>(pointer));
+               }),
+               py::arg("dtype"), py::arg("pointer"), "A diagonal at an address on the device.");
+    module.def(
+        "cycle_map", of_dtype([]<class T>(const std::vector<GivenLevel>& given, std::shared_ptr<SolverMemory> memory) {
+            const auto typed = [](const GivenMatrix& matrix) { return matrix ? matrix->of<T>() : nullptr; };
+            std::vector<Level<T>> levels;
+            for (const auto& [A, diagonal, low, high, degree, R, P, inverse] : given) {
+                levels.push_back({typed(A), at<T>(diagonal), low, high, degree, typed(R), typed(P), typed(inverse)});
+            }
+            return AnyMap(std::make_shared<CycleMap<T>>(std::move(levels), std::move(memory)));
+        }),
+        py::arg("dtype"), py::arg("levels"), py::arg("memory"),
+        "A multigrid cycle, or a Chebyshev polynomial. A level is (A, address of its inverse diagonal, low, "
+        "high, degree, R, P, inverse).");
+    module.def("projected_map",
+               of_dtype([]<class T>(const std::optional<AnyMap>& M, index_t n, std::uintptr_t basis, int count,
+                                    std::shared_ptr<SolverMemory> memory) -> AnyMap {
+                   return std::make_shared<ProjectedMap<T>>(M ? M->of<T>() : nullptr, n, at<T>(basis), count,
+                                                            std::move(memory));
+               }),
+               py::arg("dtype"), py::arg("M"), py::arg("n"), py::arg("basis"), py::arg("count"), py::arg("memory"),
+               "A map, or the identity for None, and then the projection onto what is orthogonal to a null space. Its "
+               "basis has `count` orthonormal vectors at an address on the device, one after the other.");
+    module.def("composed_map",
+               method<AnyMap>([]<class T>(const std::shared_ptr<LinearMap<T>>& first, const AnyMap& second,
+                                          index_t between, std::shared_ptr<SolverMemory> memory) -> AnyMap {
+                   return std::make_shared<ComposedMap<T>>(first, second.of<T>(), between, std::move(memory));
+               }),
+               py::arg("first"), py::arg("second"), py::arg("between"), py::arg("memory"), "One map after another.");
+    module.def("apply_map",
+               method<AnyMap>([]<class T>(const LinearMap<T>& map, std::uintptr_t x, std::uintptr_t y, index_t n,
+                                          index_t columns, int ordinal) {
+                   if (ordinal == Device::kCpu) return map.apply_columns(at<T>(x), at<T>(y), n, columns, nullptr);
+                   const gpu::DeviceGuard guard(ordinal);
+                   const std::shared_ptr<void> stream = gpu::lease_stream(ordinal);
+                   map.apply_columns(at<T>(x), at<T>(y), n, columns, stream.get());
+                   gpu::synchronize(stream.get(), ordinal);
+               }),
+               py::arg("map"), py::arg("x"), py::arg("y"), py::arg("n"), py::arg("columns"), py::arg("ordinal"),
+               py::call_guard<GilRelease>(),
+               "y = map(x), of vectors on a device, columns of length n one after the other; complete on return.");
+}
+
+using AnyFactors = AnyOf<IncompleteFactors>;
+using GivenPivot = std::optional<std::pair<index_t, std::variant<double, Complex<double>>>>;
+
 template <class T>
-std::optional<std::pair<index_t, Wide<T>>> row_and_value(const std::optional<Pivot<T>>& pivot) {
+GivenPivot row_and_value(const std::optional<Pivot<T>>& pivot) {
     if (!pivot) return std::nullopt;
     return std::pair(pivot->row, pivot->value);
 }
 
-template <class T>
-void register_solver_types(py::module_& module, const std::string& suffix) {
-    using Map = LinearMap<T>;
-    py::class_<Map, std::shared_ptr<Map>>(module, ("LinearMap" + suffix).c_str(),
-                                          "What a solver multiplies vectors by, on the device where they are.");
-    module.def(
-        "matrix_map",
-        [](std::shared_ptr<AnyMatrix<T>> matrix) -> std::shared_ptr<Map> {
-            return std::make_shared<MatrixMap<T>>(std::move(matrix));
-        },
-        py::arg("matrix"));
-    py::class_<CallbackMap<T>, Map, std::shared_ptr<CallbackMap<T>>>(
-        module, ("CallbackMap" + suffix).c_str(), "A function of NumPy arrays with a vector in each row.")
-        .def(py::init<py::typing::Callable<py::array_t<T>(py::array_t<T>)>, index_t, index_t, int>(),
-             py::arg("function"), py::arg("rows"), py::arg("cols"), py::arg("ordinal"));
-    py::class_<InPlaceMap<T>, Map, std::shared_ptr<InPlaceMap<T>>>(
-        module, ("InPlaceMap" + suffix).c_str(), "A function of the addresses of two vectors, which makes the second.")
-        .def(py::init<py::typing::Callable<py::object(std::uintptr_t, std::uintptr_t)>, int>(), py::arg("function"),
-             py::arg("ordinal"));
-    py::class_<DiagonalMap<T>, Map, std::shared_ptr<DiagonalMap<T>>>(module, ("DiagonalMap" + suffix).c_str(),
-                                                                     "A diagonal at an address on the device.")
-        .def(py::init([](std::uintptr_t pointer) {
-                 return std::make_shared<DiagonalMap<T>>(reinterpret_cast<const T*>(pointer));
-             }),
-             py::arg("pointer"));
-    using Matrix = std::shared_ptr<AnyMatrix<T>>;
-    using Given = std::tuple<std::optional<Matrix>, std::uintptr_t, double, double, int, std::optional<Matrix>,
-                             std::optional<Matrix>, std::optional<Matrix>>;
-    py::class_<CycleMap<T>, Map, std::shared_ptr<CycleMap<T>>>(module, ("CycleMap" + suffix).c_str(),
-                                                               "A multigrid cycle, or a Chebyshev polynomial.")
-        .def(py::init([](const std::vector<Given>& given, std::shared_ptr<SolverMemory> memory) {
-                 std::vector<Level<T>> levels;
-                 for (const auto& [A, diagonal, low, high, degree, R, P, inverse] : given) {
-                     levels.push_back({A.value_or(nullptr), reinterpret_cast<const T*>(diagonal), low, high, degree,
-                                       R.value_or(nullptr), P.value_or(nullptr), inverse.value_or(nullptr)});
-                 }
-                 return std::make_shared<CycleMap<T>>(std::move(levels), std::move(memory));
-             }),
-             py::arg("levels"), py::arg("memory"),
-             "A level is (A, address of its inverse diagonal, low, high, degree, R, P, inverse).");
-    using Factors = IncompleteFactors<T>;
-    py::class_<Factors, std::shared_ptr<Factors>>(module, ("IncompleteFactors" + suffix).c_str(),
-                                                  "Incomplete LU factors of a canonical matrix.")
-        .def(py::init(
-                 [](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, int ordinal) {
-                     const auto csr = csr_view(indptr, indices, data, static_cast<index_t>(indptr.size() - 1));
+void register_factors(py::module_& module) {
+    py::class_<AnyFactors>(module, "IncompleteFactors", "Incomplete LU factors of a canonical matrix.")
+        .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const py::array& data,
+                         int ordinal, std::optional<bool> pivots_in_lower) {
+                 return with_value_type(data.dtype(), [&]<class T>() -> AnyFactors {
+                     const auto csr =
+                         csr_view(indptr, indices, array_as<Dense<T>>(data), static_cast<index_t>(indptr.size() - 1));
                      const GilRelease release;
-                     return std::make_shared<Factors>(csr, Device{ordinal});
-                 }),
-             py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("ordinal"))
-        .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data, int ordinal,
-                         bool pivots_in_lower) {
-                 const auto csr = csr_view(indptr, indices, data, static_cast<index_t>(indptr.size() - 1));
-                 const GilRelease release;
-                 return std::make_shared<Factors>(csr, pivots_in_lower, Device{ordinal});
+                     const Device device{ordinal};
+                     return pivots_in_lower ? std::make_shared<IncompleteFactors<T>>(csr, *pivots_in_lower, device)
+                                            : std::make_shared<IncompleteFactors<T>>(csr, device);
+                 });
              }),
-             py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("ordinal"), py::arg("pivots_in_lower"),
-             "From what to_csr() gives, or its conjugate transpose, whose pivots are in the other factor.")
-        .def("to_csr", &to_csr_arrays<T, Factors>,
+             py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("ordinal"),
+             py::arg("pivots_in_lower") = py::none(),
+             "With `pivots_in_lower`, from what to_csr() gives, or its conjugate transpose, whose pivots are in the "
+             "other factor.")
+        .def("to_csr",
+             method<AnyFactors>([]<class T>(const IncompleteFactors<T>& factors) { return to_csr_arrays(factors); }),
              "(data, indices, indptr) of both factors in one matrix, with the inverse pivots on its diagonal.")
-        .def_property_readonly("pivots_in_lower", &Factors::pivots_in_lower)
-        .def_property_readonly(
-            "failed", [](const Factors& factors) { return row_and_value(factors.failed()); },
-            "(row, pivot) of the first one that cannot be divided by, or None.")
-        .def_property_readonly(
-            "nonpositive", [](const Factors& factors) { return row_and_value(factors.nonpositive()); },
-            "(row, pivot) of the first one that is not positive, or None.")
-        .def_property_readonly("nbytes", &Factors::nbytes);
-    py::class_<FactorsMap<T>, Map, std::shared_ptr<FactorsMap<T>>>(module, ("FactorsMap" + suffix).c_str(),
-                                                                   "Triangular solves with both factors.")
-        .def(py::init<std::shared_ptr<const Factors>, std::shared_ptr<SolverMemory>>(), py::arg("factors"),
-             py::arg("memory"));
-    py::class_<ProjectedMap<T>, Map, std::shared_ptr<ProjectedMap<T>>>(
-        module, ("ProjectedMap" + suffix).c_str(),
-        "A map, or the identity for None, and then the projection onto what is orthogonal to a null space.")
-        .def(py::init([](std::shared_ptr<const Map> M, index_t n, std::uintptr_t basis, int count,
-                         std::shared_ptr<SolverMemory> memory) {
-                 return std::make_shared<ProjectedMap<T>>(std::move(M), n, reinterpret_cast<const T*>(basis), count,
-                                                          std::move(memory));
-             }),
-             py::arg("M"), py::arg("n"), py::arg("basis"), py::arg("count"), py::arg("memory"),
-             "The basis has `count` orthonormal vectors at an address on the device, one after the other.");
-    module.def(
-        "apply_map",
-        [](const Map& map, std::uintptr_t x, std::uintptr_t y, index_t n, index_t columns, int ordinal) {
-            const auto* const from = reinterpret_cast<const T*>(x);
-            auto* const to = reinterpret_cast<T*>(y);
-            if (ordinal == Device::kCpu) return map.apply_columns(from, to, n, columns, nullptr);
-            const gpu::DeviceGuard guard(ordinal);
-            const std::shared_ptr<void> stream = gpu::lease_stream(ordinal);
-            map.apply_columns(from, to, n, columns, stream.get());
-            gpu::synchronize(stream.get(), ordinal);
-        },
-        py::arg("map"), py::arg("x"), py::arg("y"), py::arg("n"), py::arg("columns"), py::arg("ordinal"),
-        py::call_guard<GilRelease>(),
-        "y = map(x), of vectors on a device, columns of length n one after the other; complete on return.");
+        .def_property_readonly("pivots_in_lower", method<AnyFactors>([]<class T>(const IncompleteFactors<T>& factors) {
+                                   return factors.pivots_in_lower();
+                               }))
+        .def_property_readonly("failed", method<AnyFactors>([]<class T>(const IncompleteFactors<T>& factors) {
+                                   return row_and_value(factors.failed());
+                               }),
+                               "(row, pivot) of the first one that cannot be divided by, or None.")
+        .def_property_readonly("nonpositive", method<AnyFactors>([]<class T>(const IncompleteFactors<T>& factors) {
+                                   return row_and_value(factors.nonpositive());
+                               }),
+                               "(row, pivot) of the first one that is not positive, or None.")
+        .def_property_readonly("nbytes", method<AnyFactors>([]<class T>(const IncompleteFactors<T>& factors) {
+                                   return factors.nbytes();
+                               }));
+    module.def("factors_map",
+               method<AnyFactors>([]<class T>(const std::shared_ptr<IncompleteFactors<T>>& factors,
+                                              std::shared_ptr<SolverMemory> memory) -> AnyMap {
+                   return std::make_shared<FactorsMap<T>>(factors, std::move(memory));
+               }),
+               py::arg("factors"), py::arg("memory"), "Triangular solves with both factors.");
+}
+
+void register_solve(py::module_& module) {
     module.def(
         "solve",
-        [](const std::string& method, const Map& A, const Map* M, index_t n, index_t columns, int ordinal,
-           std::uintptr_t b, std::uintptr_t guess, std::uintptr_t x, const Limits& limits, SolverMemory& memory,
-           std::optional<std::uintptr_t> stream, std::optional<int> threads, const py::object& callback,
-           const py::object& ranks) {
+        [](const std::string& method, const AnyMap& A, const std::optional<AnyMap>& M, index_t n, index_t columns,
+           int ordinal, std::uintptr_t b, std::uintptr_t guess, std::uintptr_t x, const Limits& limits,
+           SolverMemory& memory, std::optional<std::uintptr_t> stream, std::optional<int> threads,
+           const py::object& callback, const py::object& ranks) {
             const AddOverRanks add_over_ranks = [&ranks](double* sums, int count) {
                 GilRelease::with_gil([&] { call_python(ranks, py::array_t<double>(count, sums, py::none())); });
             };
-            const bool between_gpus = py::isinstance<gpu::NcclCommunicator>(ranks);
-            const System<T> system{n,
-                                   Device{ordinal},
-                                   &A,
-                                   M,
-                                   reinterpret_cast<const T*>(b),
-                                   reinterpret_cast<const T*>(guess),
-                                   reinterpret_cast<T*>(x),
-                                   ranks.is_none() || between_gpus ? nullptr : &add_over_ranks,
-                                   between_gpus ? &ranks.cast<const gpu::NcclCommunicator&>() : nullptr,
-                                   columns};
+            const auto* const between_gpus =
+                py::isinstance<gpu::NcclCommunicator>(ranks) ? &ranks.cast<const gpu::NcclCommunicator&>() : nullptr;
             // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
             const auto look = [&callback](const std::vector<Look>& seen) {
                 if (!callback.is_none()) {
@@ -205,20 +221,31 @@ void register_solver_types(py::module_& module, const std::string& suffix) {
                 }
                 check_interrupt();
             };
+            const bool has_function = !ranks.is_none() && between_gpus == nullptr;
             const Stream after = reinterpret_cast<Stream>(stream.value_or(0));
             const GilRelease release;
             const ThreadLimit limit(threads.value_or(std::numeric_limits<int>::max()));
-            return solve(method, system, limits, memory, stream ? &after : nullptr, look);
+            return A.visit([&]<class T>(const std::shared_ptr<LinearMap<T>>& held) {
+                const System<T> system{n,
+                                       Device{ordinal},
+                                       held.get(),
+                                       M ? M->of<T>().get() : nullptr,
+                                       at<T>(b),
+                                       at<T>(guess),
+                                       at<T>(x),
+                                       has_function ? &add_over_ranks : nullptr,
+                                       between_gpus,
+                                       columns};
+                return solve(method, system, limits, memory, stream ? &after : nullptr, look);
+            });
         },
         py::arg("method"), py::arg("A"), py::arg("M"), py::arg("n"), py::arg("columns"), py::arg("ordinal"),
         py::arg("b"), py::arg("guess"), py::arg("x"), py::arg("limits"), py::arg("memory"), py::arg("stream"),
         py::arg("threads"), py::arg("callback"), py::arg("ranks") = py::none(),
         "Solves with vectors on one device, given by address (0: none), and reports on every column of b, x and the "
         "guess, which lie one after the other. Starts after what the stream holds; complete on return. The callback "
-        "gets "
-        "(iterations, residual, norm of b) of every column. Of vectors in pieces, `ranks` adds what the other ranks "
-        "have to an array of sums, or is an "
-        "NcclCommunicator.");
+        "gets (iterations, residual, norm of b) of every column. Of vectors in pieces, `ranks` adds what the other "
+        "ranks have to an array of sums, or is an NcclCommunicator.");
 }
 
 void register_limits_and_report(py::module_& module) {
@@ -276,7 +303,9 @@ void register_solvers(py::module_& module) {
         "(blocks, rows of a block, lanes of a row) of the kernel that solves such a system alone; None: several do.");
     module.def("solver_names", &method_names, "The solvers that solve() knows.");
     register_limits_and_report(module);
-    for_each_value_type([&]<class T>() { register_solver_types<T>(module, value_suffix<T>()); });
+    register_maps(module);
+    register_factors(module);
+    register_solve(module);
 }
 
 }  // namespace spmvgpu

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
+from .._core import AnyMatrix
 from .._util.types import Device, HostArray
-from .._util.value_types import AnyMatrix
 from ..arrays import taken
 from ..devices import at_most
 from ..operator.operands import as_it_is, of_any_type, refuse_overlap

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from .._core import AnyMatrix, RankMatrix, TransposedRankMatrix
 from .._util.lazy import lazy
 from .._util.types import HostArray
-from .._util.value_types import AnyMatrix, core_class
 from ..arrays import AnyLibrary, taken
 from ..operator import operands
 from ..operator.operator import SparseOperator
@@ -50,7 +50,7 @@ class Product(ABC):
     """A product on one rank, which sends and receives while the block is multiplied."""
 
     _back: ClassVar[bool]  # whether messages go from those that need entries to those that hold them
-    _core_name: ClassVar[str]
+    _kind: ClassVar[type[RankMatrix | TransposedRankMatrix]]
 
     def __init__(self, local: LocalRows, exchange: Exchange, transport: Transport) -> None:
         self.local, self.exchange, self.transport = local, exchange, transport
@@ -102,9 +102,7 @@ class Product(ABC):
         if self._back:
             sent, received = received, sent
         boundary, wanted = (indices.astype(np.int32) for indices in (self.local.boundary, exchange.indices))
-        kind = core_class(self._core_name, block.dtype)
-        made: AnyMatrix = kind(nccl, block._matrix, halo and halo._matrix, boundary, wanted, sent, received)
-        return made
+        return self._kind(nccl, block._matrix, halo and halo._matrix, boundary, wanted, sent, received)
 
     @lazy
     def _between_gpus(self) -> _BetweenGpus:
@@ -117,7 +115,7 @@ class Forward(Product):
     Every row is the sum of two: of its entries in the block, and of those in the halo.
     """
 
-    _back, _core_name = False, "RankMatrix"
+    _back, _kind = False, RankMatrix
 
     def __init__(self, local: LocalRows, exchange: Exchange, transport: Transport) -> None:
         super().__init__(local, exchange, transport)
@@ -143,7 +141,7 @@ class Backward(Product):
     does not depend on which comes first.
     """
 
-    _back, _core_name = True, "TransposedRankMatrix"
+    _back, _kind = True, TransposedRankMatrix
 
     def __init__(self, local: LocalRows, exchange: Exchange, transport: Transport, conjugated: bool) -> None:
         super().__init__(local, exchange, transport)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 
 from .. import _core
+from .._core import AnyMatrix, LinearMap
 from .._util.types import HostArray
-from .._util.value_types import AnyMatrix, core_class
 from ..arrays import NUMPY, taken
 from ..arrays.library import Memory
 from ..devices import CPU
@@ -22,9 +22,6 @@ from .errors import agreement, check_same, raise_together
 from .exchange import Piece
 from .products import Product
 from .ranges import Ranges
-
-if TYPE_CHECKING:  # which the compiled module does not name
-    from .._core import _LinearMap as LinearMap
 
 
 class Distributed(OverRanks, Protocol):
@@ -124,8 +121,7 @@ class PieceOfSystem(System):
                 located = self.library.locate(self.b, "b")
                 _core.synchronize(self.library.stream(located), self._ordinal)
 
-        made: LinearMap = core_class("InPlaceMap", self.dtype)(multiply, self._ordinal)
-        return made
+        return _core.in_place_map(self.dtype, multiply, self._ordinal)
 
     def core_map(self) -> LinearMap:
         return self.map_of(self._op)

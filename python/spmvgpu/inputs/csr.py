@@ -10,10 +10,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .. import _core
+from .._core import CsrSource, Matrix
 from .._util.lazy import lazy
 from .._util.steps import step, took
 from .._util.types import DType, HostArray, Options
-from .._util.value_types import CsrSource, Matrix, value_type
 from ..devices import CPU
 from . import limits
 
@@ -111,7 +111,7 @@ class CanonicalCsr:
         """The core's handle, of a matrix that is not wide."""
         if self._source is None:
             data, indices, indptr = self.arrays
-            self._source = value_type(self.dtype).source(indptr, indices, data, self.shape[1], CPU)
+            self._source = CsrSource(indptr, indices, data, self.shape[1], CPU)
         return self._source
 
     def at(self, ordinal: int) -> CanonicalCsr:
@@ -125,7 +125,7 @@ class CanonicalCsr:
         data, indices, indptr = self.arrays
         try:
             with step("upload"):
-                source = value_type(self.dtype).source(indptr, indices, data, self.shape[1], ordinal)
+                source = CsrSource(indptr, indices, data, self.shape[1], ordinal)
         except MemoryError:
             return self
         there = CanonicalCsr.on(source, self.shape, self.dtype, self.nnz, ordinal)

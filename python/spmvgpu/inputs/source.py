@@ -8,9 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
+from .._core import CsrSource
 from .._util.steps import took
 from .._util.types import DType
-from .._util.value_types import is_value_type, value_type
+from .._util.value_types import is_value_type
 from ..arrays import Located, library_of
 from . import limits
 from .compressed import storage_dtype
@@ -48,15 +49,15 @@ def device_csr(A: Any, ordinal: int, shape: Any, wanted: DType | None) -> Canoni
     data, indices, indptr = found
     if not _fits(data, indices, indptr, shape) or storage_dtype(data.dtype, wanted) != data.dtype:
         return None
-    kind = value_type(data.dtype).source
     try:
         if data.host is not None and indices.host is not None and indptr.host is not None:
-            source, steps = kind.checked(indptr.host, indices.host, data.host, shape[1], ordinal)
+            source, steps = CsrSource.checked(indptr.host, indices.host, data.host, shape[1], ordinal)
         elif {array.ordinal for array in found} == {ordinal}:
             for stream in {array.library.stream(array) for array in found}:  # what is queued for them is done
                 _core.synchronize(stream, ordinal)
             pointers = (indptr.pointer, indices.pointer, data.pointer)
-            source, steps = kind.checked_at(*pointers, shape[0], shape[1], data.shape[0], ordinal)
+            sizes = (shape[0], shape[1], data.shape[0])
+            source, steps = CsrSource.checked_at(data.dtype, *pointers, *sizes, ordinal)
         else:
             return None
     except (MemoryError, ValueError):  # what is wrong with it, if anything, is found out on the other way

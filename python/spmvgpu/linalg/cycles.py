@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 
+from .. import _core
+from .._core import AnyMatrix, LinearMap
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.types import DType, HostArray
-from .._util.value_types import AnyMatrix, core_class
 from ..devices import device_name
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
@@ -27,9 +28,6 @@ from .preconditioners import (
 )
 from .systems import System
 from .vectors import NOTHING, staged
-
-if TYPE_CHECKING:
-    from .._core import _LinearMap as LinearMap
 
 _EIGENVALUE_STEPS = 15  # of the power and of the Lanczos method
 _POWER_SAFETY, _LANCZOS_SAFETY = 1.1, 1.05  # of their estimates, which are from below
@@ -121,8 +119,7 @@ class Cycle(DevicePreconditioner):
                 self._levels, self._diagonals, strict=True
             )
         ]
-        made: LinearMap = core_class("CycleMap", self.dtype)(levels, self._memory)
-        return made
+        return _core.cycle_map(self.dtype, levels, self._memory)
 
     def _conjugate_transposed(self) -> Cycle:
         finest = self._finest.H

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 from .. import _core
+from .._core import LinearMap
 from .._util.arguments import one_of, real_number, whole_number, with_hints
-from .._util.value_types import core_class
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from .lanczos import Lanczos, checked_which, no_convergence, with_start
@@ -19,9 +19,6 @@ from .preconditioners import map_of_preconditioner, taken_map
 from .stopping import check_limits, tolerance
 from .systems import System, callback_map, system_of
 from .vectors import Vectors
-
-if TYPE_CHECKING:  # which the compiled module does not name
-    from .._core import _LinearMap as LinearMap
 
 _INNER = ("auto", "direct", "cg", "minres")
 _MOST_DIRECT = 20_000  # rows up to which factors of the shifted matrix are made unasked
@@ -295,5 +292,4 @@ def _solves(
                 "method for inner, or OPinv"
             )
 
-    made_map: LinearMap = core_class("InPlaceMap", system.dtype)(solve, ordinal)
-    return made_map
+    return _core.in_place_map(system.dtype, solve, ordinal)

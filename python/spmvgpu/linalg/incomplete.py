@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import scipy.sparse as sp
 
+from .. import _core
+from .._core import IncompleteFactors as Factors
+from .._core import LinearMap
 from .._util.types import DType
-from .._util.value_types import core_class
 from ..devices import resolve_device
 from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
 from .preconditioners import DevicePreconditioner, operator_of, requested_device, what_fits
-
-if TYPE_CHECKING:  # which the compiled module does not name
-    from .._core import _IncompleteFactors as Factors
-    from .._core import _LinearMap as LinearMap
 
 
 class IncompleteFactors(DevicePreconditioner):
@@ -47,8 +43,7 @@ class IncompleteFactors(DevicePreconditioner):
         return int(self._factors.nbytes)
 
     def _core_map(self) -> LinearMap:
-        made: LinearMap = core_class("FactorsMap", self.dtype)(self._factors, self._memory)
-        return made
+        return _core.factors_map(self._factors, self._memory)
 
     def _stored(self) -> sp.csr_array:
         """Both factors in one matrix, with the inverse pivots on its diagonal."""
@@ -69,8 +64,10 @@ def _of_stored(
     stored: sp.csr_array, pivots_in_lower: bool, ordinal: int, requested: str
 ) -> IncompleteFactors:
     # What comes from a pickle may lie in buffers that are aligned in any way.
-    arrays = (np.require(array, None, ["C", "A"]) for array in (stored.indptr, stored.indices, stored.data))
-    factors = core_class("IncompleteFactors", stored.dtype)(*arrays, ordinal, pivots_in_lower)
+    indptr, indices, data = (
+        np.require(array, None, ["C", "A"]) for array in (stored.indptr, stored.indices, stored.data)
+    )
+    factors = Factors(indptr, indices, data, ordinal, pivots_in_lower)
     return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested)
 
 
@@ -170,9 +167,7 @@ def _factors(op: SparseOperator) -> Factors:
     csr = op.tocsr()
     if csr.indptr.dtype != np.int32:
         raise ValueError(f"op has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
-    factors: Factors = core_class("IncompleteFactors", op.dtype)(
-        csr.indptr, csr.indices, csr.data, op._ordinal
-    )
+    factors = Factors(csr.indptr, csr.indices, csr.data, op._ordinal)
     if factors.failed:
         row, pivot = factors.failed
         is_stored = row in csr.indices[csr.indptr[row] : csr.indptr[row + 1]]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse.linalg as sla
 
 from .. import _core
+from .._core import LinearMap
 from .._util.arguments import one_of, whole_number
 from .._util.types import DType, HostArray
-from .._util.value_types import core_class
 from ..arrays import AnyArray, is_sparse
 from ..inputs.canonical import matrix_of
 from .systems import refuse_ranks
 from .vectors import DeviceVector, staged
-
-if TYPE_CHECKING:  # which the compiled module does not name
-    from .._core import _LinearMap as LinearMap
 
 WHICH = ("LM", "SM", "LA", "SA", "BE")
 
@@ -73,7 +70,7 @@ class Lanczos:
         memory: _core.SolverMemory,
         threads: int | None,
     ) -> None:
-        self.basis = core_class("KrylovBasis", dtype)(n, ncv + 1, memory, threads)
+        self.basis = _core.KrylovBasis(dtype, n, ncv + 1, memory, threads)
         self._map, self._n, self._dtype, self._ordinal, self._ncv = map, n, dtype, ordinal, ncv
         self._matrix = np.zeros((ncv, ncv))
         self._size = self._kept = 0  # of the matrix that is known, and of the part that a restart has left

@@ -6,9 +6,9 @@ from math import hypot, inf, isfinite, ldexp, sqrt
 
 import numpy as np
 
+from .. import _core
 from .._util.arguments import real_number
 from .._util.types import HostArray
-from .._util.value_types import core_class
 from ..arrays import AnyArray
 from .stopping import tolerance
 from .systems import Rectangle
@@ -50,7 +50,7 @@ class LeastSquares:
         self.ordinal = vectors.ordinal
         self.shape = rows.unknowns, columns.unknowns
         self.x = self._vectors.new()
-        self.core = core_class("LeastSquares", rows.dtype)(
+        self.core = _core.LeastSquares(
             rectangle.product,
             rectangle.adjoint,
             *self.shape,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 
 from .. import _core
+from .._core import LinearMap
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.types import DType, HostArray
-from .._util.value_types import core_class
 from ..arrays import as_array, library_of
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
@@ -28,11 +28,6 @@ from ..planning.request import Request
 from ..planning.symmetry import Symmetry
 from .preconditioners import DevicePreconditioner, positive_inverse, requested_device, what_fits
 from .systems import OverRanks, check_square
-
-if TYPE_CHECKING:
-    from .._core import _CsrSource as CsrSource
-    from .._core import _Hierarchy as Hierarchy
-    from .._core import _LinearMap as LinearMap
 
 _MOST_MODES = 64  # columns of B
 _LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse is made
@@ -96,7 +91,7 @@ class Multigrid(DevicePreconditioner):
         super().__init__(A.dtype, A.shape, A._ordinal)
         self._arguments = arguments
         self._requested = requested_device(A)
-        self._hierarchy: Hierarchy = core_class("Hierarchy", A.dtype)(
+        self._hierarchy = _core.Hierarchy(
             csr.source,
             arguments.B,
             arguments.block,
@@ -140,7 +135,7 @@ class Multigrid(DevicePreconditioner):
 
     def _operator(self, level: int, name: str) -> SparseOperator:
         rows, cols, nnz = self._hierarchy.size(level, name)
-        source: CsrSource = self._hierarchy.source(level, name)
+        source = self._hierarchy.source(level, name)
         csr = CanonicalCsr.on(source, (rows, cols), self.dtype, nnz, self._ordinal)
         return _stored(csr, self._requested, Request(tune="off", symmetric=Symmetry.NEITHER))
 
@@ -256,16 +251,15 @@ class Multigrid(DevicePreconditioner):
     def _core_map(self) -> LinearMap:
         smoothed = self._arguments.smoother == "chebyshev"
         degree, ratio = (self._arguments.degree, _SMOOTHED) if smoothed else (1, 2.0)
-        levels: list[tuple[object, ...]] = []
+        levels = []
         for number, (A, R, P) in enumerate(self.levels):
-            if R is None and self._inverse is not None:
-                levels.append((None, 0, 1.0, 1.0, 1, None, None, self._inverse._matrix))
-                continue
             high = _SAFETY * self._hierarchy.largest_eigenvalue(number)
-            grid = (A._matrix, self._hierarchy.inverse_diagonal(number), high / ratio, high, degree)
-            levels.append((*grid, R and R._matrix, P and P._matrix, None))
-        made: LinearMap = core_class("CycleMap", self.dtype)(levels, self._memory)
-        return made
+            diagonal = self._hierarchy.inverse_diagonal(number)
+            inverse = self._inverse if R is None else None
+            own = None if inverse else A._matrix
+            others = R and R._matrix, P and P._matrix, inverse and inverse._matrix
+            levels.append((own, diagonal, high / ratio, high, degree, *others))
+        return _core.cycle_map(self.dtype, levels, self._memory)
 
     def _conjugate_transposed(self) -> Multigrid:
         adjoints = tuple(Level(A.H, R, P) for A, R, P in self.levels)

@@ -6,7 +6,6 @@ import numpy as np
 
 from .. import _core
 from .._util.types import DType, HostArray
-from .._util.value_types import core_class
 from ..arrays import host_array
 from ..arrays.products import kind_of
 from .named import SYMMETRIC_SOLVERS
@@ -77,7 +76,8 @@ class NullSpace:
 
     def projected(self, M: PreconditionerMap | None) -> PreconditionerMap:
         """A preconditioner whose results are orthogonal to the null space; of None, the projection alone."""
-        core = core_class("ProjectedMap", self._system.dtype)(
+        core = _core.projected_map(
+            self._system.dtype,
             None if M is None else M.core,
             self._system.shape[0],
             self._on_device.pointer,

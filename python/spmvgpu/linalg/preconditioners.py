@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,8 +12,8 @@ import scipy.sparse.linalg as sla
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
+from .._core import LinearMap
 from .._util.types import DType, HostArray
-from .._util.value_types import core_class
 from ..arrays import AnyArray, AnyLibrary, host_array, library_of, taken
 from ..arrays.products import promoted
 from ..devices import device_name, resolve_device
@@ -23,9 +23,6 @@ from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from .systems import OverRanks, System, callback_map, check_square
 from .vectors import DeviceVector, Vectors, staged, staged_numpy
-
-if TYPE_CHECKING:
-    from .._core import _LinearMap as LinearMap
 
 # What `taken_map` makes of a preconditioner: an array is the inverse of a diagonal or a dense matrix.
 Given: TypeAlias = Any
@@ -353,4 +350,4 @@ def _check_shape(system: System, M: Given) -> None:
 
 
 def _diagonal_map(system: System, diagonal: DeviceVector) -> PreconditionerMap:
-    return PreconditionerMap(core_class("DiagonalMap", system.dtype)(diagonal.pointer), diagonal, True)
+    return PreconditionerMap(_core.diagonal_map(system.dtype, diagonal.pointer), diagonal, True)

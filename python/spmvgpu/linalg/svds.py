@@ -9,7 +9,6 @@ import numpy as np
 from .. import _core
 from .._util.arguments import one_of, whole_number, with_hints
 from .._util.types import HostArray
-from .._util.value_types import core_class
 from ..arrays import AnyArray
 from .lanczos import Lanczos, checked_which, no_convergence, with_start
 from .stopping import tolerance
@@ -118,7 +117,7 @@ def svds(
     start = vectors.take("v0", small.b)
     vectors.wait()
     ordinal, dtype, threads = vectors.ordinal, small.dtype, rectangle.max_threads
-    product = core_class("ComposedMap", dtype)(forward, back, large.unknowns, _core.SolverMemory(ordinal))
+    product = _core.composed_map(forward, back, large.unknowns, _core.SolverMemory(ordinal))
     method = Lanczos(product, n, dtype, ordinal, ncv, _core.SolverMemory(ordinal), threads)
     found = method.find(start, k, which, tol, restarts)
     if not found.converged:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import scipy.sparse.linalg as sla
 
 from .. import _core
+from .._core import AnyMatrix, LinearMap, MultiDeviceMatrix
 from .._util.types import DType, HostArray
-from .._util.value_types import AnyMatrix, core_class, is_multi_device
 from ..arrays import AnyArray, AnyLibrary, Located, is_sparse, taken
 from ..arrays.products import kind_of
 from ..devices import CPU, device_name
@@ -23,9 +23,6 @@ from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from .vectors import Vectors
-
-if TYPE_CHECKING:  # which the compiled module does not name
-    from .._core import _LinearMap as LinearMap
 
 _SINGLE = (np.float32, np.complex64)
 
@@ -77,7 +74,7 @@ class System:
     def pieces(self) -> int:
         """On how many devices the core keeps pieces of the vectors."""
         matrix = self._matrix
-        return matrix.solver_pieces if matrix is not None and is_multi_device(matrix) else 1
+        return matrix.solver_pieces if matrix is not None and isinstance(matrix, MultiDeviceMatrix) else 1
 
     def vectors(self, in_pieces: bool) -> Vectors:
         """The vectors of a solve."""
@@ -287,8 +284,7 @@ def _common_type(matrix: DType, b: object) -> DType:
 def callback_map(system: System, name: str, op: sla.LinearOperator, ordinal: int) -> LinearMap:
     """An operator of NumPy arrays as what the core multiplies vectors on a device by."""
     function = system.guarded(partial(_checked_products, name, op))
-    made: LinearMap = core_class("CallbackMap", system.dtype)(function, *op.shape, ordinal)
-    return made
+    return _core.callback_map(system.dtype, function, op.shape[0], op.shape[1], ordinal)
 
 
 def _checked_products(name: str, op: sla.LinearOperator, vectors: HostArray) -> HostArray:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .. import _core
+from .._core import AnyMatrix, MultiDeviceMatrix, PartedMatrix, StreamedMatrix
 from .._util.arguments import whole_number
 from .._util.plugins import Plugins
 from .._util.types import HostArray
-from .._util.value_types import AnyMatrix, MultiDeviceMatrix, value_type
 from ..devices import CPU, device_name
 from ..formats import Choice, Indices, traits
 from ..inputs.csr import CanonicalCsr, Rows
@@ -244,7 +244,7 @@ def build(csr: CanonicalCsr, request: Request, parts: Sequence[DevicePart]) -> M
         matrix = _store_part(own, request, part, interior)
         first = part.rows.start if isinstance(part.rows, range) else part.rows
         made.append((matrix, first, *_window(own, matrix), 1 if interior else 0))
-    return value_type(csr.dtype).multi_device(csr.shape[0], csr.shape[1], made)
+    return MultiDeviceMatrix(csr.shape[0], csr.shape[1], made)
 
 
 def _store_part(own: CanonicalCsr, request: Request, part: DevicePart, interior: range) -> AnyMatrix:
@@ -262,12 +262,12 @@ def _store_part(own: CanonicalCsr, request: Request, part: DevicePart, interior:
         untuned = part.is_full or (bool(interior) and rows is not interior)
         made.append((_store(own.rows(rows), request, part.ordinal, untuned=untuned), rows.start, 0))
     if part.resident is not None:
-        streamed, first = value_type(own.dtype).streamed, part.resident
+        first = part.resident
         for some in own.rows(range(first, own.shape[0])).pieces():
             arrays = (some.indptr, some.indices, some.data)
-            made.append((streamed(*arrays, own.shape[1], part.ordinal, part.chunk), first, 0))
+            made.append((StreamedMatrix(*arrays, own.shape[1], part.ordinal, part.chunk), first, 0))
             first += some.shape[0]
-    return made[0][0] if len(made) == 1 else value_type(own.dtype).parted(own.shape[0], own.shape[1], made)
+    return made[0][0] if len(made) == 1 else PartedMatrix(own.shape[0], own.shape[1], made)
 
 
 def _interior(own: CanonicalCsr, part: DevicePart) -> range:

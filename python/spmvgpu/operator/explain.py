@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .. import _core
+from .._core import MultiDeviceMatrix
 from .._util.show import html_table, in_bytes, short, wrapped
 from .._util.steps import in_words
-from .._util.value_types import MultiDeviceMatrix, is_multi_device
 from ..devices import CPU, device_name
 from ..formats import traits
 from ..inputs import limits
@@ -35,7 +35,8 @@ def explanation(stored: Stored, nbytes: int) -> str:
     """Why the format is in use, what is stored, and what other formats are predicted to cost."""
     head = wrapped(summary(stored, nbytes))
     matrix = stored.matrix
-    return "\n".join([head, *(_divided(matrix, stored.parts) if is_multi_device(matrix) else _alone(stored))])
+    lines = _divided(matrix, stored.parts) if isinstance(matrix, MultiDeviceMatrix) else _alone(stored)
+    return "\n".join([head, *lines])
 
 
 def _divided(matrix: MultiDeviceMatrix, parts: Sequence[DevicePart]) -> list[str]:

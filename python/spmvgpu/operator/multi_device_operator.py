@@ -8,9 +8,9 @@ from typing import Any, NoReturn, cast, overload
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from .._core import MultiDeviceMatrix
 from .._util.show import fit
 from .._util.types import ArrayT, HostArray
-from .._util.value_types import MultiDeviceMatrix
 from ..arrays import NUMPY, host_array
 from . import operands
 from .build import restored

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from .. import _core
+from .._core import Hierarchy, Matrix, PartedMatrix
 from .._util.types import HostArray
-from .._util.value_types import Matrix, PartedMatrix
 from ..arrays import taken
 from ..arrays.products import kind_of
 from ..planning.parts import takes_new_values
 from ..planning.symmetry import Symmetry
 from .build import build_values
 from .stored import Stored
-
-if TYPE_CHECKING:
-    from .._core import _Hierarchy as Hierarchy
 
 
 def replaced(stored: Stored, values: NewValues, op: object) -> Stored:

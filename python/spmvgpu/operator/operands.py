@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from .. import _core
+from .._core import AnyMatrix
 from .._util.types import DType, HostArray
-from .._util.value_types import AnyMatrix
 from ..arrays import AnyArray, AnyLibrary, Library, Located, is_sparse, library_of, stream_handle, taken
 from ..arrays.library import Operator
 from ..arrays.products import kind_of, mismatch, promoted, shape_of

@@ -11,11 +11,12 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
+from .._core import AnyMatrix
 from .._util.arguments import is_number, whole_number
 from .._util.lazy import lazy
 from .._util.show import fit
 from .._util.types import ArrayT, Device, Devices, HostArray, OperandT
-from .._util.value_types import NAMES, AnyMatrix
+from .._util.value_types import NAMES
 from ..arrays import is_sparse, library_of, taken
 from ..devices import at_most, device_name
 from ..inputs.compressed import storage_dtype, wanted_dtype

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import scipy.sparse as sp
 
 from .. import _core
-from .._util.value_types import AnyMatrix
+from .._core import AnyMatrix
 from ..arrays import Located
 from ..devices import CPU, at_most, device_name
 from ..formats import needs_symmetry

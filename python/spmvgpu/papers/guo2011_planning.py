@@ -16,7 +16,7 @@ from .. import _core
 from .._util import schema
 from .._util.arguments import with_hints
 from .._util.schema import Range
-from .._util.value_types import value_type
+from .._util.value_types import type_in_profiles
 from ..devices import CPU, resolve_device
 from ..formats import Choice, Indices, Part, estimate_csr
 from ..inputs.canonical import canonical_csr
@@ -104,7 +104,7 @@ def partitioned(rows: Sequence[Indices], choices: Sequence[Choice], reason: str)
 
 def model_of(profile: Profile, dtype: Any) -> Guo2011:
     """The model of matrices of a value type."""
-    found = profile.extra["guo2011"][value_type(dtype).profile]
+    found = profile.extra["guo2011"][type_in_profiles(dtype)]
     return Guo2011(CsrVector(**found["csr"]), Ell(**found["ell"]), Coo(**found["coo"]))
 
 

@@ -9,8 +9,8 @@ from time import perf_counter
 from typing import TypeAlias
 
 from .. import _core
+from .._core import AnyMatrix
 from .._util.steps import step, took
-from .._util.value_types import AnyMatrix
 from ..devices import CPU
 from ..formats import Choice
 from ..inputs.csr import CanonicalCsr

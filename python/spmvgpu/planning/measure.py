@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
+from .._core import Matrix
 from .._util.types import Options
-from .._util.value_types import Matrix
 from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
 from .profile import DTYPES

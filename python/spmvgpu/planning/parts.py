@@ -11,18 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
-from .._util.types import DType, HostArray
-from .._util.value_types import (
-    AnyMatrix,
-    Matrix,
-    MultiDeviceMatrix,
-    PartedMatrix,
-    StreamedMatrix,
-    is_in_one_format,
-    is_parted,
-    is_streamed,
-    value_type,
-)
+from .._core import AnyMatrix, Matrix, MultiDeviceMatrix, PartedMatrix, StreamedMatrix
+from .._util.types import HostArray
 from ..formats import Choice, Indices, Order, Part, estimate_csr, indices_of, pieces_for
 from ..inputs import limits
 from ..inputs.csr import CanonicalCsr
@@ -48,13 +38,13 @@ def reordered(choice: Choice, order: Order) -> Choice:
 
 def wrapped(matrix: AnyMatrix, order: Order) -> AnyMatrix:
     """The matrix whose `reordered` form `matrix` is."""
-    if isinstance(order, _core.Permutation) and is_in_one_format(matrix):
-        return value_type(matrix.dtype).parted(matrix, order)
+    if isinstance(order, _core.Permutation) and isinstance(matrix, Matrix):
+        return PartedMatrix(matrix, order)
     rows = indices_of(order)
     made = [(matrix, rows, rows)]
-    if is_parted(matrix):
+    if isinstance(matrix, PartedMatrix):
         made = [(part, rows[own], rows[cols]) for part, own, cols in _made_of(matrix)]
-    return _parted((len(rows), len(rows)), matrix.dtype, made)
+    return _parted((len(rows), len(rows)), made)
 
 
 def transposed(choice: Choice) -> Choice:
@@ -90,19 +80,17 @@ def build(csr: CanonicalCsr, choice: Choice, ordinal: int) -> AnyMatrix:
             first += chunk.shape[0]
         if len(made) == 1:
             return made[0][0]
-    return _parted(csr.shape, csr.dtype, made)
+    return _parted(csr.shape, made)
 
 
 def _parted(
-    shape: tuple[int, int],
-    dtype: DType,
-    made: Sequence[tuple[AnyMatrix, int | Indices, int | Indices]],
+    shape: tuple[int, int], made: Sequence[tuple[AnyMatrix, int | Indices, int | Indices]]
 ) -> PartedMatrix:
     """The matrix of parts; one whose rows and columns are permuted alike has one array for both."""
     if len(made) == 1:
         matrix, rows, cols = made[0]
         made = [(matrix, rows, rows if rows is cols or np.array_equal(rows, cols) else cols)]
-    return value_type(dtype).parted(*shape, made)
+    return PartedMatrix(*shape, made)
 
 
 def estimate(csr: CanonicalCsr, choice: Choice, ordinal: int) -> int:
@@ -140,17 +128,19 @@ def submatrix(csr: CanonicalCsr, rows: Indices, cols: Indices | None = None) -> 
     return CanonicalCsr.of(found.sorted_indices())
 
 
-def _made_of(matrix: PartedMatrix | MultiDeviceMatrix) -> list[tuple[AnyMatrix, Indices, Indices | None]]:
+def _made_of(matrix: AnyMatrix) -> list[tuple[AnyMatrix, Indices, Indices | None]]:
     """The matrices that a matrix is made of, with their rows and columns."""
-    if is_parted(matrix):
+    if isinstance(matrix, PartedMatrix):
         return [
             (part, _index_map(rows, part.rows), _index_map(cols, part.cols))
             for part, rows, cols in matrix.parts
         ]
+    assert isinstance(matrix, MultiDeviceMatrix)
     return [(part, _index_map(rows, part.rows), None) for part, rows, *_ in matrix.parts]
 
 
-def _parts_of(matrix: PartedMatrix | MultiDeviceMatrix) -> list[AnyMatrix]:
+def _parts_of(matrix: AnyMatrix) -> list[AnyMatrix]:
+    assert isinstance(matrix, PartedMatrix | MultiDeviceMatrix)
     return [made[0] for made in matrix.parts]
 
 
@@ -161,7 +151,7 @@ def _index_map(indices: int | Indices, count: int) -> Indices:
 def to_csr(matrix: AnyMatrix) -> sp.csr_array:
     """The matrix as a new canonical csr_array, whatever it is made of."""
     shape = matrix.rows, matrix.cols
-    if is_in_one_format(matrix) or is_streamed(matrix):
+    if isinstance(matrix, Matrix | StreamedMatrix):
         return sp.csr_array(matrix.to_csr(), shape=shape)
     made_of = _made_of(matrix)
     index_type = np.int32 if matrix.nnz <= limits.ENTRY_LIMIT else np.int64
@@ -185,7 +175,7 @@ def to_csr(matrix: AnyMatrix) -> sp.csr_array:
 
 def _stored_in_one(matrix: AnyMatrix) -> Iterator[Matrix | StreamedMatrix]:
     """The matrices in one format that a matrix is made of in the end; itself if it is one."""
-    if is_in_one_format(matrix) or is_streamed(matrix):
+    if isinstance(matrix, Matrix | StreamedMatrix):
         yield matrix
     else:
         for part in _parts_of(matrix):
@@ -194,20 +184,21 @@ def _stored_in_one(matrix: AnyMatrix) -> Iterator[Matrix | StreamedMatrix]:
 
 def formats_in(matrix: AnyMatrix) -> set[str]:
     """The formats that a matrix is stored in."""
-    return {"csr" if is_streamed(part) else part.format for part in _stored_in_one(matrix)}
+    return {part.format if isinstance(part, Matrix) else "csr" for part in _stored_in_one(matrix)}
 
 
 def format_of(matrix: AnyMatrix) -> str:
     """The format, or those of the parts."""
-    names = ("csr, streamed" if is_streamed(part) else part.format for part in _stored_in_one(matrix))
+    stored = _stored_in_one(matrix)
+    names = (part.format if isinstance(part, Matrix) else "csr, streamed" for part in stored)
     return " + ".join(dict.fromkeys(names))
 
 
 def options(matrix: AnyMatrix) -> dict[str, Any]:
     """The tunables in force; of several parts a list of them, with their formats."""
-    if is_in_one_format(matrix):
+    if isinstance(matrix, Matrix):
         return dict(matrix.options)
-    if is_streamed(matrix):
+    if isinstance(matrix, StreamedMatrix):
         return {}
     every = _parts_of(matrix)
     if len(every) == 1:
@@ -219,26 +210,26 @@ def counts(matrix: AnyMatrix) -> dict[str, float]:
     """What the format counts of what it stores, by name; of parts the sums."""
     total: Counter[str] = Counter()
     for part in _stored_in_one(matrix):
-        total.update({} if is_streamed(part) else part.counts)  # which adds them
+        total.update(part.counts if isinstance(part, Matrix) else {})  # which adds them
     return dict(total)
 
 
 def takes_new_values(matrix: AnyMatrix) -> TypeGuard[Matrix | PartedMatrix]:
     """Whether the values of a matrix can be replaced where it is stored."""
-    return matrix.is_permuted if is_parted(matrix) else is_in_one_format(matrix)
+    return matrix.is_permuted if isinstance(matrix, PartedMatrix) else isinstance(matrix, Matrix)
 
 
 def value_map_bytes(matrix: AnyMatrix) -> int:
     """What updates of the values have the matrix keep, besides its arrays."""
-    own = matrix.value_map_bytes if is_parted(matrix) else 0
-    return own + sum(0 if is_streamed(part) else part.value_map_bytes for part in _stored_in_one(matrix))
+    own = matrix.value_map_bytes if isinstance(matrix, PartedMatrix) else 0
+    return own + sum(part.value_map_bytes for part in _stored_in_one(matrix) if isinstance(part, Matrix))
 
 
 def arrays(matrix: AnyMatrix) -> dict[str, HostArray]:
     """Copies of the stored arrays by name; of parts with their number before it."""
-    if is_in_one_format(matrix):
+    if isinstance(matrix, Matrix):
         return dict(matrix.arrays())
-    if is_streamed(matrix):
+    if isinstance(matrix, StreamedMatrix):
         return dict(zip(("values", "col_indices", "row_offsets"), matrix.to_csr(), strict=True))
     named = {}
     for number, (part, rows, cols) in enumerate(_made_of(matrix)):

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
+from .._core import CsrSource
 from .._util.arguments import one_of, with_hints
 from .._util.plugins import Plugins
 from .._util.show import Brief, html_table, wrapped
 from .._util.steps import took
 from .._util.types import Options
-from .._util.value_types import CsrSource
 from ..devices import device_name, resolve_device
 from ..formats import formats, variant_name
 from ..inputs.canonical import canonical_csr

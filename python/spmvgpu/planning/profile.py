@@ -23,7 +23,7 @@ from .._util.lazy import lazy
 from .._util.schema import Range, check
 from .._util.steps import step
 from .._util.types import DType
-from .._util.value_types import value_type
+from .._util.value_types import type_in_profiles
 from ..devices import CPU, devices
 
 SCHEMA = 2
@@ -83,14 +83,13 @@ class Profile:
 
         `errors_hold`: the errors of the predictions are those on this device, see `is_profile_of`.
         """
-        kind = value_type(dtype)
-        key = kind.suffix, errors_hold
+        key = dtype, errors_hold
         if key not in self._models:
             measured = {
                 name: (found["scale"] or 1.0, found["error"] if errors_hold else None)
                 for name, found in self.formats.items()
             }
-            self._models[key] = _core.RooflineModel(self.machine, kind.suffix, measured)
+            self._models[key] = _core.RooflineModel(self.machine, dtype, measured)
         return self._models[key]
 
     @property
@@ -99,7 +98,7 @@ class Profile:
         return _core.Machine(self.kind == "cuda", self.cache_bytes, self.processors, self.rates)
 
     @lazy
-    def _models(self) -> dict[tuple[str, bool], _core.RooflineModel]:
+    def _models(self) -> dict[tuple[DType, bool], _core.RooflineModel]:
         return {}
 
     def save(self, path: Path) -> None:
@@ -219,7 +218,7 @@ def calibrated_power(ordinal: int, dtype: Any) -> float | None:
     profile = load_profile(ordinal)
     if not is_profile_of(profile, ordinal):
         return None
-    return profile.power[value_type(dtype).profile]
+    return profile.power[type_in_profiles(dtype)]
 
 
 def forget_loaded() -> None:

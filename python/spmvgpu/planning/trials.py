@@ -9,8 +9,8 @@ from statistics import median
 from typing import NamedTuple
 
 from .. import _core
+from .._core import AnyMatrix
 from .._util.steps import step
-from .._util.value_types import AnyMatrix
 from ..devices import CPU
 from ..formats import Choice, Order, candidates
 from ..inputs.csr import CanonicalCsr
