@@ -8,7 +8,7 @@ import spmvgpu as sg
 from battery import TYPES, banded, vector
 from reference import assert_product
 from spmvgpu import gallery, linalg
-from spmvgpu._core import PartedMatrix
+from spmvgpu._core import MultiDeviceMatrix, PartedMatrix
 from spmvgpu.devices import CPU
 from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.multi_device import division
@@ -84,7 +84,7 @@ def test_an_interior_is_made_of_parts():
     A = sp.csr_array(gallery.poisson1d(10))
     own = CanonicalCsr.of(A).build("csr", {}, CPU)
     with pytest.raises(ValueError, match="interior"):
-        division.value_type(A.dtype).multi_device(10, 10, [(own, 0, 0, 10, 1)])
+        MultiDeviceMatrix(10, 10, [(own, 0, 0, 10, 1)])
 
 
 def with_interiors(A, names, **options):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 
 from .. import _core
-from .._core import LinearMap
+from .._core import AnyMatrix, LinearMap
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.types import DType, HostArray
 from ..arrays import as_array, library_of
@@ -34,6 +34,10 @@ _LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse 
 _STRENGTH = 0.03
 _SAFETY = 1.05  # of estimates of eigenvalues, which are from below
 _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
+
+# As the core takes a level.
+_Matrix: TypeAlias = AnyMatrix | None
+_CoreLevel: TypeAlias = tuple[_Matrix, int, float, float, int, _Matrix, _Matrix, _Matrix]
 
 
 class Level(NamedTuple):
@@ -251,14 +255,15 @@ class Multigrid(DevicePreconditioner):
     def _core_map(self) -> LinearMap:
         smoothed = self._arguments.smoother == "chebyshev"
         degree, ratio = (self._arguments.degree, _SMOOTHED) if smoothed else (1, 2.0)
-        levels = []
+        levels: list[_CoreLevel] = []
         for number, (A, R, P) in enumerate(self.levels):
+            if R is None and self._inverse is not None:
+                levels.append((None, 0, 1.0, 1.0, 1, None, None, self._inverse._matrix))
+                continue
             high = _SAFETY * self._hierarchy.largest_eigenvalue(number)
             diagonal = self._hierarchy.inverse_diagonal(number)
-            inverse = self._inverse if R is None else None
-            own = None if inverse else A._matrix
-            others = R and R._matrix, P and P._matrix, inverse and inverse._matrix
-            levels.append((own, diagonal, high / ratio, high, degree, *others))
+            to_coarser = R and R._matrix, P and P._matrix
+            levels.append((A._matrix, diagonal, high / ratio, high, degree, *to_coarser, None))
         return _core.cycle_map(self.dtype, levels, self._memory)
 
     def _conjugate_transposed(self) -> Multigrid:
