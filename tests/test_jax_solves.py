@@ -282,7 +282,7 @@ def test_preconditioners_of_ones_own(device):
         check_grads(solve, (array(4),), 1, BOTH, **CLOSE)
 
 
-def test_programs_in_threads(device):
+def test_programs_in_threads(device, place):
     """Which solve at the same time, while others do something else in Python."""
     op = sg.aslinearoperator(sg.gallery.poisson2d(15), device=device)
     pattern = sg.jax.MatrixPattern(sg.gallery.poisson2d(15), device=device)
@@ -295,12 +295,13 @@ def test_programs_in_threads(device):
 
     found = []
 
-    def work(seed):
+    def work(b):
         with jax.enable_x64(True):
-            b = array(225, seed=seed)
             found.extend(float(residual(1.0 + k, b)) for k in range(5))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    # A thread has no default device but JAX's own, which is where it takes arrays to that are nowhere else.
+    given = [jax.device_put(array(225, seed=seed), place) for seed in range(4)]
+    threads = [threading.Thread(target=work, args=(b,)) for b in given]
     for thread in threads:
         thread.start()
     for thread in threads:

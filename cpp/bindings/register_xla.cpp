@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "bindings/bindings.hpp"
+#include "bindings/matrices.hpp"
 #include "bindings/xla_abi.hpp"
 #include "core/parallel.hpp"
 #include "core/system.hpp"
@@ -340,14 +341,10 @@ py::dict handlers() {
                     py::arg("execute") = py::capsule(reinterpret_cast<void*>(kRun)));
 }
 
-std::shared_ptr<Callee> called_product(const std::shared_ptr<UntypedMatrix>& matrix, const std::vector<int>& ordinals) {
-    std::shared_ptr<Callee> made;
-    for_each_value_type([&]<class T>() {
-        if (auto typed = std::dynamic_pointer_cast<AnyMatrix<T>>(matrix)) {
-            made = Callee::make<CalledProduct<T>>(std::move(typed), ordinals);
-        }
+std::shared_ptr<Callee> called_product(const Matrices& matrix, const std::vector<int>& ordinals) {
+    return matrix.visit([&]<class T>(const std::shared_ptr<AnyMatrix<T>>& held) {
+        return Callee::make<CalledProduct<T>>(held, ordinals);
     });
-    return made;
 }
 
 }  // namespace

@@ -5,6 +5,10 @@
 
 #include "xla/ffi/api/c_api.h"
 
+#if XLA_FFI_API_MINOR >= 4  // which gave the structure another name
+#define XLA_FFI_Extension_Base XLA_FFI_InternalExtension
+#endif
+
 using namespace spmvgpu::xla;
 
 #define SAME(Ours, field, Theirs, other)                                        \

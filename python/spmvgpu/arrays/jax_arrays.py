@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from .._util.types import DType
 from .library import AnyArray, Located, Operator
 from .protocols import Protocols
 
@@ -9,6 +12,9 @@ from .protocols import Protocols
 class Jax(Protocols):
     def locate(self, x: AnyArray, name: str) -> Located:
         if not self._is_traced(x):
+            # NumPy has no types of 8 bits but whole numbers.
+            if isinstance(x.dtype, np.dtype) and x.dtype.kind == "V" and x.dtype.itemsize == 1:
+                x = x.astype(self.module.numpy.float32)
             return super().locate(x, name)
         raise TypeError(  # what JAX hands a function in place of arrays, to find out what it does
             f"{name} is traced by JAX (jax.jit, jax.grad, jax.vmap, ...), which traces op @ x, x @ op and "
@@ -21,6 +27,10 @@ class Jax(Protocols):
         from .jax_gradients import differentiable  # which imports JAX
 
         return differentiable(op._snapshot(), x)
+
+    def contiguous(self, x: AnyArray, dtype: DType) -> AnyArray:
+        with self.module.enable_x64(True):  # else there may be no such type
+            return super().contiguous(x, dtype)
 
     def join(self, real: AnyArray, imaginary: AnyArray) -> AnyArray:
         return self.module.lax.complex(real, imaginary)
