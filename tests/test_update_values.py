@@ -97,6 +97,11 @@ def test_values_are_replaced(case, fmt, dtype, device):
         with np.errstate(all="ignore"):
             op.update_values(B.data)
             assert_is_as_new(op, B, fmt, device)
+    shares = op._snapshot()
+    with np.errstate(all="ignore"):
+        op.update_values(B.data * 2)
+        assert_is_as_new(op, with_values(B, B.data * 2), fmt, device)
+    assert_is_as_new(shares, B, fmt, device)
 
 
 @over(("case", "dtype"), [(case, dtype) for case in SYMMETRIC_CASES for dtype in COMPLEX_TYPES])

@@ -92,7 +92,7 @@ void register_multigrid(py::module_& module) {
                  return source_of(matrix_of(hierarchy.grids().at(level), name));
              }),
              py::arg("level"), py::arg("name"), py::keep_alive<0, 1>(),
-             "A, P or R of a level, which the coarsest one has not, as the finest has no A.")
+             "A, P or R of a level, which the coarsest one has not, nor the finest A until it is renewed.")
         .def("size", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level, char name) {
                  const auto& matrix = matrix_of(hierarchy.grids().at(level), name);
                  return std::tuple{matrix.rows, matrix.cols, matrix.nnz};

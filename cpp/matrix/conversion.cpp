@@ -137,6 +137,21 @@ CsrMatrix<T> read_csr(const AnyFormat<T>& stored) {
 }
 
 template <class T>
+CsrMatrix<T> read_csr_there(const AnyFormat<T>& stored, Device device) {
+    if constexpr (kHasCuda) {
+        if (device.is_gpu()) {
+            if (auto listed = list_entries_on_gpu<T>(stored, device.ordinal)) return std::move(*listed);
+        }
+    }
+    CsrMatrix<T> csr = copy_to(read_csr<T>(stored), device);
+    if (csr.values.is_sole_owner()) return csr;
+    Array<T> values(csr.values.size(), device);
+    copy_bytes(values.data(), device, csr.values.data(), device, values.bytes());
+    csr.values = std::move(values);
+    return csr;
+}
+
+template <class T>
 std::size_t Stored<T>::bytes() const {
     std::size_t bytes = 0;
     std::visit([&](const auto& f) { f.each_array(f, [&](const char*, const auto& array) { bytes += array.bytes(); }); },
@@ -149,6 +164,7 @@ std::size_t Stored<T>::bytes() const {
     template Stored<T> convert(const CsrMatrix<T>&, const std::string&, const Options&, Device, Builders,    \
                                const MatrixPlan*);                                                           \
     template CsrMatrix<T> read_csr(const AnyFormat<T>&);                                                     \
+    template CsrMatrix<T> read_csr_there(const AnyFormat<T>&, Device);                                       \
     template struct Stored<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE

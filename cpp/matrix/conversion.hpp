@@ -3,6 +3,7 @@
 
 #include <any>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -64,9 +65,17 @@ template <class T>
 Stored<T> convert(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
                   Builders builders = Builders::kOfDevice, const MatrixPlan* planned = nullptr);
 
-// The matrix in host memory.
+// The matrix in host memory, or on the device where it is stored, with values of its own. Of a format without rows, see
+// formats/rows.hpp, the latter goes by host memory.
 template <class T>
 CsrMatrix<T> read_csr(const AnyFormat<T>& stored);
+template <class T>
+CsrMatrix<T> read_csr_there(const AnyFormat<T>& stored, Device device);
+
+// The entries of a format that is on a GPU, which are listed there; nothing of one without rows. Defined in
+// matrix/read_csr.cu.
+template <class T>
+std::optional<CsrMatrix<T>> list_entries_on_gpu(const AnyFormat<T>& stored, int ordinal);
 
 // Whether a format is planned and converted on the GPU that it is for.
 template <class Format>

@@ -30,6 +30,19 @@ CsrMatrix<T> CsrSource<T>::to_host() const {
 }
 
 template <class T>
+CsrMatrix<T> CsrSource<T>::with_values(const Array<T>& values) const {
+    if (values.size() != std::size_t(csr_.nnz)) {
+        throw std::invalid_argument(std::to_string(values.size()) + " values for a matrix of " +
+                                    std::to_string(csr_.nnz) + " stored entries");
+    }
+    gpu::synchronize_device(device_);  // what is queued for the values is done
+    CsrMatrix<T> csr = csr_;
+    csr.values = Array<T>(values.size(), device_);
+    copy_bytes(csr.values.data(), device_, values.data(), values.device(), values.bytes());
+    return csr;
+}
+
+template <class T>
 CsrMatrix<T> CsrSource<T>::transposed() const {
     return gpu::run(Transpose<T>{csr_}, device_);
 }

@@ -29,6 +29,9 @@ public:
     bool is_canonical() const;
 
     CsrMatrix<T> to_host() const;
+    // Other values in the same places, which lie in host memory or on the device and are copied. Throws
+    // std::invalid_argument if they are too few or too many.
+    CsrMatrix<T> with_values(const Array<T>& values) const;
     CsrMatrix<T> transposed() const;  // on the device
 
     // An order of rows and columns by clusters, see core/passes/clusters.hpp, and the matrix in it, both on the device.

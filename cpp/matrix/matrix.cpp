@@ -169,6 +169,12 @@ CsrMatrix<T> Matrix<T>::to_csr() const {
 }
 
 template <class T>
+CsrMatrix<T> Matrix<T>::csr_there() const {
+    const std::lock_guard lock(values_mutex_);
+    return read_csr_there<T>(stored_.format, device_);
+}
+
+template <class T>
 void Matrix<T>::update_values(const Array<T>& values) {
     if (static_cast<std::int64_t>(values.size()) != nnz()) {
         throw std::invalid_argument(std::to_string(values.size()) + " values for a matrix of " + std::to_string(nnz()) +

@@ -34,7 +34,8 @@ public:
     void set_x(const T* x) override;
     double time_products(const Series& series) const override;
 
-    CsrMatrix<T> to_csr() const;  // in host memory
+    CsrMatrix<T> to_csr() const;     // in host memory
+    CsrMatrix<T> csr_there() const;  // on the device, with values of its own
 
     // Replaces the values by others in CSR order, which lie in host memory or on the device; as if it had been built
     // with them. Returns once that is done, and waits for everything on the device before. No product may be under way

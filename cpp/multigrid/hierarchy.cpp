@@ -8,6 +8,7 @@
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 #include "gpu/run.hpp"
+#include "gpu/runtime.hpp"
 
 namespace spmvgpu::multigrid {
 
@@ -75,7 +76,9 @@ void Hierarchy<T>::renew(const Array<T>& values) {
                                     std::to_string(values.size()));
     }
     const Device device = next.device();
-    next.values = values.device() == device ? values : values.to(device);
+    gpu::synchronize_device(device);  // what is queued for the values is done
+    next.values = device.has_own_memory() ? values.to(device) : values;
+    grids_[0].A.values = next.values;
     for (std::size_t level = 0; level < grids_.size(); ++level) {
         const double nothing = checked(next, level);
         if (!refusals_.empty()) return;

@@ -24,7 +24,8 @@ public:
     Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_t modes, const Settings& settings);
 
     // Makes the numbers again for other values of the matrix, which lie in host memory or on its device; aggregates and
-    // all patterns stay. Throws std::invalid_argument if the values are too few or too many.
+    // all patterns stay. The finest grid has them, too, until they are dropped. Throws std::invalid_argument if the
+    // values are too few or too many.
     void renew(const Array<T>& values);
 
     const std::vector<Grid<T>>& grids() const { return grids_; }

@@ -157,6 +157,10 @@ class CanonicalCsr:
             return CanonicalCsr.of(sp.csr_array(here.host.T))
         return here._like(here.source.transposed(), shape)
 
+    def with_source(self, source: CsrSource) -> CanonicalCsr:
+        """On the same device, what the core made with other values in the same places."""
+        return self._like(source, self.shape)
+
     def with_data(self, data: HostArray) -> CanonicalCsr:
         """In host memory, with other values in the same places."""
         return CanonicalCsr(data, self.indices, self.indptr, self.shape)

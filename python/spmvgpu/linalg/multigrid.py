@@ -21,7 +21,7 @@ from ..inputs.source import device_csr
 from ..operator.build import build
 from ..operator.description import Description
 from ..operator.multi_device_operator import operator_of
-from ..operator.new_values import NewValues
+from ..operator.new_values import NewValues, with_values
 from ..operator.operator import SparseOperator
 from ..planning.parts import takes_new_values
 from ..planning.request import Request
@@ -137,11 +137,15 @@ class Multigrid(DevicePreconditioner):
         self._inverse = self._inverse_of_coarsest()
         hierarchy.drop_values()
 
-    def _operator(self, level: int, name: str) -> SparseOperator:
+    def _csr(self, level: int, name: str) -> CanonicalCsr:
+        """What the core's hierarchy has, until it drops the values."""
         rows, cols, nnz = self._hierarchy.size(level, name)
         source = self._hierarchy.source(level, name)
-        csr = CanonicalCsr.on(source, (rows, cols), self.dtype, nnz, self._ordinal)
-        return _stored(csr, self._requested, Request(tune="off", symmetric=Symmetry.NEITHER))
+        return CanonicalCsr.on(source, (rows, cols), self.dtype, nnz, self._ordinal)
+
+    def _operator(self, level: int, name: str) -> SparseOperator:
+        request = Request(tune="off", symmetric=Symmetry.NEITHER)
+        return _stored(self._csr(level, name), self._requested, request)
 
     def _inverse_of_coarsest(self) -> SparseOperator | None:
         coarsest = self.levels[-1].A
@@ -212,11 +216,7 @@ class Multigrid(DevicePreconditioner):
         """The finest operator with new values, which the core's hierarchy has then."""
         new = np.asarray(new) if isinstance(new, list) else new  # values, as `SparseOperator.update_values`
         if library_of(new) is not None and getattr(new, "ndim", 1) == 1:
-            values = NewValues(self.A._stored, new)
-            self._renew(values)
-            A = self.A._snapshot()
-            A.update_values(new)
-            return A
+            return self._with_values(NewValues(self.A._stored, new))
         _check_kind(new)
         csr = canonical_csr(new, dtype=self.dtype)
         own = self.A.tocsr()
@@ -227,18 +227,22 @@ class Multigrid(DevicePreconditioner):
                 f"sparsity pattern of the old one, with shape {self.shape} and {own.nnz} entries in the same "
                 "places; use amg(A) for another pattern"
             )
-        self._renew(NewValues(self.A._stored, csr.data))
+        values = NewValues(self.A._stored, csr.data)
         if isinstance(new, SparseOperator) and new._ordinal == self._ordinal and new.dtype == self.dtype:
+            self._renew(values)
             return new._snapshot()
-        A = self.A._snapshot()
-        A.update_values(csr.data)
-        return A
+        return self._with_values(values)
+
+    def _with_values(self, values: NewValues) -> SparseOperator:
+        """The same of values alone."""
+        self._renew(values)
+        made: SparseOperator = operator_of(with_values(self.A._stored, values, self._csr(0, "A")))
+        return made
 
     def _renew(self, values: NewValues) -> None:
         values.renew(self._hierarchy)
         if self._hierarchy.refusal is not None:
-            csr = self.A._stored.canonical().with_data(values.on_host())
-            self._check(csr)
+            self._check(self.A._stored.canonical().with_data(values.on_host()))
 
     def _renewed_operator(self, level: int, name: str, op: SparseOperator | None) -> Any:
         if op is None:
@@ -286,7 +290,7 @@ class Multigrid(DevicePreconditioner):
 def _restored(A: SparseOperator, arguments: _Arguments) -> Multigrid:
     """What pickle calls."""
     own = arguments._replace(B=np.require(arguments.B, None, ["C", "A"]))
-    return Multigrid(A, A._stored.canonical().at(A._ordinal), own)
+    return Multigrid(A, A._stored.canonical_there().at(A._ordinal), own)
 
 
 def _stored(csr: CanonicalCsr, device: str, request: Request) -> SparseOperator:
@@ -441,7 +445,7 @@ def _given(A: object, device: str | None, dtype: object) -> tuple[SparseOperator
                 raise TypeError(f"{name}={value!r} is for a sparse matrix; leave it out for an operator")
         check_square(A)
         op: SparseOperator = A._snapshot()
-        csr = op._stored.canonical()
+        csr = op._stored.canonical_there()
     else:
         ordinal = resolve_device("auto" if device is None else device)
         op_or_none, found = None, None

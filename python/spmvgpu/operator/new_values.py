@@ -9,6 +9,7 @@ from .._core import Hierarchy, Matrix, PartedMatrix
 from .._util.types import HostArray
 from ..arrays import taken
 from ..arrays.products import kind_of
+from ..inputs.csr import CanonicalCsr
 from ..planning.parts import takes_new_values
 from ..planning.symmetry import Symmetry
 from .build import build_values
@@ -23,8 +24,13 @@ def replaced(stored: Stored, values: NewValues, op: object) -> Stored:
     symmetric = _symmetry_with(stored, values)
     if symmetric == stored.description.request.symmetric and _takes(stored, values, op):
         return stored
-    csr = stored.canonical().with_data(values.on_host())
+    csr = values.in_places_of(stored.canonical_there())
     return build_values(csr, stored.description, symmetric)
+
+
+def with_values(stored: Stored, values: NewValues, csr: CanonicalCsr) -> Stored:
+    """Another matrix stored in the same way, with new values, which `csr` has."""
+    return build_values(csr, stored.description, _symmetry_with(stored, values))
 
 
 def _symmetry_with(stored: Stored, values: NewValues) -> Symmetry | None:
@@ -99,6 +105,18 @@ class NewValues:
         copy = np.empty(located.shape, located.dtype)
         _core.fetch(located.pointer, copy, located.ordinal)
         return copy
+
+    def in_places_of(self, csr: CanonicalCsr) -> CanonicalCsr:
+        """The matrix that has them where `csr` has its own, on the same device if that has room."""
+        located = self._located
+        if not csr.is_wide:
+            try:
+                if located.host is None and located.ordinal == csr.ordinal:
+                    return csr.with_source(csr.source.with_values_at(located.pointer, located.shape[0]))
+                return csr.with_source(csr.source.with_values(self.on_host()))
+            except MemoryError:
+                pass
+        return csr.with_data(self.on_host())
 
     def renew(self, hierarchy: Hierarchy) -> None:
         """Give them to a hierarchy of the matrix."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import scipy.sparse as sp
 
 from .. import _core
-from .._core import AnyMatrix
+from .._core import AnyMatrix, Matrix
 from ..arrays import Located
 from ..devices import CPU, at_most, device_name
 from ..formats import needs_symmetry
@@ -121,6 +121,17 @@ class Stored:
     def canonical(self) -> CanonicalCsr:
         """The entries as a new canonical matrix."""
         return CanonicalCsr.of(self.to_csr())
+
+    def canonical_there(self) -> CanonicalCsr:
+        """The same on the device, if that has room and the matrix is in one format."""
+        if isinstance(self.matrix, Matrix):
+            try:
+                with at_most(self.description.threads):
+                    source = self.matrix.source()
+            except MemoryError:
+                return self.canonical()
+            return CanonicalCsr.on(source, self.shape, self.dtype, self.matrix.nnz, self.ordinal)
+        return self.canonical()
 
     def belongs_to(self, op: object) -> None:
         """Count an operator that has it, as long as it lives and has no other; `lock` is held."""
