@@ -46,24 +46,28 @@ std::uintptr_t address_of(const Array<T>& array) {
 
 void register_multigrid(py::module_& module) {
     py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of smoothed aggregation, on the device of its matrix.")
-        .def(py::init(method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const py::array& given,
-                                                       index_t block, double strength, index_t max_coarse,
-                                                       int max_levels) -> AnyHierarchy {
-                 multigrid::Settings settings;
-                 settings.strength = strength;
-                 settings.max_coarse = max_coarse;
-                 settings.max_levels = max_levels;
-                 const CsrMatrix<T>& A = source.csr();
-                 const auto B = array_as<Dense<T>>(given);
-                 if (A.rows != A.cols || B.ndim() != 2 || B.shape(0) != A.rows || A.rows % block != 0) {
-                     throw std::invalid_argument("a hierarchy needs a square matrix, and B with a row for each of it");
-                 }
-                 const auto modes = static_cast<index_t>(B.shape(1));
-                 const GilRelease release;
-                 return std::make_shared<Hierarchy<T>>(A, block, B.data(), modes, settings);
-             })),
+        .def(py::init(method<AnyCsrSource>(
+                 []<class T>(const PlannedSource<T>& source, const std::optional<py::array>& given, index_t block,
+                             double strength, index_t max_coarse, int max_levels) -> AnyHierarchy {
+                     multigrid::Settings settings;
+                     settings.strength = strength;
+                     settings.max_coarse = max_coarse;
+                     settings.max_levels = max_levels;
+                     const CsrMatrix<T>& A = source.csr();
+                     std::optional<Dense<T>> B;
+                     if (given) B = array_as<Dense<T>>(*given);
+                     if (A.rows != A.cols || (B && (B->ndim() != 2 || B->shape(0) != A.rows)) || A.rows % block != 0) {
+                         throw std::invalid_argument(
+                             "a hierarchy needs a square matrix, and B with a row for each of it");
+                     }
+                     const auto modes = B ? static_cast<index_t>(B->shape(1)) : block;
+                     const T* const entries = B ? B->data() : nullptr;
+                     const GilRelease release;
+                     return std::make_shared<Hierarchy<T>>(A, block, entries, modes, settings);
+                 })),
              py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("max_coarse"),
-             py::arg("max_levels"), py::keep_alive<1, 2>(), "Nodes have `block` rows each.")
+             py::arg("max_levels"), py::keep_alive<1, 2>(),
+             "Nodes have `block` rows each. Without B, it is a constant for each row of a node.")
         .def("renew", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;
@@ -77,6 +81,11 @@ void register_multigrid(py::module_& module) {
                  }),
              py::arg("values"), py::arg("count"), py::arg("ordinal"), py::call_guard<GilRelease>(),
              "The same with values at an address on the device.")
+        .def("renew_as", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy, const AnyCsrSource& other) {
+                 return hierarchy.renew_as(other.of<T>()->csr());
+             }),
+             py::arg("source"), py::call_guard<GilRelease>(),
+             "The same with those of another matrix; False if that has another pattern.")
         .def_property_readonly(
             "refusal",
             method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) -> std::optional<std::pair<int, bool>> {

@@ -118,12 +118,13 @@ void register_source(py::module_& module) {
              }),
              py::arg("values").noconvert(), py::keep_alive<0, 1>(),
              "A source of a matrix with a copy of other values, from host memory, in the same places.")
-        .def("with_values_at",
-             method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, std::uintptr_t values, std::size_t count) {
-                 return source_of(source.with_values(Array<T>::view(at<T>(values), count, source.device())));
-             }),
-             py::arg("values"), py::arg("count"), py::keep_alive<0, 1>(), py::call_guard<GilRelease>(),
-             "The same with values at an address on the device.")
+        .def(
+            "with_values_at",
+            method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, std::uintptr_t values, std::size_t count) {
+                return source_of(source.with_values(Array<T>::view(at<T>(values), count, source.device())));
+            }),
+            py::arg("values"), py::arg("count"), py::keep_alive<0, 1>(), py::call_guard<GilRelease>(),
+            "The same with values at an address on the device.")
         .def("clustering",
              method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) { return source.clustering(); }),
              py::call_guard<GilRelease>(),

@@ -107,27 +107,32 @@ index_t add_roots(Passes& passes, const Graph& graph, index_t* aggregates, index
             return std::int64_t(is_candidate);
         },
         kNanosecondsPerNode);
+    const auto decide = [=] SPMVGPU_BODY(std::int64_t node) {
+        const Rank own = ranks[node];
+        if (is_decided(own)) return std::int64_t(0);
+        const Rank best = best_near(graph, near, static_cast<index_t>(node)).rank;
+        if (best != own && best != kRoot) return std::int64_t(1);
+        ranks[node] = best == own ? kRoot : kOut;
+        return std::int64_t(0);
+    };
     while (undecided > 0) {
-        passes.each(
-            nodes,
-            [=] SPMVGPU_BODY(std::int64_t node) {
-                if (is_last[node] != 0) return;
-                const BestNear best = best_near(graph, ranks, static_cast<index_t>(node));
-                near[node] = best.rank;
-                is_last[node] = best.is_last;
-            },
-            kNanosecondsPerNode);
-        undecided = passes.template reduce<std::int64_t>(
-            nodes,
-            [=] SPMVGPU_BODY(std::int64_t node) {
-                const Rank own = ranks[node];
-                if (is_decided(own)) return std::int64_t(0);
-                const Rank best = best_near(graph, near, static_cast<index_t>(node)).rank;
-                if (best != own && best != kRoot) return std::int64_t(1);
-                ranks[node] = best == own ? kRoot : kOut;
-                return std::int64_t(0);
-            },
-            kNanosecondsPerNode);
+        constexpr int kRoundsAtOnce = 4;  // to ask after each whether there are more takes longer
+        for (int round = 1; round <= kRoundsAtOnce; ++round) {
+            passes.each(
+                nodes,
+                [=] SPMVGPU_BODY(std::int64_t node) {
+                    if (is_last[node] != 0) return;
+                    const BestNear best = best_near(graph, ranks, static_cast<index_t>(node));
+                    near[node] = best.rank;
+                    is_last[node] = best.is_last;
+                },
+                kNanosecondsPerNode);
+            if (round < kRoundsAtOnce) {
+                passes.each(nodes, decide, kNanosecondsPerNode);
+            } else {
+                undecided = passes.template reduce<std::int64_t>(nodes, decide, kNanosecondsPerNode);
+            }
+        }
     }
     Array<index_t> numbers = passes.template scratch<index_t>(nodes + std::size_t(1));
     index_t* const number = numbers.data();

@@ -62,7 +62,8 @@ struct Diagonal {
 // The entries of A, less the weak ones, on the diagonal: a filter moves those there. Where that is not positive, the
 // diagonal of A itself. An entry that is no larger than `nothing` has no inverse.
 template <class T, class Passes>
-Diagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, const Filter& filter, double nothing) {
+Diagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, const index_t* filtered,
+                         double nothing) {
     Diagonal made{passes.template scratch<double>(A.rows), passes.template scratch<double>(A.rows)};
     double *const inverse = made.inverse.data(), *const root = made.root.data();
     passes.each(
@@ -71,10 +72,8 @@ Diagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, c
             const auto row = static_cast<index_t>(i);
             double sum = 0, own = 0;
             for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
-                const index_t col = A.col_indices[k];
-                const double value = real_part(Wide<T>(values[k]));
-                if (col == row) own += value;
-                if (filter.column(row, col, k) == row) sum += value;
+                if (A.col_indices[k] == row) own += real_part(Wide<T>(values[k]));
+                if (filtered[k] == row) sum += real_part(Wide<T>(values[k]));
             }
             constexpr double kLeast = 0.1;  // of the diagonal must be left
             const double pivot = sum > kLeast * own ? sum : own;
@@ -85,38 +84,58 @@ Diagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, c
     return made;
 }
 
-// The largest eigenvalue of D^-1 A, of the filtered matrix.
+// The largest eigenvalue of D^-1 A; an entry in column -1 does not count.
 template <class T, class Passes>
-double largest_of_scaled(Passes& passes, const CsrPattern& A, const T* values, const Filter& filter,
-                         const Diagonal& diagonal, int steps) {
+double largest_of_scaled(Passes& passes, const CsrPattern& A, const T* values, const Diagonal& diagonal, int steps) {
     const double* const root = diagonal.root.data();
     const std::int64_t nanoseconds = kNanosecondsPerTerm * (1 + A.nnz / std::max(1, A.rows));
-    const double bound = passes
-                             .template reduce<Largest<double>>(
-                                 A.rows,
-                                 [=] SPMVGPU_BODY(std::int64_t i) {
-                                     const auto row = static_cast<index_t>(i);
-                                     double sum = 0;
-                                     for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
-                                         const index_t col = filter.column(row, A.col_indices[k], k);
-                                         if (col >= 0) sum += magnitude(Wide<T>(values[k])) * root[col];
-                                     }
-                                     return Largest<double>{sum * root[row]};
-                                 },
-                                 nanoseconds)
-                             .value;
-    return largest_eigenvalue<Wide<T>>(
-        passes, A.rows, bound, steps,
-        [=] SPMVGPU_BODY(const Wide<T>* vector, index_t row) {
-            Wide<T> sum(0);
-            for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
-                const index_t col = filter.column(row, A.col_indices[k], k);
-                if (col >= 0) sum += Wide<T>(values[k]) * (root[col] * vector[col]);
-            }
-            return root[row] * sum;
-        },
-        nanoseconds);
+    const double bound =
+        passes
+            .template reduce_rows<Largest<double>, double>(
+                A.rows, A.row_offsets, A.nnz,
+                [=] SPMVGPU_BODY(index_t k) {
+                    const index_t col = A.col_indices[k];
+                    return col < 0 ? 0.0 : magnitude(Wide<T>(values[k])) * root[col];
+                },
+                [=] SPMVGPU_BODY(index_t row, double sum) { return Largest<double>{sum * root[row]}; }, nanoseconds)
+            .value;
+    return largest_eigenvalue(passes, A, values, root, bound, steps, nanoseconds);
 }
+
+// A constant for each row of a node, of `block` rows, as a near null space.
+template <class T>
+struct ConstantsOfNodes {
+    using Result = Array<Wide<T>>;
+    index_t rows, block;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const index_t modes = block;
+        Array<Wide<T>> entries = passes.template make<Wide<T>>(std::size_t(rows) * modes);
+        Wide<T>* const to = entries.data();
+        passes.each(std::int64_t(rows) * modes,
+                    [=] SPMVGPU_BODY(std::int64_t i) { to[i] = Wide<T>(i / modes % modes == i % modes ? 1.0 : 0.0); });
+        return entries;
+    }
+};
+
+// Whether the entries of two matrices are in the same places.
+struct HaveSamePattern {
+    using Result = bool;
+    CsrPattern one, other;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        if (one.rows != other.rows || one.cols != other.cols || one.nnz != other.nnz) return false;
+        const CsrPattern a = one, b = other;
+        const auto differ = passes.template reduce<std::int64_t>(
+            std::max(std::int64_t(a.rows), std::int64_t(a.nnz)), [=] SPMVGPU_BODY(std::int64_t i) {
+                const bool is_other_row = i < a.rows && a.row_offsets[i] != b.row_offsets[i];
+                return std::int64_t(is_other_row || (i < a.nnz && a.col_indices[i] != b.col_indices[i]));
+            });
+        return differ == 0;
+    }
+};
 
 // See Entries.
 template <class T>
@@ -258,28 +277,30 @@ Array<Strength> kept_entries(Passes& passes, const CsrPattern& A, const T* value
 template <class T, class Passes>
 CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double nothing, const Settings& settings, Grid<T>& grid,
                          CsrMatrix<T> coarse) {
-    const CsrPattern pattern = A.pattern();
+    CsrPattern pattern = A.pattern();
     const T* const values = A.values.data();
-    const Filter all{nullptr, grid.nodes.view()}, filter{grid.kept.data(), grid.nodes.view()};
     const index_t rows = A.rows;
-    Diagonal diagonal = invert_diagonal(passes, pattern, values, all, nothing);
+    Diagonal diagonal = invert_diagonal(passes, pattern, values, pattern.col_indices, nothing);
     grid.inverse_diagonal = passes.template make<T>(rows);
     {
         T* const to = grid.inverse_diagonal.data();
         const double* const inverse = diagonal.inverse.data();
         passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { to[row] = T(static_cast<Real<T>>(inverse[row])); });
     }
-    grid.largest_eigenvalue = largest_of_scaled(passes, pattern, values, all, diagonal, settings.lanczos_steps);
+    grid.largest_eigenvalue = largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps);
     if (grid.tentative.cols == 0) return {};
     double largest = grid.largest_eigenvalue;
-    if (filter.kept != nullptr) {
-        diagonal = invert_diagonal(passes, pattern, values, filter, nothing);
-        largest = largest_of_scaled(passes, pattern, values, filter, diagonal, settings.lanczos_steps);
+    Array<index_t> filtered;
+    if (grid.kept.size() > 0) {
+        filtered = filtered_columns(passes, pattern, grid.kept.data(), grid.nodes.view());
+        diagonal = invert_diagonal(passes, pattern, values, filtered.data(), nothing);
+        pattern.col_indices = filtered.data();
+        largest = largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps);
     }
     const double damping = largest > 0 ? settings.damping / largest : 0;
     double* const scale = diagonal.inverse.data();
     passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { scale[row] *= damping; });
-    smooth_prolongator(passes, pattern, values, filter, scale, grid.tentative, grid.P);
+    smooth_prolongator(passes, pattern, values, scale, grid.tentative, grid.P);
 
     const index_t* const entries = grid.entries_of_R.data();
     const T* const of_P = grid.P.values.data();

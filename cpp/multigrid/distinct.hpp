@@ -28,31 +28,25 @@ struct Pattern {
     std::size_t bytes() const { return row_offsets.bytes() + col_indices.bytes(); }
 };
 
-// A row whose groups hold up to so many numbers is one thread's, which keeps them sorted in a list; others are a
-// warp's, which keeps a hash table.
+// A row whose group holds up to so many numbers, equal ones included, is one thread's, which keeps them sorted in a
+// list. Others are a warp's, which keeps a hash table: first a small one, for most of the numbers of a row are equal to
+// others, and larger ones for rows that have too many.
 constexpr index_t kListed = 64;
-constexpr index_t kClassFactor = 8;  // between the sizes of tables
-constexpr int kClasses = 4;          // the list, and tables of three sizes
+constexpr int kSlotBits[] = {9, 12};
+constexpr index_t most_in_table(int slot_bits) { return static_cast<index_t>(3) << (slot_bits - 2); }
 
-// How many rows there are of each class, and how long they may become.
+// How many rows are hashed, and how many numbers there may be.
 struct RowBounds {
-    std::int64_t rows[kClasses] = {};
-    std::int64_t all = 0;
+    std::int64_t hashed = 0, all = 0;
     index_t longest = 0;
 
     constexpr RowBounds& operator+=(const RowBounds& other) {
-        for (int c = 0; c < kClasses; ++c) rows[c] += other.rows[c];
+        hashed += other.hashed;
         all += other.all;
         if (other.longest > longest) longest = other.longest;
         return *this;
     }
 };
-
-constexpr int class_of(index_t bound) {
-    int found = 0;
-    for (index_t limit = kListed; found + 1 < kClasses && bound > limit; limit *= kClassFactor) ++found;
-    return found;
-}
 
 // Inserts the numbers of a group into a sorted list, and returns how many are different.
 template <class Group>
@@ -87,22 +81,42 @@ SPMVGPU_IN_BODY Word claim(Word* slot, Word number) {
 #endif
 }
 
-// Collects the different numbers of a group in a hash table; see first_slot(). Each lane takes whole runs.
-template <class Lanes, class Group>
-SPMVGPU_IN_BODY void hash_distinct(const Lanes& lanes, const Group& group, Word* slots, int slot_bits) {
+// Collects the different numbers of a group in a hash table, see first_slot(), and calls added(number) for each new
+// one. Some lanes share a run, the more the fewer runs there are; each reads several numbers before it looks for the
+// first. Returns whether what the lane has found fits into the table; never false if that has slots for all.
+template <class Lanes, class Group, class Added>
+SPMVGPU_IN_BODY bool hash_distinct(const Lanes& lanes, const Group& group, Word* slots, int slot_bits,
+                                   const Added& added) {
+    constexpr index_t kSharing = 32, kAtOnce = 4;
     const Word mask = (Word(1) << slot_bits) - 1;
+    index_t sharing = 2;
+    while (sharing < kSharing && sharing * group.runs < kSharing) sharing *= 2;
     lanes.share(static_cast<index_t>(mask) + 1, [&](index_t i) { slots[i] = kFreeWord; });
-    lanes.share(group.runs, [&](index_t i) {
-        const Run run = group.run(i);
-        for (index_t k = run.begin; k < run.end; ++k) {
-            const auto number = static_cast<Word>(group.number(run, k));
-            Word at = first_slot(number, slot_bits);
-            for (Word seen = claim(slots + at, number); seen != kFreeWord && seen != number;
-                 seen = claim(slots + at, number)) {
-                at = (at + 1) & mask;
+    bool fits = true;
+    lanes.share(group.runs > 0 ? sharing * group.runs : 0, [&](index_t i) {
+        const Run run = group.run(i / sharing);
+        for (std::int64_t first = run.begin + std::int64_t(i % sharing) * kAtOnce; first < run.end && fits;
+             first += sharing * kAtOnce) {
+            Word numbers[kAtOnce];
+            for (index_t j = 0; j < kAtOnce; ++j) {
+                numbers[j] = first + j < run.end ? static_cast<Word>(group.number(run, static_cast<index_t>(first + j)))
+                                                 : kFreeWord;
+            }
+            for (index_t j = 0; j < kAtOnce; ++j) {
+                if (numbers[j] == kFreeWord || !fits) continue;
+                Word at = first_slot(numbers[j], slot_bits), tries = 0;
+                Word seen = claim(slots + at, numbers[j]);
+                while (seen != kFreeWord && seen != numbers[j] && tries <= mask) {
+                    at = (at + 1) & mask;
+                    seen = claim(slots + at, numbers[j]);
+                    ++tries;
+                }
+                if (seen == kFreeWord) added(static_cast<index_t>(numbers[j]));
+                fits = seen == kFreeWord || seen == numbers[j];
             }
         }
     });
+    return fits;
 }
 
 // Refuses a product that has more entries than can be counted.
@@ -190,10 +204,18 @@ Pattern distinct_pattern(HostPasses& passes, index_t rows, index_t cols, const G
     return pattern;
 }
 
+// Rows that were tried with tables of so many slots, if `rows` is not null, those of a list.
+struct Tables {
+    int slot_bits;
+    std::int64_t count;
+    Array<index_t> rows;
+    index_t most;  // numbers that fit
+};
+
 template <class Passes, class GroupOf>
 Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const GroupOf& group_of, std::int64_t work) {
-    Array<index_t> row_bounds = passes.template scratch<index_t>(rows);
-    index_t* const bounds = row_bounds.data();
+    Array<Mark> marks = passes.template scratch<Mark>(rows);
+    Mark* const is_hashed = marks.data();
     const auto found = passes.template reduce<RowBounds>(
         rows,
         [=] SPMVGPU_BODY(std::int64_t row) {
@@ -203,78 +225,93 @@ Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const Group
                 const Run run = group.run(i);
                 sum += run.end - run.begin;
             }
-            RowBounds own;
-            own.longest = bounds[row] = static_cast<index_t>(sum < cols ? sum : cols);
-            own.rows[class_of(sum < kListed ? static_cast<index_t>(sum) : bounds[row])] = 1;
-            own.all = bounds[row];
-            if (sum > kListed && bounds[row] <= kListed) {  // a list is for few numbers, equal ones included
-                own.rows[0] = 0;
-                own.rows[1] = 1;
-                bounds[row] = kListed + 1;
-            }
-            return own;
+            is_hashed[row] = sum > kListed;
+            const auto most = static_cast<index_t>(sum < cols ? sum : cols);
+            return RowBounds{sum > kListed, most, most};
         },
         work);
     Pattern pattern{rows, cols, 0, passes.template make<index_t>(rows + std::size_t(1)), {}};
     index_t* const offsets = pattern.row_offsets.data();
-    Array<index_t> of_class[kClasses];
-    for (int c = 1; c < kClasses; ++c) {
-        if (found.rows[c] == 0 || found.rows[c] == rows) continue;
-        of_class[c] = select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) { return class_of(bounds[row]) == c; });
+    if (found.hashed < rows) {
+        passes.each(
+            rows,
+            [=] SPMVGPU_BODY(std::int64_t row) {
+                index_t list[kListed];
+                if (is_hashed[row] == 0) offsets[row] = list_distinct(group_of(row), list);
+            },
+            work);
     }
-    for (const bool fills : {false, true}) {
-        if (fills) {
-            if (found.all > std::numeric_limits<index_t>::max()) {
-                const auto all = passes.template reduce<std::int64_t>(
-                    rows, [=] SPMVGPU_BODY(std::int64_t row) { return std::int64_t(offsets[row]); });
-                check_entries(all);
-            }
-            pattern.nnz = passes.scan(offsets, rows);
-            pattern.col_indices = passes.template make<index_t>(pattern.nnz);
+    std::vector<Tables> tables;
+    const int bits_for_all = slot_bits_for(found.longest);
+    constexpr index_t kTooMany = -1;  // for a table
+    while (found.hashed > 0 && (tables.empty() || tables.back().slot_bits < bits_for_all)) {
+        const bool is_first = tables.empty();
+        const std::size_t size = tables.size();
+        const int slot_bits = size < std::size(kSlotBits) ? std::min(kSlotBits[size], bits_for_all) : bits_for_all;
+        Array<index_t> tried;
+        if (!is_first || found.hashed < rows) {
+            tried = select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) {
+                return is_first ? is_hashed[row] != 0 : offsets[row] == kTooMany;
+            });
+            if (tried.size() == 0) break;
         }
-        index_t* const to = pattern.col_indices.data();
-        if (found.rows[0] > 0) {
-            passes.each(
-                rows,
-                [=] SPMVGPU_BODY(std::int64_t row) {
-                    if (bounds[row] > kListed) return;
-                    index_t list[kListed];
-                    const index_t count = list_distinct(group_of(row), list);
-                    if (!fills) {
-                        offsets[row] = count;
-                        return;
-                    }
-                    for (index_t i = 0; i < count; ++i) to[offsets[row] + i] = list[i];
-                },
-                work);
-        }
-        index_t limit = kListed;
-        for (int c = 1; c < kClasses; ++c) {
-            limit = c + 1 < kClasses ? limit * kClassFactor : std::numeric_limits<index_t>::max();
-            if (found.rows[c] == 0) continue;
-            const int slot_bits = slot_bits_for(std::max(kListed + 1, std::min(limit, found.longest)));
-            const std::int64_t slots = std::int64_t(1) << slot_bits;
-            const bool all_rows = found.rows[c] == rows;
-            const index_t* const listed_rows = of_class[c].data();
-            passes.each_in_step_with(
-                found.rows[c], 2 * slots,
-                [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
-                    const index_t row = all_rows ? static_cast<index_t>(i) : listed_rows[i];
-                    hash_distinct(lanes, group_of(row), memory, slot_bits);
-                    auto* const list = reinterpret_cast<index_t*>(memory + slots);
-                    const index_t count = lanes.add_up(
-                        static_cast<index_t>(slots), [&](index_t s) { return index_t(memory[s] != kFreeWord); },
-                        [&](index_t s, index_t before) {
-                            if (memory[s] != kFreeWord) list[before] = static_cast<index_t>(memory[s]);
-                        });
-                    if (fills) {
-                        lanes.sort(count, list, to + offsets[row]);
-                    } else {
-                        lanes.once([&] { offsets[row] = count; });
-                    }
-                },
-                work + slots);
-        }
+        const auto count = tried.data() == nullptr ? std::int64_t(rows) : static_cast<std::int64_t>(tried.size());
+        const index_t most = slot_bits == bits_for_all ? found.longest : most_in_table(slot_bits);
+        const index_t* const listed = tried.data();
+        passes.each_in_step_with(
+            count, std::int64_t(1) << slot_bits,
+            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* slots) {
+                const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
+                constexpr std::uint64_t kDoesNotFit = std::uint64_t(1) << 32;
+                std::uint64_t own = 0;
+                if (!hash_distinct(lanes, group_of(row), slots, slot_bits, [&](index_t) { ++own; })) own = kDoesNotFit;
+                const std::uint64_t all = lanes.sum(own);
+                lanes.once([&] { offsets[row] = all <= std::uint64_t(most) ? static_cast<index_t>(all) : kTooMany; });
+            },
+            work + (std::int64_t(1) << slot_bits));
+        tables.push_back({slot_bits, count, std::move(tried), most});
+    }
+
+    if (found.all > std::numeric_limits<index_t>::max()) {
+        const auto all = passes.template reduce<std::int64_t>(
+            rows, [=] SPMVGPU_BODY(std::int64_t row) { return std::int64_t(offsets[row]); });
+        check_entries(all);
+    }
+    pattern.nnz = passes.scan(offsets, rows);
+    pattern.col_indices = passes.template make<index_t>(pattern.nnz);
+    index_t* const to = pattern.col_indices.data();
+    if (found.hashed < rows) {
+        passes.each(
+            rows,
+            [=] SPMVGPU_BODY(std::int64_t row) {
+                if (is_hashed[row] != 0) return;
+                index_t list[kListed];
+                const index_t count = list_distinct(group_of(row), list);
+                for (index_t i = 0; i < count; ++i) to[offsets[row] + i] = list[i];
+            },
+            work);
+    }
+    index_t fitted = 0;  // into the smaller tables
+    for (const Tables& table : tables) {
+        const index_t* const listed = table.rows.data();
+        const index_t least = fitted, most = table.most;
+        const int slot_bits = table.slot_bits;
+        const std::int64_t slot_count = std::int64_t(1) << slot_bits;
+        passes.each_in_step_with(
+            table.count, slot_count + 1 + most,
+            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* slots) {
+                const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
+                const index_t count = offsets[row + 1] - offsets[row];
+                if (count <= least || count > most) return;
+                Word* const taken = slots + slot_count;
+                auto* const list = reinterpret_cast<index_t*>(taken + 1);
+                lanes.once([&] { *taken = 0; });
+                hash_distinct(lanes, group_of(row), slots, slot_bits,
+                              [&](index_t number) { list[take_place(taken)] = number; });
+                lanes.sort(count, list, to + offsets[row]);
+            },
+            work + slot_count);
+        fitted = most;
     }
     return pattern;
 }

@@ -47,10 +47,15 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_
     const Device device = A.device();
     CsrMatrix<T> next = A;
     Nodes nodes = nodes_of(A.rows, block, device);
-    const std::size_t entries = std::size_t(A.rows) * modes;
-    Array<Wide<T>> wide(entries);
-    parallel_for<std::int64_t>(entries, entries, [&](std::int64_t i) { wide[i] = Wide<T>(B[i]); });
-    NearNullSpace<T> near_null{modes, wide.to(device)};
+    NearNullSpace<T> near_null;
+    if (B == nullptr) {
+        near_null = {block, gpu::run(ConstantsOfNodes<T>{A.rows, block}, device)};
+    } else {
+        const std::size_t entries = std::size_t(A.rows) * modes;
+        Array<Wide<T>> wide(entries);
+        parallel_for<std::int64_t>(entries, entries, [&](std::int64_t i) { wide[i] = Wide<T>(B[i]); });
+        near_null = {modes, wide.to(device)};
+    }
     for (int level = 0; next.rows > 0 && refusals_.empty(); ++level) {
         const double nothing = checked(next, level);
         if (!refusals_.empty()) break;
@@ -77,7 +82,7 @@ void Hierarchy<T>::renew(const Array<T>& values) {
     }
     const Device device = next.device();
     gpu::synchronize_device(device);  // what is queued for the values is done
-    next.values = device.has_own_memory() ? values.to(device) : values;
+    next.values = values.to(device);
     grids_[0].A.values = next.values;
     for (std::size_t level = 0; level < grids_.size(); ++level) {
         const double nothing = checked(next, level);
@@ -89,6 +94,22 @@ void Hierarchy<T>::renew(const Array<T>& values) {
         if (level > 0) grids_[level].A.values = next.values;
         next = std::move(coarse);
     }
+}
+
+template <class T>
+bool Hierarchy<T>::renew_as(const CsrMatrix<T>& other) {
+    if (!grids_.empty()) {
+        const CsrMatrix<T>& own = grids_[0].A;
+        const Device device = own.device();
+        CsrMatrix<T> there = other;
+        if (other.device() != device) {
+            there.row_offsets = other.row_offsets.to(device);
+            there.col_indices = other.col_indices.to(device);
+        }
+        if (!gpu::run(HaveSamePattern{own.pattern(), there.pattern()}, device)) return false;
+        renew(other.values);
+    }
+    return true;
 }
 
 template <class T>

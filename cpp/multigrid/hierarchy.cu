@@ -4,9 +4,11 @@
 
 namespace spmvgpu {
 
-#define INSTANTIATE(T)                        \
-    SPMVGPU_RUN_ON_GPU(multigrid::Inspect<T>) \
-    SPMVGPU_RUN_ON_GPU(multigrid::Coarsen<T>) \
+SPMVGPU_RUN_ON_GPU(multigrid::HaveSamePattern)
+#define INSTANTIATE(T)                                 \
+    SPMVGPU_RUN_ON_GPU(multigrid::ConstantsOfNodes<T>) \
+    SPMVGPU_RUN_ON_GPU(multigrid::Inspect<T>)          \
+    SPMVGPU_RUN_ON_GPU(multigrid::Coarsen<T>)          \
     SPMVGPU_RUN_ON_GPU(multigrid::Renew<T>)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE

@@ -19,8 +19,6 @@
 
 namespace spmvgpu::multigrid {
 
-SPMVGPU_IN_BODY double square_root(double value) { return ::sqrt(value); }
-
 // Rows that belong together: the unknowns of a node of a mesh, or those that come from one aggregate. Without arrays,
 // each row is a node.
 struct Nodes {
@@ -238,25 +236,24 @@ Pattern prolongator_pattern(Passes& passes, index_t rows, const Nodes& nodes, co
     return pattern;
 }
 
-// The matrix without its weak entries, each of which counts for the node's own unknown of the same place in its node.
-struct Filter {
-    const Strength* kept;  // of each entry of the matrix, 0 if it is weak; null: none is
-    Nodes::View nodes;
-
-    // The column that entry k of a row counts for, or -1 if there is none.
-    SPMVGPU_IN_BODY index_t column(index_t row, index_t col, index_t k) const {
-        if (kept == nullptr || kept[k] != 0) return col;
-        const index_t node = nodes.node(row), other = nodes.node(col);
-        if (node == other) return col;
+// The pattern of a matrix without its weak entries, each of which counts for the node's own unknown of the same place
+// in its node: the column that it is in then, or -1 if there is none. `kept` is 0 for a weak entry. In scratch memory.
+template <class Passes>
+Array<index_t> filtered_columns(Passes& passes, const CsrPattern& A, const Strength* kept, const Nodes::View& nodes) {
+    Array<index_t> columns = passes.template scratch<index_t>(A.nnz);
+    index_t* const to = columns.data();
+    passes.each_entry(A.rows, A.row_offsets, A.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+        const index_t col = A.col_indices[k], node = nodes.node(row), other = nodes.node(col);
         const index_t moved = nodes.first(node) + (col - nodes.first(other));
-        return moved < nodes.first(node + 1) ? moved : -1;
-    }
-};
+        to[k] = kept[k] != 0 || node == other ? col : moved < nodes.first(node + 1) ? moved : -1;
+    });
+    return columns;
+}
 
 // P = T - scale A T with the filtered matrix A, and a number of `scale` for each row.
 template <class T>
-void smooth_prolongator(HostPasses& /*passes*/, const CsrPattern& A, const T* values, const Filter& filter,
-                        const double* scale, const Tentative<T>& tentative, CsrMatrix<T>& P) {
+void smooth_prolongator(HostPasses& /*passes*/, const CsrPattern& A, const T* values, const double* scale,
+                        const Tentative<T>& tentative, CsrMatrix<T>& P) {
     const index_t modes = tentative.near_null.count;
     const index_t* const first_col = tentative.first_col.data();
     const Wide<T>* const Q = tentative.entries.data();
@@ -268,7 +265,7 @@ void smooth_prolongator(HostPasses& /*passes*/, const CsrPattern& A, const T* va
             const index_t* const cols = P.col_indices.data() + begin;
             sums.assign(count, Wide<T>(0));
             for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
-                const index_t from = filter.column(row, A.col_indices[k], k);
+                const index_t from = A.col_indices[k];
                 if (from < 0 || first_col[from] == kNone) continue;
                 index_t place = find_column(cols, 0, count, first_col[from]);
                 for (index_t c = 0; c < modes && place < count && cols[place] == first_col[from] + c; ++c, ++place) {
@@ -287,7 +284,7 @@ void smooth_prolongator(HostPasses& /*passes*/, const CsrPattern& A, const T* va
 }
 
 template <class T, class Passes>
-void smooth_prolongator(Passes& passes, const CsrPattern& A, const T* values, const Filter& filter, const double* scale,
+void smooth_prolongator(Passes& passes, const CsrPattern& A, const T* values, const double* scale,
                         const Tentative<T>& tentative, CsrMatrix<T>& P) {
     const index_t modes = tentative.near_null.count;
     const index_t* const first_col = tentative.first_col.data();
@@ -298,7 +295,7 @@ void smooth_prolongator(Passes& passes, const CsrPattern& A, const T* values, co
         const index_t col = cols[entry];
         Wide<T> sum(0);
         for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
-            const index_t from = filter.column(row, A.col_indices[k], k);
+            const index_t from = A.col_indices[k];
             if (from < 0 || first_col[from] == kNone) continue;
             const index_t c = col - first_col[from];
             if (c >= 0 && c < modes) sum += Wide<T>(values[k]) * Q[std::int64_t(from) * modes + c];

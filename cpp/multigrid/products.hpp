@@ -2,8 +2,8 @@
 // passes on any device; see core/passes/passes.hpp.
 //
 // Every entry is the sum of its terms in the order of the row of the left matrix, in double precision, so it has the
-// same bits on every device. The CPU goes through the terms of a row and adds each to its entry (Gustavson 1978). A
-// GPU has a thread for each entry, which looks for its terms: it looks at more of them, but waits for no other thread.
+// same bits on every device: one row of the right matrix after the other is added to a row of the product (Gustavson
+// 1978). On a GPU a few lanes share each of these, and a warp does where rows of the product are long.
 #pragma once
 
 #include <algorithm>
@@ -62,6 +62,17 @@ constexpr index_t find_column(const index_t* col_indices, index_t begin, index_t
         if (col_indices[begin] == col) return begin;
     }
     return row_end;
+}
+
+// The place of a column that is among ascending ones.
+constexpr index_t place_of(const index_t* cols, index_t count, index_t col) {
+    index_t place = 0;
+    while (count > 1) {
+        const index_t half = count / 2;
+        if (cols[place + half] <= col) place += half;
+        count -= half;
+    }
+    return place;
 }
 
 // Where the columns of one row are after another: a hash table that forgets in constant time.
@@ -137,21 +148,77 @@ void multiply_values(HostPasses& /*passes*/, const CsrMatrix<T>& left, const Csr
     });
 }
 
+// The row of a product that some lanes add up, in memory for `room` sums and columns.
+template <class T>
+struct RowsOfProduct {
+    CsrPattern left, right, product;
+    const T *left_values, *right_values;
+    T* values;
+
+    static constexpr std::int64_t words(index_t room) {
+        return std::int64_t(room) * ((sizeof(Wide<T>) + sizeof(index_t)) / sizeof(Word));
+    }
+
+    // An entry of the row of the left matrix: a row of the right one, and what that is multiplied by.
+    struct Summand {
+        index_t begin, length;
+        Wide<T> factor;
+    };
+    SPMVGPU_IN_BODY Summand summand(index_t k, index_t end) const {
+        if (k >= end) return {0, 0, Wide<T>(0)};
+        const index_t middle = left.col_indices[k], begin = right.row_offsets[middle];
+        return {begin, right.row_offsets[middle + 1] - begin, Wide<T>(left_values[k])};
+    }
+
+    template <class Lanes>
+    SPMVGPU_IN_BODY void multiply(const Lanes& lanes, index_t row, index_t room, Word* memory) const {
+        const index_t begin = product.row_offsets[row], count = product.row_offsets[row + 1] - begin;
+        auto* const sums = reinterpret_cast<Wide<T>*>(memory);
+        auto* const cols = reinterpret_cast<index_t*>(sums + room);
+        lanes.share(count, [&](index_t i) {
+            sums[i] = Wide<T>(0);
+            cols[i] = product.col_indices[begin + i];
+        });
+        const index_t first = left.row_offsets[row], end = left.row_offsets[row + 1];
+        Summand now = summand(first, end);
+        for (index_t k = first; k < end; ++k) {
+            const Summand next = summand(k + 1, end);  // which is there when this one is added
+            lanes.share(now.length, [&](index_t i) {
+                const index_t place = place_of(cols, count, right.col_indices[now.begin + i]);
+                sums[place] += now.factor * Wide<T>(right_values[now.begin + i]);
+            });
+            now = next;
+        }
+        lanes.share(count, [&](index_t i) { values[begin + i] = T(sums[i]); });
+    }
+};
+
 template <class T, class Passes>
 void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T>& right, CsrMatrix<T>& product) {
-    const CsrPattern of_left = left.pattern(), of_right = right.pattern(), own = product.pattern();
-    const T *const left_values = left.values.data(), *const right_values = right.values.data();
-    T* const values = product.values.data();
-    passes.each_entry(own.rows, own.row_offsets, own.nnz, [=] SPMVGPU_BODY(index_t row, index_t entry) {
-        const index_t col = own.col_indices[entry], end = of_left.row_offsets[row + 1];
-        Wide<T> sum(0);
-        for (index_t k = of_left.row_offsets[row]; k < end; ++k) {
-            const index_t middle = of_left.col_indices[k], right_end = of_right.row_offsets[middle + 1];
-            const index_t at = find_column(of_right.col_indices, of_right.row_offsets[middle], right_end, col);
-            if (at < right_end) sum += Wide<T>(left_values[k]) * Wide<T>(right_values[at]);
-        }
-        values[entry] = T(sum);
+    const RowsOfProduct<T> rows{left.pattern(),     right.pattern(),     product.pattern(),
+                                left.values.data(), right.values.data(), product.values.data()};
+    const index_t* const row_offsets = rows.product.row_offsets;
+    const std::int64_t terms = left.nnz / std::max(1, left.rows) * (right.nnz / std::max(1, right.rows) + 1);
+    constexpr auto kMostOfFew = static_cast<index_t>(kFewWords / RowsOfProduct<T>::words(1));
+    const index_t longest = longest_row(passes, product.rows, row_offsets), room = std::min(longest, kMostOfFew);
+    passes.each_by_few_with(
+        product.rows, rows.words(room),
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+            const auto row = static_cast<index_t>(i);
+            if (row_offsets[row + 1] - row_offsets[row] <= room) rows.multiply(lanes, row, room, memory);
+        },
+        kNanosecondsPerTerm * terms);
+    if (room == longest) return;
+    const Array<index_t> long_rows = select(passes, product.rows, [=] SPMVGPU_BODY(std::int64_t row) {
+        return row_offsets[row + 1] - row_offsets[row] > room;
     });
+    const index_t* const listed = long_rows.data();
+    passes.each_in_step_with(
+        static_cast<std::int64_t>(long_rows.size()), rows.words(longest),
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+            rows.multiply(lanes, listed[i], longest, memory);
+        },
+        kNanosecondsPerTerm * terms);
 }
 
 // Values for a pattern, which are to be filled in. The arrays are shared.

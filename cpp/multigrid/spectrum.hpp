@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/array.hpp"
+#include "core/csr_matrix.hpp"
 #include "core/passes/bits.hpp"
 #include "core/passes/passes.hpp"
 #include "core/wide.hpp"
@@ -22,6 +23,13 @@ constexpr double kFixedOne = 0x1p61;
 constexpr std::int64_t to_fixed(double number) {
     const double bounded = number > 1 ? 1 : number < -1 ? -1 : number;
     return bounded == bounded ? static_cast<std::int64_t>(bounded * kFixedOne) : 0;
+}
+
+constexpr double from_fixed(std::int64_t number) { return static_cast<double>(number) / kFixedOne; }
+
+SPMVGPU_IN_BODY double square_root(double value) { return ::sqrt(value); }
+SPMVGPU_IN_BODY double norm_of(std::int64_t sum_of_squares, double unit) {
+    return square_root(from_fixed(sum_of_squares)) * unit;
 }
 
 constexpr double squared(double number) { return number * number; }
@@ -63,48 +71,69 @@ inline double largest_of_tridiagonal(const std::vector<double>& diagonal, const 
     return high;
 }
 
-// Of the matrix whose product with a vector of V has multiply(vector, i) as entry i. No eigenvalue is larger than
-// `bound` in size.
-template <class V, class Passes, class Multiply>
-double largest_eigenvalue(Passes& passes, index_t n, double bound, int steps, const Multiply& multiply,
-                          std::int64_t work) {
+constexpr double kNothing = 1e-7;  // of a vector: nothing but rounding errors is left
+
+// Of S A S with the numbers `root` on the diagonal of S; an entry of A in column -1 does not count. No eigenvalue is
+// larger than `bound` in size. The sums stay on the device, which is waited for once, at the end: steps after one that
+// leaves nothing are left out then.
+template <class T, class Passes>
+double largest_eigenvalue(Passes& passes, const CsrPattern& A, const T* values, const double* root, double bound,
+                          int steps, std::int64_t work) {
+    using V = Wide<T>;
+    const index_t n = A.rows;
     if (n == 0 || !(bound > 0)) return bound;
-    Array<V> vectors[3];
+    Array<V> vectors[3], scaled_vector = passes.template scratch<V>(n);
     for (auto& vector : vectors) vector = passes.template scratch<V>(n);
+    V* const scaled = scaled_vector.data();
+    // Of each step the square of the norm of its vector and the inner product of that with its product, over squares of
+    // what they are at most.
+    Array<std::int64_t> sums_of_steps = passes.template scratch<std::int64_t>(2 * steps + 1);
+    std::int64_t* const sums = sums_of_steps.data();
+    passes.fill(sums, 2 * steps + 1, std::int64_t(0));
+    const double first_unit = square_root(kIsComplex<V> ? 2.0 * n : 1.0 * n);
     {
         V* const to = vectors[2].data();
-        passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) { to[i] = random_entry<V>(i); });
+        passes.add(sums, n, [=] SPMVGPU_BODY(std::int64_t i) {
+            to[i] = random_entry<V>(i);
+            return to_fixed(squared(to[i]) / (first_unit * first_unit));
+        });
     }
-    const double most = kIsComplex<V> ? 2.0 * n : 1.0 * n;
-    const auto sum = passes.template reduce<std::int64_t>(
-        n, [=] SPMVGPU_BODY(std::int64_t i) { return to_fixed(squared(random_entry<V>(i)) / most); });
-    double norm = std::sqrt(static_cast<double>(sum) / kFixedOne * most);
-    std::vector<double> diagonal, beside;
     for (int step = 0; step < steps; ++step) {
         std::swap(vectors[0], vectors[1]);
         std::swap(vectors[1], vectors[2]);  // the one before, this one, the next one
         V *const v = vectors[1].data(), *const next = vectors[2].data();
         const V* const before = vectors[0].data();
         const bool is_first = step == 0;
-        const double last = norm;
-        passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) { v[i] = v[i] / last; });
-        const auto along = passes.template reduce<std::int64_t>(
-            n,
-            [=] SPMVGPU_BODY(std::int64_t i) {
-                next[i] = multiply(v, static_cast<index_t>(i));
-                return to_fixed(real_product(v[i], next[i]) / bound);
+        const double unit = is_first ? first_unit : bound;
+        std::int64_t *const of_norm = sums + 2 * step, *const along = of_norm + 1, *const of_next = along + 1;
+        passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) {
+            const double norm = norm_of(*of_norm, unit);
+            v[i] = norm > kNothing * unit ? v[i] / norm : V(0);
+            scaled[i] = root[i] * v[i];
+        });
+        passes.template add_rows<V>(
+            along, n, A.row_offsets, A.nnz,
+            [=] SPMVGPU_BODY(index_t k) {
+                const index_t col = A.col_indices[k];
+                return col < 0 ? V(0) : V(values[k]) * scaled[col];
+            },
+            [=] SPMVGPU_BODY(index_t row, const V& sum) {
+                next[row] = root[row] * sum;
+                return to_fixed(real_product(v[row], next[row]) / bound);
             },
             work);
-        const double alpha = static_cast<double>(along) / kFixedOne * bound;
-        const auto rest = passes.template reduce<std::int64_t>(n, [=] SPMVGPU_BODY(std::int64_t i) {
-            V own = next[i] - alpha * v[i];
-            if (!is_first) own = own - last * before[i];
+        passes.add(of_next, n, [=] SPMVGPU_BODY(std::int64_t i) {
+            V own = next[i] - from_fixed(*along) * bound * v[i];
+            if (!is_first) own = own - norm_of(*of_norm, unit) * before[i];
             next[i] = own;
             return to_fixed(squared(own) / (bound * bound));
         });
-        norm = std::sqrt(static_cast<double>(rest) / kFixedOne) * bound;
-        diagonal.push_back(alpha);
-        constexpr double kNothing = 1e-7;  // nothing but rounding errors is left
+    }
+    const std::vector<std::int64_t> found = passes.read_all(sums_of_steps);
+    std::vector<double> diagonal, beside;
+    for (int step = 0; step < steps; ++step) {
+        diagonal.push_back(from_fixed(found[2 * step + 1]) * bound);
+        const double norm = norm_of(found[2 * step + 2], bound);
         if (!(norm > kNothing * bound)) break;
         beside.push_back(norm);
     }

@@ -82,6 +82,9 @@ void reduce() {
         index_t expected = 0;
         for (std::int64_t i = 0; i < n; ++i) expected = std::max(expected, static_cast<index_t>((i * 7) % (n + 1)));
         expect(most == expected, "a maximum");
+        auto added = Array<std::int64_t>::from(std::vector<std::int64_t>{5});
+        passes.add(added.data(), n, [](std::int64_t i) { return i; });
+        expect(added[0] == 5 + sum, "a sum that is added");
     }
 }
 
@@ -243,6 +246,20 @@ void entries() {
         for (index_t row = 0; row < rows; ++row) {
             for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) expect(seen[k] == row, "the row of an entry");
         }
+    }
+    for (const index_t rows : {0, 1, 5, 1000}) {
+        const auto offsets = draw_rows(rows, 300);
+        std::int64_t expected = 0;
+        for (index_t row = 0; row < rows; ++row) {
+            double sum = 0;
+            for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) sum += 1.0 / (k + 1);
+            expected += static_cast<std::int64_t>(1e6 * sum) * row;
+        }
+        auto added = Array<std::int64_t>::from(std::vector<std::int64_t>{0});
+        passes.add_rows<double>(
+            added.data(), rows, offsets.data(), offsets[rows], [](index_t k) { return 1.0 / (k + 1); },
+            [](index_t row, double sum) { return static_cast<std::int64_t>(1e6 * sum) * row; });
+        expect(added[0] == expected, "a sum over rows");
     }
 }
 

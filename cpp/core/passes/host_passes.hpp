@@ -90,6 +90,11 @@ public:
     }
 
     template <class Body>
+    void each_by_few_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t work) const {
+        each_in_step_with(n, words, body, work);
+    }
+
+    template <class Body>
     void each_entry(index_t rows, const index_t* row_offsets, index_t nnz, const Body& body) const {
         parallel_ranges(nnz, nnz, [&](std::int64_t first, std::int64_t last) {
             const auto begin = static_cast<index_t>(first), end = static_cast<index_t>(last);
@@ -107,6 +112,31 @@ public:
             for (std::int64_t i = begin; i < end; ++i) sum += body(i);
             return sum;
         });
+    }
+
+    template <class Sum, class V, class Term, class Body>
+    Sum reduce_rows(index_t rows, const index_t* row_offsets, index_t /*nnz*/, const Term& term, const Body& body,
+                    std::int64_t work = 1) const {
+        return reduce<Sum>(
+            rows,
+            [&](std::int64_t i) {
+                const auto row = static_cast<index_t>(i);
+                V sum(0);
+                for (index_t k = row_offsets[row]; k < row_offsets[row + 1]; ++k) sum += term(k);
+                return body(row, sum);
+            },
+            work);
+    }
+
+    template <class Body>
+    void add(std::int64_t* to, std::int64_t n, const Body& body, std::int64_t work = 1) const {
+        *to += reduce<std::int64_t>(n, body, work);
+    }
+
+    template <class V, class Term, class Body>
+    void add_rows(std::int64_t* to, index_t rows, const index_t* row_offsets, index_t nnz, const Term& term,
+                  const Body& body, std::int64_t work = 1) const {
+        *to += reduce_rows<std::int64_t, V>(rows, row_offsets, nnz, term, body, work);
     }
 
     template <class T>

@@ -13,8 +13,17 @@
 //                                               type of the lanes, see lanes.hpp, is Passes::Lanes
 //     passes.each_in_step_with(n, words, body, work)       body(lanes, i, memory), with so many words of memory for
 //                                               each i, which is near if they are no more than kFastWords
+//     passes.each_by_few_with(n, words, body, work)        the same with few lanes, 8 on a GPU, and memory that is
+//     near:
+//                                               for short rows, with at most kFewWords
 //     passes.each_entry(rows, row_offsets, nnz, body)      body(row, k) for every entry k, which lies in that row
 //     passes.reduce<Sum>(n, body, work)         the sum, by +=, of body(i), which gives a Sum
+//     passes.reduce_rows<Sum, V>(rows, row_offsets, nnz, term, body, work)      that of body(row, sum), where the sum
+//     is
+//                                               of the V term(k) of the row's entries, one after the other
+//     passes.add(to, n, body, work)             adds the sum of body(i), an std::int64_t, to the one at an address on
+//                                               the device, without waiting for it
+//     passes.add_rows<V>(to, rows, row_offsets, nnz, term, body, work)          the same of the sums over rows
 //     passes.scan(counts, n)                    counts[i] becomes the sum of the counts before i, for i up to n itself;
 //                                               returns that of all. `counts` has n + 1 places
 //     passes.order_by_key(n, window, largest, key)         0 to n - 1, by ascending key(i) within windows of `window`
@@ -137,12 +146,24 @@ SPMVGPU_IN_BODY void add_to_set(Word* words, std::int64_t number) {
 // Of memory for lanes in step, see each_in_step_with(): as many as the shared memory of a GPU's block holds.
 constexpr std::int64_t kFastWords = 24 << 10;
 
+// Of memory for few lanes, see each_by_few_with().
+constexpr std::int64_t kFewWords = 384;
+
 // Adds one, as several calls of a body may do at once.
 SPMVGPU_IN_BODY void count_one(index_t* count) {
 #ifdef __CUDA_ARCH__
     atomicAdd(count, 1);
 #else
     std::atomic_ref<index_t>(*count).fetch_add(1, std::memory_order_relaxed);
+#endif
+}
+
+// The next free place of a list, as several lanes may ask at once for, of which so many are taken.
+SPMVGPU_IN_BODY Word take_place(Word* taken) {
+#ifdef __CUDA_ARCH__
+    return atomicAdd(taken, 1u);
+#else
+    return (*taken)++;
 #endif
 }
 

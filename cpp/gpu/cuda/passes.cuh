@@ -108,12 +108,36 @@ __global__ void __launch_bounds__(kPassThreads)
     }
 }
 
-// Every block leaves the sum of its elements. Where sums are small, a thread has several elements at a time, so that
-// the reads of one do not wait for those of another.
-template <class Sum, class Body>
-__global__ void __launch_bounds__(kPassThreads) reduce_grid_stride(std::int64_t n, Sum* sums, Body body) {
+// Where blocks leave their sums: in a place for each, or all in one.
+template <class Sum>
+struct SumOfEach {
+    Sum* sums;
+    __device__ void take(const Sum& sum) const { sums[blockIdx.x] = sum; }
+};
+struct SumOfAll {
+    std::int64_t* all;
+    __device__ void take(std::int64_t sum) const {
+        if (sum != 0) atomicAdd(reinterpret_cast<unsigned long long*>(all), static_cast<unsigned long long>(sum));
+    }
+};
+
+// Leaves the sum of what the threads of a block have.
+template <class Sum, class Place>
+__device__ __forceinline__ void leave_sum_of_block(const Sum& own, const Place& place) {
     __shared__ alignas(16) unsigned char memory[kPassThreads * sizeof(Sum)];  // Sum has initialisers
     Sum* const shared = reinterpret_cast<Sum*>(memory);
+    shared[threadIdx.x] = own;
+    for (int half = kPassThreads / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) place.take(shared[0]);
+}
+
+// Where sums are small, a thread has several elements at a time, so that the reads of one do not wait for those of
+// another.
+template <class Sum, class Place, class Body>
+__global__ void __launch_bounds__(kPassThreads) reduce_grid_stride(std::int64_t n, Place place, Body body) {
     Sum sum{};
     const std::int64_t stride = std::int64_t(gridDim.x) * kPassThreads;
     std::int64_t i = std::int64_t(blockIdx.x) * kPassThreads + threadIdx.x;
@@ -127,12 +151,51 @@ __global__ void __launch_bounds__(kPassThreads) reduce_grid_stride(std::int64_t 
         }
     }
     for (; i < n; i += stride) sum += body(i);
-    shared[threadIdx.x] = sum;
-    for (int half = kPassThreads / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    leave_sum_of_block(sum, place);
+}
+
+// Neighbouring threads read neighbouring entries, whose terms go to shared memory; there a thread adds up those of its
+// row. A block has some rows at a time, whose entries are about as many as are staged at once. A term is skewed by one
+// place in 16, so that rows of even lengths do not all begin in the same bank.
+constexpr int kStagedEntries = kRowsPassEntries * kPassThreads;
+constexpr int staged_at(int entry) { return entry + entry / 16; }
+
+template <class Sum, class V, class Place, class Term, class Body>
+__global__ void __launch_bounds__(kPassThreads)
+    reduce_rows_staged(index_t rows, index_t rows_at_once, const index_t* row_offsets, Place place, Term term,
+                       Body body) {
+    __shared__ alignas(16) unsigned char memory[staged_at(kStagedEntries) * sizeof(V)];
+    V* const staged = reinterpret_cast<V*>(memory);
+    Sum sum{};
+    for (std::int64_t first = std::int64_t(blockIdx.x) * rows_at_once; first < rows;
+         first += std::int64_t(gridDim.x) * rows_at_once) {
+        const std::int64_t stop = first + rows_at_once < rows ? first + rows_at_once : rows;
+        const std::int64_t row = first + threadIdx.x;
+        const std::int64_t begin = row_offsets[first], end = row_offsets[stop];
+        const std::int64_t own_begin = row < stop ? row_offsets[row] : end;
+        const std::int64_t own_end = row < stop ? row_offsets[row + 1] : end;
+        V own(0);
+        for (std::int64_t stage = begin; stage < end; stage += kStagedEntries) {
+            V terms[kRowsPassEntries];
+#pragma unroll
+            for (int j = 0; j < kRowsPassEntries; ++j) {
+                const std::int64_t k = stage + j * kPassThreads + threadIdx.x;
+                terms[j] = k < end ? term(static_cast<index_t>(k)) : V(0);
+            }
+#pragma unroll
+            for (int j = 0; j < kRowsPassEntries; ++j) {
+                staged[staged_at(j * kPassThreads + static_cast<int>(threadIdx.x))] = terms[j];
+            }
+            __syncthreads();
+            const auto from =
+                static_cast<int>(own_begin > stage ? min(own_begin - stage, std::int64_t(kStagedEntries)) : 0);
+            const auto to = static_cast<int>(own_end > stage ? min(own_end - stage, std::int64_t(kStagedEntries)) : 0);
+            for (int k = from; k < to; ++k) own += staged[staged_at(k)];
+            __syncthreads();
+        }
+        if (row < stop) sum += body(static_cast<index_t>(row), own);
     }
-    if (threadIdx.x == 0) sums[blockIdx.x] = shared[0];
+    leave_sum_of_block(sum, place);
 }
 
 template <class Body>
@@ -141,12 +204,33 @@ __global__ void __launch_bounds__(kPassThreads) each_warp(std::int64_t n, Body b
     if (i < n) body(WarpLanes{}, i);
 }
 
-// A block has one warp, for the most memory; that of one in global memory where shared memory does not hold it.
+// A block has few warps: one, for the most memory, or as many as share what another block leaves. Their memory is in
+// global memory where shared memory does not hold it.
+constexpr int kWarpsWithMemory = 4;
+
 template <class Body>
-__global__ void __launch_bounds__(kWarp)
-    each_warp_with_memory(std::int64_t first, Body body, Word* all, std::int64_t words) {
-    extern __shared__ Word shared_words[];
-    body(WarpLanes{}, first + blockIdx.x, all == nullptr ? shared_words : all + std::int64_t(blockIdx.x) * words);
+__global__ void __launch_bounds__(kWarpsWithMemory* kWarp)
+    each_warp_with_memory(std::int64_t first, std::int64_t last, Body body, Word* all, std::int64_t words) {
+    extern __shared__ double2 dynamic_memory[];
+    const int warp = threadIdx.x / kWarp;
+    const std::int64_t i = std::int64_t(blockIdx.x) * (blockDim.x / kWarp) + warp;
+    if (first + i >= last) return;
+    Word* const shared = reinterpret_cast<Word*>(dynamic_memory);
+    body(WarpLanes{}, first + i, all == nullptr ? shared + warp * words : all + i * words);
+}
+
+template <class Body>
+__global__ void __launch_bounds__(kPassThreads) each_few_lanes_with_memory(std::int64_t n, Body body, int words) {
+    extern __shared__ double2 dynamic_memory[];
+    const int few = threadIdx.x / FewLanes::kCount;
+    const std::int64_t i = std::int64_t(blockIdx.x) * (kPassThreads / FewLanes::kCount) + few;
+    if (i < n) body(FewLanes{}, i, reinterpret_cast<Word*>(dynamic_memory) + few * words);
+}
+
+// Words of memory that begin where any number may.
+constexpr std::int64_t kAlignedWords = sizeof(double2) / sizeof(Word);
+constexpr std::int64_t aligned_words(std::int64_t words) {
+    return (words + kAlignedWords - 1) / kAlignedWords * kAlignedWords;
 }
 
 // Results up to this size go by page-locked memory: into other memory the driver copies in steps of its own.
@@ -203,19 +287,36 @@ public:
     }
 
     template <class Body>
-    void each_in_step_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t /*work*/ = 1) const {
-        constexpr std::int64_t kMostWordsAtOnce = 1 << 26;
+    void each_in_step_with(std::int64_t n, std::int64_t least_words, const Body& body,
+                           std::int64_t /*work*/ = 1) const {
+        constexpr std::int64_t kMostWordsAtOnce = 1 << 26, kWordsOfSeveral = 6 << 10;
         if (n == 0) return;
+        const std::int64_t words = aligned_words(least_words);
         const bool is_shared = words <= kFastWords;
-        const int bytes = is_shared ? static_cast<int>(words * sizeof(Word)) : 0;
+        int warps = 1;
+        while (is_shared && warps < kWarpsWithMemory && 2 * warps * words <= kWordsOfSeveral) warps *= 2;
+        const int bytes = is_shared ? static_cast<int>(warps * words * sizeof(Word)) : 0;
         const std::int64_t at_once = is_shared ? n : std::min(n, std::max<std::int64_t>(1, kMostWordsAtOnce / words));
         Array<Word> memory = scratch<Word>(is_shared ? 0 : at_once * words);
         allow_shared_bytes(each_warp_with_memory<Body>, bytes);
         for (std::int64_t first = 0; first < n; first += at_once) {
-            each_warp_with_memory<<<static_cast<unsigned>(std::min(at_once, n - first)), kWarp, bytes,
-                                    native(stream())>>>(first, body, is_shared ? nullptr : memory.data(), words);
+            const std::int64_t last = std::min(n, first + at_once);
+            each_warp_with_memory<<<blocks_for(last - first, warps), warps * kWarp, bytes, native(stream())>>>(
+                first, last, body, is_shared ? nullptr : memory.data(), words);
             check_launch("each_warp_with_memory");
         }
+    }
+
+    template <class Body>
+    void each_by_few_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t /*work*/ = 1) const {
+        if (n == 0) return;
+        constexpr int kOfBlock = kPassThreads / FewLanes::kCount;
+        const auto own_words = static_cast<int>(aligned_words(words));
+        const int bytes = kOfBlock * own_words * static_cast<int>(sizeof(Word));
+        allow_shared_bytes(each_few_lanes_with_memory<Body>, bytes);
+        each_few_lanes_with_memory<<<blocks_for(n, kOfBlock), kPassThreads, bytes, native(stream())>>>(n, body,
+                                                                                                       own_words);
+        check_launch("each_few_lanes_with_memory");
     }
 
     template <class Body>
@@ -228,16 +329,34 @@ public:
 
     template <class Sum, class Body>
     Sum reduce(std::int64_t n, const Body& body, std::int64_t /*work*/ = 1) const {
-        constexpr unsigned kMostBlocks = 1024;
-        if (n == 0) return Sum{};
-        const unsigned blocks = std::min(kMostBlocks, blocks_for(n, kPassThreads));
-        const Array<Sum> of_blocks = scratch<Sum>(blocks);
-        reduce_grid_stride<<<blocks, kPassThreads, 0, native(stream())>>>(n, const_cast<Sum*>(of_blocks.data()), body);
-        check_launch("reduce_grid_stride");
-        HostVector<Sum> sums(blocks);
-        download(sums.data(), of_blocks.data(), of_blocks.bytes());
-        for (unsigned b = 1; b < blocks; ++b) sums[0] += sums[b];
-        return sums[0];
+        return sum_of_blocks<Sum>(blocks_for(n, kPassThreads), [&](unsigned blocks, Sum* sums) {
+            launch_reduce<Sum>(n, blocks, SumOfEach<Sum>{sums}, body);
+        });
+    }
+
+    template <class Body>
+    void add(std::int64_t* to, std::int64_t n, const Body& body, std::int64_t /*work*/ = 1) const {
+        if (n == 0) return;
+        launch_reduce<std::int64_t>(n, std::min(kMostBlocks, blocks_for(n, kPassThreads)), SumOfAll{to}, body);
+    }
+
+    template <class Sum, class V, class Term, class Body>
+    Sum reduce_rows(index_t rows, const index_t* row_offsets, index_t nnz, const Term& term, const Body& body,
+                    std::int64_t /*work*/ = 1) const {
+        const index_t at_once = rows_staged(rows, nnz);
+        return sum_of_blocks<Sum>(blocks_for(rows, at_once), [&](unsigned blocks, Sum* sums) {
+            launch_reduce_rows<Sum, V>(rows, at_once, row_offsets, blocks, SumOfEach<Sum>{sums}, term, body);
+        });
+    }
+
+    template <class V, class Term, class Body>
+    void add_rows(std::int64_t* to, index_t rows, const index_t* row_offsets, index_t nnz, const Term& term,
+                  const Body& body, std::int64_t /*work*/ = 1) const {
+        constexpr unsigned kMostAdding = 4096;
+        if (rows == 0) return;
+        const index_t at_once = rows_staged(rows, nnz);
+        const unsigned blocks = std::min(kMostAdding, blocks_for(rows, at_once));
+        launch_reduce_rows<std::int64_t, V>(rows, at_once, row_offsets, blocks, SumOfAll{to}, term, body);
     }
 
     template <class T>
@@ -318,6 +437,40 @@ public:
     }
 
 private:
+    static constexpr unsigned kMostBlocks = 1024;  // that leave sums
+
+    // Rows of a block at a time, whose entries are staged at once, if the rows are about as long as others.
+    static index_t rows_staged(index_t rows, index_t nnz) {
+        constexpr std::int64_t kLeast = 16, kFull = kStagedEntries / 8 * 7;
+        return static_cast<index_t>(std::clamp<std::int64_t>(kFull * rows / std::max(1, nnz), kLeast, kPassThreads));
+    }
+
+    template <class Sum, class Launch>
+    Sum sum_of_blocks(unsigned wanted, const Launch& launch) const {
+        if (wanted == 0) return Sum{};
+        const unsigned blocks = std::min(kMostBlocks, wanted);
+        Array<Sum> of_blocks = scratch<Sum>(blocks);
+        launch(blocks, of_blocks.data());
+        HostVector<Sum> sums(blocks);
+        download(sums.data(), of_blocks.data(), of_blocks.bytes());
+        for (unsigned b = 1; b < blocks; ++b) sums[0] += sums[b];
+        return sums[0];
+    }
+
+    template <class Sum, class Place, class Body>
+    void launch_reduce(std::int64_t n, unsigned blocks, const Place& place, const Body& body) const {
+        reduce_grid_stride<Sum><<<blocks, kPassThreads, 0, native(stream())>>>(n, place, body);
+        check_launch("reduce_grid_stride");
+    }
+
+    template <class Sum, class V, class Place, class Term, class Body>
+    void launch_reduce_rows(index_t rows, index_t at_once, const index_t* row_offsets, unsigned blocks,
+                            const Place& place, const Term& term, const Body& body) const {
+        reduce_rows_staged<Sum, V>
+            <<<blocks, kPassThreads, 0, native(stream())>>>(rows, at_once, row_offsets, place, term, body);
+        check_launch("reduce_rows_staged");
+    }
+
     void download(void* to, const void* from, std::size_t bytes) const {
         const std::shared_ptr<void> pinned = bytes <= kMailboxBytes ? allocate_pinned(bytes) : nullptr;
         void* const lands = pinned ? pinned.get() : to;

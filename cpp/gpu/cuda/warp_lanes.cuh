@@ -123,4 +123,15 @@ struct WarpLanes {
     __device__ __forceinline__ void meet() const { __syncwarp(); }
 };
 
+// A part of a warp. Others of it may be at another place of the text.
+struct FewLanes {
+    static constexpr int kCount = 8;
+
+    template <class Body>
+    __device__ __forceinline__ void share(index_t n, const Body& body) const {
+        for (index_t i = threadIdx.x % kCount; i < n; i += kCount) body(i);
+        __syncwarp(0xffu << threadIdx.x % kWarp / kCount * kCount);
+    }
+};
+
 }  // namespace spmvgpu::gpu

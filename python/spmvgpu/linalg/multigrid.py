@@ -59,7 +59,7 @@ class Level(NamedTuple):
 class _Arguments(NamedTuple):
     """What a hierarchy is made with, apart from the matrix."""
 
-    B: HostArray
+    B: HostArray | None  # a constant for each unknown of a node
     block: int
     strength: float
     smoother: str
@@ -216,33 +216,37 @@ class Multigrid(DevicePreconditioner):
         """The finest operator with new values, which the core's hierarchy has then."""
         new = np.asarray(new) if isinstance(new, list) else new  # values, as `SparseOperator.update_values`
         if library_of(new) is not None and getattr(new, "ndim", 1) == 1:
-            return self._with_values(NewValues(self.A._stored, new))
-        _check_kind(new)
-        csr = canonical_csr(new, dtype=self.dtype)
-        own = self.A.tocsr()
-        same = np.array_equal(csr.indptr, own.indptr) and np.array_equal(csr.indices, own.indices)
-        if csr.shape != self.shape or not same:
-            raise ValueError(
-                f"the new matrix has shape {csr.shape} and {csr.nnz} stored entries; update_values needs the "
-                f"sparsity pattern of the old one, with shape {self.shape} and {own.nnz} entries in the same "
-                "places; use amg(A) for another pattern"
-            )
-        values = NewValues(self.A._stored, csr.data)
-        if isinstance(new, SparseOperator) and new._ordinal == self._ordinal and new.dtype == self.dtype:
-            self._renew(values)
+            NewValues(self.A._stored, new).renew(self._hierarchy)
+        else:
+            _check_kind(new)
+            self._renew_as(self._canonical(new))
+        if self._hierarchy.levels == 0:
+            return self.A
+        csr = self._csr(0, "A")
+        self._check(csr)
+        if isinstance(new, SparseOperator) and self._is_alike(new):
             return new._snapshot()
-        return self._with_values(values)
-
-    def _with_values(self, values: NewValues) -> SparseOperator:
-        """The same of values alone."""
-        self._renew(values)
-        made: SparseOperator = operator_of(with_values(self.A._stored, values, self._csr(0, "A")))
+        made: SparseOperator = operator_of(with_values(self.A._stored, csr))
         return made
 
-    def _renew(self, values: NewValues) -> None:
-        values.renew(self._hierarchy)
-        if self._hierarchy.refusal is not None:
-            self._check(self.A._stored.canonical().with_data(values.on_host()))
+    def _is_alike(self, op: SparseOperator) -> bool:
+        return op._ordinal == self._ordinal and op.dtype == self.dtype
+
+    def _canonical(self, new: object) -> CanonicalCsr:
+        """A matrix of the hierarchy's type, on its device."""
+        if isinstance(new, SparseOperator) and self._is_alike(new):
+            return new._stored.canonical_there()
+        there = None if self._ordinal == CPU else device_csr(new, self._ordinal, None, self.dtype)
+        return canonical_csr(new, dtype=self.dtype).at(self._ordinal) if there is None else there
+
+    def _renew_as(self, csr: CanonicalCsr) -> None:
+        if csr.shape == self.shape and csr.nnz == self.A.nnz and self._hierarchy.renew_as(csr.source):
+            return
+        raise ValueError(
+            f"the new matrix has shape {csr.shape} and {csr.nnz} stored entries; update_values needs the "
+            f"sparsity pattern of the old one, with shape {self.shape} and {self.A.nnz} entries in the same "
+            "places; use amg(A) for another pattern"
+        )
 
     def _renewed_operator(self, level: int, name: str, op: SparseOperator | None) -> Any:
         if op is None:
@@ -289,7 +293,8 @@ class Multigrid(DevicePreconditioner):
 
 def _restored(A: SparseOperator, arguments: _Arguments) -> Multigrid:
     """What pickle calls."""
-    own = arguments._replace(B=np.require(arguments.B, None, ["C", "A"]))
+    B = arguments.B
+    own = arguments._replace(B=None if B is None else np.require(B, None, ["C", "A"]))
     return Multigrid(A, A._stored.canonical_there().at(A._ordinal), own)
 
 
@@ -462,8 +467,8 @@ def _given(A: object, device: str | None, dtype: object) -> tuple[SparseOperator
 
 def _near_null_space(
     B: object, block: int | None, of_bsr: tuple[int, int], csr: CanonicalCsr
-) -> tuple[HostArray, int]:
-    """The vectors B, and the unknowns per node."""
+) -> tuple[HostArray | None, int]:
+    """The vectors B, if they are given, and the unknowns per node."""
     n, dtype = csr.shape[0], csr.dtype
     if block is not None:
         whole_number("block", block, 1, max(1, n))
@@ -476,7 +481,7 @@ def _near_null_space(
     if modes is None:
         if block > _MOST_MODES:
             raise ValueError(f"block={block} needs B; without it, at most {_MOST_MODES} are allowed")
-        modes = np.tile(np.eye(block, dtype=dtype), (n // block, 1))
+        return None, block
     return np.ascontiguousarray(modes), block
 
 

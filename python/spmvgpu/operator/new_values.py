@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from .. import _core
@@ -21,25 +23,25 @@ def replaced(stored: Stored, values: NewValues, op: object) -> Stored:
 
     It is the same one where it takes them and nothing but the operator relies on the old ones.
     """
-    symmetric = _symmetry_with(stored, values)
+    symmetric = _symmetry_with(stored, values.on_host)
     if symmetric == stored.description.request.symmetric and _takes(stored, values, op):
         return stored
     csr = values.in_places_of(stored.canonical_there())
     return build_values(csr, stored.description, symmetric)
 
 
-def with_values(stored: Stored, values: NewValues, csr: CanonicalCsr) -> Stored:
-    """Another matrix stored in the same way, with new values, which `csr` has."""
-    return build_values(csr, stored.description, _symmetry_with(stored, values))
+def with_values(stored: Stored, csr: CanonicalCsr) -> Stored:
+    """A matrix with the same pattern and other values, stored in the same way."""
+    return build_values(csr, stored.description, _symmetry_with(stored, lambda: csr.data))
 
 
-def _symmetry_with(stored: Stored, values: NewValues) -> Symmetry | None:
+def _symmetry_with(stored: Stored, values: Callable[[], HostArray]) -> Symmetry | None:
     """What is known of the matrix with the new values, which must be Hermitian where it has to be."""
     known = stored.description.request.symmetric
     is_real = stored.dtype.kind != "c"
     if not known or Symmetry.HERMITIAN not in known or (known == Symmetry.BOTH and is_real):
         return known
-    csr, data = stored.to_csr(), values.on_host()
+    csr, data = stored.to_csr(), values()
     if known == Symmetry.BOTH and not data.imag.any():
         return known
     found = _core.asymmetry(csr.indptr, csr.indices, data, True)
