@@ -55,9 +55,9 @@ CASES = {
 }
 
 
-def laplacian():
+def laplacian(n=2000):
     """Of a graph with hubs, shifted."""
-    G = gallery.powerlaw(2000, 6, seed=3)
+    G = gallery.powerlaw(n, 6, seed=3)
     G = abs(G + G.T)
     return sp.csr_array(sp.diags_array(1.01 * G.sum(axis=1) + 0.1) - G)
 
@@ -143,6 +143,32 @@ def test_every_device_makes_the_same_bits(name, dtype, cuda_device):
     host.update_values(3 * A)
     there.update_values(3 * A)
     assert_same(there, host)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("make", [lambda: gallery.poisson3d(24, contrast=100), lambda: laplacian(12_000)])
+def test_every_device_makes_the_same_bits_of_many_rows(make, cuda_device):
+    """A GPU does other things with many rows, and with long rows among many."""
+    A = make()
+    host, there = (linalg.amg(A, device=device) for device in ("cpu", cuda_device))
+    assert_same(there, host)
+
+
+@pytest.mark.gpu
+def test_new_values_on_the_device(library, cuda_device):
+    A, M = made("jumps", cuda_device)
+    _, N = made("jumps", "cpu")
+    M.update_values(library.asarray(2 * A.data, cuda_device))
+    N.update_values(2 * A.data)
+    assert_same(M, N)
+    op = sg.aslinearoperator(A, device=cuda_device)
+    M = linalg.amg(op)
+    op.update_values(library.asarray(3 * A.data, cuda_device))
+    np.testing.assert_array_equal(M.A.tocsr().data, A.data)
+    np.testing.assert_array_equal(op.tocsr().data, 3 * A.data)
+    M.update_values(op)
+    op.update_values(A.data)
+    np.testing.assert_array_equal(M.A.tocsr().data, 3 * A.data)
 
 
 def assert_same(M, N):

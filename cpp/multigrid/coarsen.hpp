@@ -19,7 +19,7 @@ struct Settings {
     double damping = 4.0 / 3;  // of the smoothed prolongator; 0 leaves it as it is
     index_t max_coarse = 300;  // unknowns of a grid that is not made coarser
     int max_levels = 20;
-    int lanczos_steps = 12;
+    int lanczos_steps = 10;
 };
 
 constexpr double magnitude(double value) { return value < 0 ? -value : value; }

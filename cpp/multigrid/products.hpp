@@ -200,14 +200,18 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
     const index_t* const row_offsets = rows.product.row_offsets;
     const std::int64_t terms = left.nnz / std::max(1, left.rows) * (right.nnz / std::max(1, right.rows) + 1);
     constexpr auto kMostOfFew = static_cast<index_t>(kFewWords / RowsOfProduct<T>::words(1));
-    const index_t longest = longest_row(passes, product.rows, row_offsets), room = std::min(longest, kMostOfFew);
-    passes.each_by_few_with(
-        product.rows, rows.words(room),
-        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
-            const auto row = static_cast<index_t>(i);
-            if (row_offsets[row + 1] - row_offsets[row] <= room) rows.multiply(lanes, row, room, memory);
-        },
-        kNanosecondsPerTerm * terms);
+    constexpr index_t kManyRows = 1 << 13;  // keep a GPU busy with few lanes each
+    const index_t longest = longest_row(passes, product.rows, row_offsets);
+    const index_t room = product.rows < kManyRows ? 0 : std::min(longest, kMostOfFew);
+    if (room > 0) {
+        passes.each_by_few_with(
+            product.rows, rows.words(room),
+            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+                const auto row = static_cast<index_t>(i);
+                if (row_offsets[row + 1] - row_offsets[row] <= room) rows.multiply(lanes, row, room, memory);
+            },
+            kNanosecondsPerTerm * terms);
+    }
     if (room == longest) return;
     const Array<index_t> long_rows = select(passes, product.rows, [=] SPMVGPU_BODY(std::int64_t row) {
         return row_offsets[row + 1] - row_offsets[row] > room;
