@@ -29,19 +29,25 @@ struct Pattern {
 };
 
 // A row whose group holds up to so many numbers, equal ones included, is one thread's, which keeps them sorted in a
-// list. Others are a warp's, which keeps a hash table: first a small one, for most of the numbers of a row are equal to
-// others, and larger ones for rows that have too many.
-constexpr index_t kListed = 64;
-constexpr int kSlotBits[] = {9, 12};
+// list. Others are of some lanes together, which keep a hash table: few lanes with near memory for rows of a few more
+// numbers, and a warp otherwise, first with a small table, for most of the numbers of a long row are equal to others,
+// and with larger ones for rows that have too many.
+constexpr index_t kListed = 12, kOfFew = 64;
+enum Sharing : Mark { kOfThread, kOfFewLanes, kOfWarp };
+constexpr Sharing sharing_of(std::int64_t numbers) {
+    return numbers <= kListed ? kOfThread : numbers <= kOfFew ? kOfFewLanes : kOfWarp;
+}
+constexpr int kFewSlotBits = 7, kSlotBits[] = {9, 12};
 constexpr index_t most_in_table(int slot_bits) { return static_cast<index_t>(3) << (slot_bits - 2); }
 
-// How many rows are hashed, and how many numbers there may be.
+// How many rows there are of each kind, and how many numbers there may be.
 struct RowBounds {
-    std::int64_t hashed = 0, all = 0;
+    std::int64_t rows[kOfWarp + 1] = {};
+    std::int64_t all = 0;
     index_t longest = 0;
 
     constexpr RowBounds& operator+=(const RowBounds& other) {
-        hashed += other.hashed;
+        for (int kind = 0; kind <= kOfWarp; ++kind) rows[kind] += other.rows[kind];
         all += other.all;
         if (other.longest > longest) longest = other.longest;
         return *this;
@@ -82,18 +88,18 @@ SPMVGPU_IN_BODY Word claim(Word* slot, Word number) {
 }
 
 // Collects the different numbers of a group in a hash table, see first_slot(), and calls added(number) for each new
-// one. Some lanes share a run, the more the fewer runs there are; each reads several numbers before it looks for the
-// first. Returns whether what the lane has found fits into the table; never false if that has slots for all.
+// one. Lanes share a run if there are few; each reads several numbers before it looks for the first. Returns whether
+// what the lane has found fits into the table; never false if that has slots for all.
 template <class Lanes, class Group, class Added>
 SPMVGPU_IN_BODY bool hash_distinct(const Lanes& lanes, const Group& group, Word* slots, int slot_bits,
                                    const Added& added) {
-    constexpr index_t kSharing = 32, kAtOnce = 4;
+    constexpr index_t kAtOnce = 4;
     const Word mask = (Word(1) << slot_bits) - 1;
-    index_t sharing = 2;
-    while (sharing < kSharing && sharing * group.runs < kSharing) sharing *= 2;
+    index_t sharing = 1;
+    while (sharing < Lanes::kCount && sharing * group.runs < Lanes::kCount) sharing *= 2;
     lanes.share(static_cast<index_t>(mask) + 1, [&](index_t i) { slots[i] = kFreeWord; });
     bool fits = true;
-    lanes.share(group.runs > 0 ? sharing * group.runs : 0, [&](index_t i) {
+    lanes.share(sharing * group.runs, [&](index_t i) {
         const Run run = group.run(i / sharing);
         for (std::int64_t first = run.begin + std::int64_t(i % sharing) * kAtOnce; first < run.end && fits;
              first += sharing * kAtOnce) {
@@ -117,6 +123,28 @@ SPMVGPU_IN_BODY bool hash_distinct(const Lanes& lanes, const Group& group, Word*
         }
     });
     return fits;
+}
+
+// How many different numbers a group has, or kTooMany if that is more than `most`, and what they are, ascending. The
+// table is at the beginning of the memory; behind it there are `count` words and one more for the second.
+constexpr index_t kTooMany = -1;
+template <class Lanes, class Group>
+SPMVGPU_IN_BODY index_t count_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits,
+                                       index_t most) {
+    constexpr std::uint64_t kDoesNotFit = std::uint64_t(1) << 32;
+    std::uint64_t own = 0;
+    if (!hash_distinct(lanes, group, memory, slot_bits, [&](index_t) { ++own; })) own = kDoesNotFit;
+    const std::uint64_t all = lanes.sum(own);
+    return all <= static_cast<std::uint64_t>(most) ? static_cast<index_t>(all) : kTooMany;
+}
+template <class Lanes, class Group>
+SPMVGPU_IN_BODY void write_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits, index_t count,
+                                    index_t* to) {
+    Word* const taken = memory + (std::int64_t(1) << slot_bits);
+    auto* const list = reinterpret_cast<index_t*>(taken + 1);
+    lanes.once([&] { *taken = 0; });
+    hash_distinct(lanes, group, memory, slot_bits, [&](index_t number) { list[take_place(taken)] = number; });
+    lanes.sort(count, list, to);
 }
 
 // Refuses a product that has more entries than can be counted.
@@ -204,18 +232,18 @@ Pattern distinct_pattern(HostPasses& passes, index_t rows, index_t cols, const G
     return pattern;
 }
 
-// Rows that were tried with tables of so many slots, if `rows` is not null, those of a list.
+// Rows of warps that were tried with tables of so many slots: those of a list, or all if that is null.
 struct Tables {
     int slot_bits;
+    index_t most;  // numbers that fit
     std::int64_t count;
     Array<index_t> rows;
-    index_t most;  // numbers that fit
 };
 
 template <class Passes, class GroupOf>
 Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const GroupOf& group_of, std::int64_t work) {
-    Array<Mark> marks = passes.template scratch<Mark>(rows);
-    Mark* const is_hashed = marks.data();
+    Array<Mark> sharing_of_rows = passes.template scratch<Mark>(rows);
+    Mark* const sharing = sharing_of_rows.data();
     const auto found = passes.template reduce<RowBounds>(
         rows,
         [=] SPMVGPU_BODY(std::int64_t row) {
@@ -225,51 +253,59 @@ Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const Group
                 const Run run = group.run(i);
                 sum += run.end - run.begin;
             }
-            is_hashed[row] = sum > kListed;
-            const auto most = static_cast<index_t>(sum < cols ? sum : cols);
-            return RowBounds{sum > kListed, most, most};
+            RowBounds own;
+            own.all = own.longest = static_cast<index_t>(sum < cols ? sum : cols);
+            own.rows[sharing[row] = sharing_of(sum)] = 1;
+            return own;
         },
         work);
     Pattern pattern{rows, cols, 0, passes.template make<index_t>(rows + std::size_t(1)), {}};
     index_t* const offsets = pattern.row_offsets.data();
-    if (found.hashed < rows) {
+    constexpr std::int64_t kFewSlots = std::int64_t(1) << kFewSlotBits;
+    if (found.rows[kOfThread] > 0) {
         passes.each(
             rows,
             [=] SPMVGPU_BODY(std::int64_t row) {
                 index_t list[kListed];
-                if (is_hashed[row] == 0) offsets[row] = list_distinct(group_of(row), list);
+                if (sharing[row] == kOfThread) offsets[row] = list_distinct(group_of(row), list);
             },
             work);
     }
+    if (found.rows[kOfFewLanes] > 0) {
+        passes.each_by_few_with(
+            rows, kFewSlots,
+            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {
+                if (sharing[row] != kOfFewLanes) return;
+                const index_t count = count_distinct(lanes, group_of(row), memory, kFewSlotBits, kOfFew);
+                lanes.once([&] { offsets[row] = count; });
+            },
+            work + kFewSlots);
+    }
     std::vector<Tables> tables;
     const int bits_for_all = slot_bits_for(found.longest);
-    constexpr index_t kTooMany = -1;  // for a table
-    while (found.hashed > 0 && (tables.empty() || tables.back().slot_bits < bits_for_all)) {
+    while (found.rows[kOfWarp] > 0 && (tables.empty() || tables.back().slot_bits < bits_for_all)) {
         const bool is_first = tables.empty();
         const std::size_t size = tables.size();
         const int slot_bits = size < std::size(kSlotBits) ? std::min(kSlotBits[size], bits_for_all) : bits_for_all;
         Array<index_t> tried;
-        if (!is_first || found.hashed < rows) {
+        if (!is_first || found.rows[kOfWarp] < rows) {
             tried = select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) {
-                return is_first ? is_hashed[row] != 0 : offsets[row] == kTooMany;
+                return is_first ? sharing[row] == kOfWarp : offsets[row] == kTooMany;
             });
             if (tried.size() == 0) break;
         }
-        const auto count = tried.data() == nullptr ? std::int64_t(rows) : static_cast<std::int64_t>(tried.size());
+        const auto tries = tried.data() == nullptr ? std::int64_t(rows) : static_cast<std::int64_t>(tried.size());
         const index_t most = slot_bits == bits_for_all ? found.longest : most_in_table(slot_bits);
         const index_t* const listed = tried.data();
         passes.each_in_step_with(
-            count, std::int64_t(1) << slot_bits,
-            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* slots) {
+            tries, std::int64_t(1) << slot_bits,
+            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
                 const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
-                constexpr std::uint64_t kDoesNotFit = std::uint64_t(1) << 32;
-                std::uint64_t own = 0;
-                if (!hash_distinct(lanes, group_of(row), slots, slot_bits, [&](index_t) { ++own; })) own = kDoesNotFit;
-                const std::uint64_t all = lanes.sum(own);
-                lanes.once([&] { offsets[row] = all <= std::uint64_t(most) ? static_cast<index_t>(all) : kTooMany; });
+                const index_t count = count_distinct(lanes, group_of(row), memory, slot_bits, most);
+                lanes.once([&] { offsets[row] = count; });
             },
             work + (std::int64_t(1) << slot_bits));
-        tables.push_back({slot_bits, count, std::move(tried), most});
+        tables.push_back({slot_bits, most, tries, std::move(tried)});
     }
 
     if (found.all > std::numeric_limits<index_t>::max()) {
@@ -280,37 +316,42 @@ Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const Group
     pattern.nnz = passes.scan(offsets, rows);
     pattern.col_indices = passes.template make<index_t>(pattern.nnz);
     index_t* const to = pattern.col_indices.data();
-    if (found.hashed < rows) {
+    if (found.rows[kOfThread] > 0) {
         passes.each(
             rows,
             [=] SPMVGPU_BODY(std::int64_t row) {
-                if (is_hashed[row] != 0) return;
+                if (sharing[row] != kOfThread) return;
                 index_t list[kListed];
                 const index_t count = list_distinct(group_of(row), list);
                 for (index_t i = 0; i < count; ++i) to[offsets[row] + i] = list[i];
             },
             work);
     }
+    if (found.rows[kOfFewLanes] > 0) {
+        passes.each_by_few_with(
+            rows, kFewSlots + 1 + kOfFew,
+            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {
+                if (sharing[row] != kOfFewLanes) return;
+                write_distinct(lanes, group_of(row), memory, kFewSlotBits, offsets[row + 1] - offsets[row],
+                               to + offsets[row]);
+            },
+            work + kFewSlots);
+    }
     index_t fitted = 0;  // into the smaller tables
     for (const Tables& table : tables) {
         const index_t* const listed = table.rows.data();
         const index_t least = fitted, most = table.most;
         const int slot_bits = table.slot_bits;
-        const std::int64_t slot_count = std::int64_t(1) << slot_bits;
+        const std::int64_t slots = std::int64_t(1) << slot_bits;
         passes.each_in_step_with(
-            table.count, slot_count + 1 + most,
-            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* slots) {
+            table.count, slots + 1 + most,
+            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
                 const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
                 const index_t count = offsets[row + 1] - offsets[row];
                 if (count <= least || count > most) return;
-                Word* const taken = slots + slot_count;
-                auto* const list = reinterpret_cast<index_t*>(taken + 1);
-                lanes.once([&] { *taken = 0; });
-                hash_distinct(lanes, group_of(row), slots, slot_bits,
-                              [&](index_t number) { list[take_place(taken)] = number; });
-                lanes.sort(count, list, to + offsets[row]);
+                write_distinct(lanes, group_of(row), memory, slot_bits, count, to + offsets[row]);
             },
-            work + slot_count);
+            work + slots);
         fitted = most;
     }
     return pattern;

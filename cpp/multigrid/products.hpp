@@ -148,7 +148,7 @@ void multiply_values(HostPasses& /*passes*/, const CsrMatrix<T>& left, const Csr
     });
 }
 
-// The row of a product that some lanes add up, in memory for `room` sums and columns.
+// A product of which some lanes add up a row, in memory for `room` sums and columns.
 template <class T>
 struct RowsOfProduct {
     CsrPattern left, right, product;

@@ -23,18 +23,51 @@ static __device__ __forceinline__ index_t least_in_warp(index_t own) {
 #endif
 }
 
-// All lanes of a warp call the same functions.
-struct WarpLanes {
-    static constexpr int kCount = kWarp;
+// So many neighbouring lanes, which call the same functions. Others of the warp may be at another place of the text.
+template <int lanes>
+struct SomeLanes {
+    static constexpr int kCount = lanes;
 
+    static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x % lanes); }
+    static __device__ __forceinline__ unsigned all() {
+        if constexpr (lanes == kWarp) return kAllLanes;
+        return ((1u << lanes % kWarp) - 1) << threadIdx.x % kWarp / lanes * lanes;
+    }
+
+    __device__ __forceinline__ std::uint64_t sum(unsigned long long own) const {
+        for (int mask = lanes / 2; mask > 0; mask /= 2) own += __shfl_xor_sync(all(), own, mask);
+        return own;
+    }
+    template <class Body>
+    __device__ __forceinline__ void once(const Body& body) const {
+        if (lane() == 0) body();
+    }
+    template <class Body>
+    __device__ __forceinline__ void share(index_t n, const Body& body) const {
+        for (index_t i = lane(); i < n; i += lanes) body(i);
+        __syncwarp(all());
+    }
+    // Each number goes where the count of smaller ones says: for some hundred numbers, which are near.
+    __device__ __forceinline__ void sort(index_t n, const index_t* from, index_t* to) const {
+        for (index_t i = lane(); i < n; i += lanes) {
+            const index_t own = from[i];
+            index_t smaller = 0;
+            for (index_t other = 0; other < n; ++other) smaller += from[other] < own;
+            to[smaller] = own;
+        }
+        __syncwarp(all());
+    }
+};
+
+using FewLanes = SomeLanes<8>;
+
+struct WarpLanes : SomeLanes<kWarp> {
     template <class T>
     struct PerLane {
         T value;
         __device__ __forceinline__ T& operator[](int) { return value; }
         __device__ __forceinline__ const T& operator[](int) const { return value; }
     };
-
-    static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x % kWarp); }
 
     template <class Body>
     __device__ __forceinline__ void each(const Body& body) const {
@@ -61,20 +94,6 @@ struct WarpLanes {
             words[i] = __shfl_sync(kAllLanes, words[i], from);
         }
         return found;
-    }
-    __device__ __forceinline__ std::uint64_t sum(unsigned long long own) const {
-        for (int mask = kWarp / 2; mask > 0; mask /= 2) own += __shfl_xor_sync(kAllLanes, own, mask);
-        return own;
-    }
-    template <class Body>
-    __device__ __forceinline__ void once(const Body& body) const {
-        if (lane() == 0) body();
-    }
-
-    template <class Body>
-    __device__ __forceinline__ void share(index_t n, const Body& body) const {
-        for (index_t i = lane(); i < n; i += kWarp) body(i);
-        __syncwarp();
     }
     template <class Value>
     __device__ __forceinline__ index_t least_of(index_t n, const Value& value, index_t none) const {
@@ -110,28 +129,7 @@ struct WarpLanes {
         __syncwarp();
         return sum;
     }
-    // Each number goes where the count of smaller ones says: for some hundred numbers, which are near.
-    __device__ __forceinline__ void sort(index_t n, const index_t* from, index_t* to) const {
-        for (index_t i = lane(); i < n; i += kWarp) {
-            const index_t own = from[i];
-            index_t smaller = 0;
-            for (index_t other = 0; other < n; ++other) smaller += from[other] < own;
-            to[smaller] = own;
-        }
-        __syncwarp();
-    }
     __device__ __forceinline__ void meet() const { __syncwarp(); }
-};
-
-// A part of a warp. Others of it may be at another place of the text.
-struct FewLanes {
-    static constexpr int kCount = 8;
-
-    template <class Body>
-    __device__ __forceinline__ void share(index_t n, const Body& body) const {
-        for (index_t i = threadIdx.x % kCount; i < n; i += kCount) body(i);
-        __syncwarp(0xffu << threadIdx.x % kWarp / kCount * kCount);
-    }
 };
 
 }  // namespace spmvgpu::gpu
