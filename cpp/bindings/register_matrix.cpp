@@ -14,6 +14,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
 #include "bindings/matrices.hpp"
+#include "bindings/planning.hpp"
 #include "bindings/plans.hpp"
 #include "core/parallel.hpp"
 #include "gpu/transfer.hpp"
