@@ -164,14 +164,16 @@ public:
     void repeat(S* s, int period, int iterations_each, Iterate&& iterate) {
         iterates_ = true;
         Pace pace;
-        // Ranks do the same work all at once, so none of them may have some queued beyond the end.
-        pace.each = limits.look_each || limits.look_restarts || work.system.ranks != nullptr;
+        const bool can_be_recorded =
+            work.system.A->can_be_recorded() && (!has_preconditioner() || work.system.M->can_be_recorded());
+        // Ranks do the same work all at once, so none of them may have some queued beyond the end; nor may a function
+        // of the caller's be called beyond it, with what is left there.
+        pace.each = limits.look_each || limits.look_restarts || work.system.ranks != nullptr || !can_be_recorded;
         pace.period = period;
         pace.first = std::max(1, pace.first / iterations_each);
         pace.every = (limits.look_every + iterations_each - 1) / iterations_each;
         pace.most = std::max(1, static_cast<int>(work.history_size - 1) / iterations_each);
-        pace.recordable = limits.recorded && work.system.A->can_be_recorded() &&
-                          (!has_preconditioner() || work.system.M->can_be_recorded());
+        pace.recordable = limits.recorded && can_be_recorded;
         queue.repeat(pace, iterate, [&] { return !is_over(s); });
         iterates_ = false;
     }

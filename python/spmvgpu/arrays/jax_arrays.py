@@ -13,7 +13,7 @@ class Jax(Protocols):
     def locate(self, x: AnyArray, name: str) -> Located:
         if not self._is_traced(x):
             # NumPy has no types of 8 bits but whole numbers.
-            if isinstance(x.dtype, np.dtype) and x.dtype.kind == "V" and x.dtype.itemsize == 1:
+            if isinstance(x.dtype, np.dtype) and x.dtype.itemsize == 1 and x.dtype.kind not in "biu":
                 x = x.astype(self.module.numpy.float32)
             return super().locate(x, name)
         raise TypeError(  # what JAX hands a function in place of arrays, to find out what it does
