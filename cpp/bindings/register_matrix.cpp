@@ -14,7 +14,6 @@
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
 #include "bindings/matrices.hpp"
-#include "bindings/planning.hpp"
 #include "bindings/plans.hpp"
 #include "core/parallel.hpp"
 #include "gpu/transfer.hpp"
@@ -213,8 +212,6 @@ void register_in_one_format(py::module_& module) {
     matrices
         .def("to_csr", method<M>([]<class T>(const Matrix<T>& matrix) { return to_csr_arrays(matrix); }),
              "(data, indices, indptr) as new NumPy arrays.")
-        .def("source", method<M>([]<class T>(const Matrix<T>& matrix) { return source_of(matrix.csr_there()); }),
-             py::call_guard<GilRelease>(), "The matrix in CSR on its device, with values of its own.")
         .def("arrays", method<M>([]<class T>(const Matrix<T>& matrix) { return arrays(matrix); }),
              "The stored arrays by name, as new NumPy arrays.")
         .def_property_readonly(

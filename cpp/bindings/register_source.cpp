@@ -86,6 +86,11 @@ void register_source(py::module_& module) {
                     py::arg("dtype"), py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("rows"),
                     py::arg("cols"), py::arg("nnz"), py::arg("ordinal"),
                     "The same of arrays at addresses on the device.")
+        .def_static("of", method<MatricesOf<Matrix>>([]<class T>(const Matrix<T>& matrix) {
+                        return source_of(matrix.csr_there());
+                    }),
+                    py::arg("matrix"), py::call_guard<GilRelease>(),
+                    "A stored matrix in CSR on its device, with values of its own.")
         .def("build",
              method<AnyCsrSource>([]<class T>(PlannedSource<T>& source, const std::string& format,
                                               const Options& options, int ordinal, bool on_host) {

@@ -127,7 +127,7 @@ class Stored:
         if isinstance(self.matrix, Matrix):
             try:
                 with at_most(self.description.threads):
-                    source = self.matrix.source()
+                    source = _core.CsrSource.of(self.matrix)
             except MemoryError:
                 return self.canonical()
             return CanonicalCsr.on(source, self.shape, self.dtype, self.matrix.nnz, self.ordinal)
