@@ -185,6 +185,16 @@ def test_a_large_error_of_a_prediction_is_a_risk():
     assert ranking(table, "cached") == (["sell", "csr"], True)
 
 
+def test_other_options_are_predicted_of_what_is_stored():
+    """A plan that sorts rows says nothing of rows in order."""
+    csr = canonical_csr(matrix("two_populations", np.dtype("float64")))
+    taken = csr.plan("sell", 0, {}, 132).options["sigma"]
+    assert taken > 1
+    found, _ = csr.source.predict_considered(0, H100.model(csr.dtype, True), "cached", None, math.inf)
+    sigmas = {options["sigma"] for format, options, *_ in found if format == "sell" and "sigma" in options}
+    assert sigmas <= {0, taken}
+
+
 @over("case", [*CASES, "poisson2d", "powerlaw", "uniform_random", "elasticity3d", "mesh of nodes", "pairs"])
 def test_what_is_not_planned_would_not_have_been_chosen(case):
     made = {

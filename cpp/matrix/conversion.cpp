@@ -1,6 +1,7 @@
 #include "matrix/conversion.hpp"
 
 #include <chrono>
+#include <limits>
 #include <optional>
 
 #include "core/parallel.hpp"
@@ -80,6 +81,10 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
             Options options = changed;
             for (const OptionInfo& taken : plan.options) options.try_emplace(taken.name, taken.value);
             other.tuning = read_options<typename Format::Tuning>(Format::kName, options);
+            if constexpr (requires { other.tuning.sigma; }) {  // in which order rows are stored; 0: as they are
+                if (other.tuning.sigma == 0) other.tuning.sigma = made.tuning.sigma;
+                if (other.tuning.sigma != made.tuning.sigma) return std::numeric_limits<double>::infinity();
+            }
             return roofline::time_us<Format>(subject, stored, other);
         };
     });

@@ -33,7 +33,7 @@ struct MatrixPlan {
     std::map<std::string, double> counts;  // see counts_of()
     std::any made;                         // the format's own plan
 
-    // Microseconds of a product, and of one with other options, which must not change what is stored.
+    // Microseconds of a product, and of one with other options; infinite if they change what is stored.
     double (*time_us)(const roofline::Subject&, const MatrixPlan&, const Options&) = nullptr;
 };
 

@@ -19,7 +19,7 @@ from experiments.engine import load_experiments
 from experiments.peers import layouts, mkl, ours
 from experiments.peers.base import NotApplicableError
 from experiments.peers.problem import ALL, Problem, WrongResultError
-from experiments.speed import automatic, symmetric
+from experiments.speed import automatic, solve, symmetric
 from experiments.store import Store
 from spmvgpu import gallery
 
@@ -27,7 +27,17 @@ from spmvgpu import gallery
 
 
 QUICK, FULL = (
-    Namespace(quick=quick, amg_side=12, rows=8000, seed=1, count=None, max_nnz=1e6) for quick in (True, False)
+    Namespace(
+        quick=quick,
+        amg_side=12,
+        rows=8000,
+        seed=1,
+        count=None,
+        max_nnz=1e6,
+        experiments=list(solve.KINDS),
+        scale=0.01,
+    )
+    for quick in (True, False)
 )
 
 
