@@ -95,10 +95,19 @@ def items(kinds: dict[str, Kind], part: str, options: argparse.Namespace) -> lis
     """The matrices of a part of the experiment at the size, and of the seed, that the options say."""
     scale = 0.003 if options.quick else options.scale
     return [
-        Item(f"{name}_{points}", part, partial(kind.make, points, options.seed))
+        Item(f"{name}_{points}", part, partial(_build, _number_of(name, kind), name, points, options.seed))
         for name, kind in kinds.items()
         for points in kind.points(scale)
     ]
+
+
+def _build(number: int, name: str, points: int, seed: int) -> sp.csr_array:
+    """A matrix, by what can be pickled."""
+    return KINDS[number][name].make(points, seed)
+
+
+def _number_of(name: str, kind: Kind) -> int:
+    return next(number for number, kinds in enumerate(KINDS) if kinds.get(name) is kind)
 
 
 def system_of(problem: Problem, kinds: dict[str, Kind], seed: int) -> System:
@@ -314,3 +323,5 @@ WHICH = {
     "circuit": Kind(circuit, "circuit", (250,), 2, None, is_grid=False),
     "helmholtz": Kind(helmholtz, "complex symmetric: Helmholtz", (120,), 2, None, imaginary=absorbed),
 }  # fmt: skip
+
+KINDS = [WHOLE, COLUMNS, EIGENVALUES, LEAST_SQUARES, WHICH]
