@@ -50,6 +50,10 @@ def test_choice(hermitian, positive, preconditioner, expected):
             "bicgstab ilu0, gmres ilu0, bicgstab jacobi, gmres jacobi",
         ),
         (
+            {"hermitian": False, "dominance": 1.0, "on_gpu": True},
+            "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0",
+        ),
+        (
             {"hermitian": False, "dominance": 2.0},
             "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0",
         ),

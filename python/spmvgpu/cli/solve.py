@@ -12,6 +12,7 @@ import numpy as np
 
 import spmvgpu as sg
 from spmvgpu._core import SolverLimits
+from spmvgpu.devices import CPU, resolve_device
 from spmvgpu.linalg import SolverWarning
 from spmvgpu.linalg.choice import Choice, Step, choose
 from spmvgpu.linalg.krylov import run as run_solver
@@ -99,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--preconditioner",
         choices=("auto", *(name.replace("_", "-") for name in NAMES), "none"),
         default="auto",
-        help="auto is jacobi, or none if the diagonal has zeros. With --solver auto it is ilu0 if the matrix "
+        help="auto is jacobi, or none if the diagonal has zeros. With --solver auto it is ilu0 on a CPU if the matrix "
         "is not symmetric and its diagonal about as large as the rest, and others follow where it fails. ic0 "
         "is for cg and minres, ilu0 for bicgstab and gmres (default: auto)",
     )
@@ -195,7 +196,10 @@ def _choice(system: System) -> Choice:
         is_symmetric = system.asymmetry() is None
         positive = system.everywhere(bool((system.diagonal.real > 0).all()))
         dominance = 0.0 if is_symmetric else system.dominance()
-        choice = choose(is_symmetric, positive, preconditioner, kind, divides=divides, dominance=dominance)
+        on_gpu = resolve_device(args.device) != CPU
+        choice = choose(
+            is_symmetric, positive, preconditioner, kind, divides=divides, dominance=dominance, on_gpu=on_gpu
+        )
         if not is_symmetric and system.has_one_triangle():
             hint = f"if the file has one triangle of a {kind} matrix, give --symmetric lower or upper"
             choice = choice._replace(reason=f"{choice.reason}; {hint}")

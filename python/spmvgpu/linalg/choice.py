@@ -50,6 +50,7 @@ def choose(
     indefinite: bool = False,
     divides: bool = True,
     dominance: float = 0.0,
+    on_gpu: bool = False,
 ) -> Choice:
     """The solvers and preconditioners that suit a matrix.
 
@@ -69,6 +70,9 @@ def choose(
         Whether all of the diagonal has an inverse, without which there are no preconditioners.
     dominance : float
         As `dominance` gives it; 0 if it is not known.
+    on_gpu : bool
+        Whether solvers run on a GPU, where a solve with triangular factors may take as long as a thousand
+        products.
     """
     solvers, reason = _solvers(hermitian, positive_diagonal, preconditioner, kind, indefinite)
     if preconditioner != "auto":
@@ -76,7 +80,8 @@ def choose(
     jacobi = "jacobi" if divides else "none"
     factors = ["ilu0"] if divides else []
     if not hermitian:
-        names = [*factors, jacobi] if _STABLE <= dominance < _DOMINANT else [jacobi, *factors]
+        factors_first = _STABLE <= dominance < _DOMINANT and not on_gpu
+        names = [*factors, jacobi] if factors_first else [jacobi, *factors]
         return Choice(tuple(Step(solver, name) for name in names for solver in solvers), reason)
     steps = [Step(solver, jacobi) for solver in solvers]
     if "cg" in solvers:

@@ -244,6 +244,7 @@ class Search:
             indefinite=hermitian and positive and not self._seems_definite(),
             divides=problem.divides,
             dominance=0.0 if hermitian else problem.dominance,
+            on_gpu=self.device != "cpu",
         )
         if problem.is_foreign and "cg" in choice.solvers:
             why = f"products with random vectors are those of a {problem.kind} matrix"
