@@ -100,9 +100,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--preconditioner",
         choices=("auto", *(name.replace("_", "-") for name in NAMES), "none"),
         default="auto",
-        help="auto is jacobi, or none if the diagonal has zeros. With --solver auto it is ilu0 on a CPU if the matrix "
-        "is not symmetric and its diagonal about as large as the rest, and others follow where it fails. ic0 "
-        "is for cg and minres, ilu0 for bicgstab and gmres (default: auto)",
+        help="auto is jacobi, or none if the diagonal has zeros. With --solver auto it is ilu0 on a CPU if "
+        "the matrix is not symmetric and its diagonal about as large as the rest, and others follow where it "
+        "fails. ic0 is for cg and minres, ilu0 for bicgstab and gmres (default: auto)",
     )
     add("--block", type=positive_int, metavar="N", default=3, help="block size of block-jacobi (default: 3)")
     add(
