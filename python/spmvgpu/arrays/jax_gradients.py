@@ -29,9 +29,11 @@ _CALL = "spmvgpu"  # what programs call
 
 
 def _register() -> None:
-    if tuple(map(int, jax.__version__.split(".")[:2])) < (0, 10):
+    version = jax.__version__
+    # Documentation is made with a stand-in for JAX, whose version is no text.
+    if isinstance(version, str) and tuple(map(int, version.split(".")[:2])) < (0, 10):
         raise ImportError(
-            f"products that JAX traces need JAX 0.10 or later, and this is {jax.__version__}; install it "
+            f"products that JAX traces need JAX 0.10 or later, and this is {version}; install it "
             'with pip install "jax>=0.10"',
             name="jax",
         )
