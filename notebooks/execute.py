@@ -1,7 +1,7 @@
 """Run the notebooks and keep their outputs: ``python notebooks/execute.py``.
 
 Names of notebooks may follow. Needs the extra [notebook]. Some outputs are
-times, so run it on an idle machine with a GPU, CuPy and pyamg.
+times, so run it on an idle machine with a GPU, CuPy, JAX, pyamg and PyTorch.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def faults(notebook: nbformat.NotebookNode) -> list[str]:
 def missing() -> list[str]:
     """What this machine lacks for outputs that are complete."""
     gpu = ["a GPU"] if len(sg.devices()) == 1 else []
-    return gpu + [name for name in ("cupy", "pyamg") if find_spec(name) is None]
+    libraries = "cupy", "jax", "pyamg", "torch"
+    return gpu + [name for name in libraries if find_spec(name) is None]
 
 
 def main() -> int:

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
 CODE = "formats", "solvers", "symmetric", "reordering", "update-values", "settings", "several-devices"
 PAGES = [f"docs/{name}.md" for name in CODE]
+LIBRARIES = {"jax": "0.10", "torch": None}  # that some notebooks need, and from which version on
 LARGEST = 300_000  # bytes of a notebook with its pictures
 
 
@@ -95,6 +96,10 @@ def test_uses_public_names_only(notebook):
     ids=lambda path: path.stem,
 )
 def test_runs(notebook, tmp_path):
+    source = "\n".join(cell.source for cell in code_cells(notebook))
+    for library, version in LIBRARIES.items():
+        if re.search(rf"^import {library}$", source, re.MULTILINE):
+            pytest.importorskip(library, minversion=version)
     kept = [kinds(cell) for cell in code_cells(notebook)]
     again = execute(notebook, tmp_path)
     # Numbers and devices may be others than those that were kept, but not what kind of thing a cell shows.
