@@ -58,10 +58,10 @@ T* at(std::uintptr_t address) {
 template <class Call>
 auto with_value_type(const pybind11::dtype& dtype, Call&& call) {
 #define SPMVGPU_CALL_IF_GIVEN(T) \
-    if (dtype.normalized_num() == pybind11::dtype::num_of<T>()) return call.template operator()<T>();
+    if (dtype.num() == pybind11::dtype::of<T>().num()) return call.template operator()<T>();
     SPMVGPU_FOR_VALUE_TYPES(SPMVGPU_CALL_IF_GIVEN)
 #undef SPMVGPU_CALL_IF_GIVEN
-    throw pybind11::type_error("there are no matrices of " + std::string(pybind11::str(dtype)));
+    throw pybind11::type_error("there are no matrices of " + std::string(pybind11::str(pybind11::handle(dtype))));
 }
 
 // A Kind<T> of any value type T, which Python has as one class.
@@ -140,7 +140,7 @@ T number_as(const std::complex<double>& given) {
 template <class Typed>
 Typed array_as(const pybind11::array& given) {
     if (!pybind11::isinstance<Typed>(given)) {
-        throw pybind11::type_error("an array of " + std::string(pybind11::str(given.dtype())) +
+        throw pybind11::type_error("an array of " + std::string(pybind11::str(pybind11::handle(given.dtype()))) +
                                    " was given; it must be one of " + value_name<typename Typed::value_type>() +
                                    ", in C order where one is needed");
     }
