@@ -67,7 +67,7 @@ def missing(gpu: bool) -> dict[str, str]:
 
 
 def versions(gpu: bool) -> dict[str, str]:
-    """The versions of those that are measured."""
+    """Versions of the libraries that are measured."""
     names = {"cupy": "cupy", "pyamg": "pyamg", "amgcl": "pyamgcl", "cudss": "nvmath-python"}
     found = {}
     for name in MODULES.keys() - missing(gpu).keys():
