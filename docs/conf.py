@@ -76,7 +76,7 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 doctest_test_doctest_blocks = "default"
 
-autodoc_mock_imports = [library for library in ("jax", "torch") if find_spec(library) is None]
+autodoc_mock_imports = ["torch"] if find_spec("torch") is None else []
 
 
 def lead_to_the_site(app, docname, source):

@@ -29,11 +29,9 @@ _CALL = "spmvgpu"  # what programs call
 
 
 def _register() -> None:
-    version = jax.__version__
-    # Documentation is made with a stand-in for JAX, whose version is no text.
-    if isinstance(version, str) and tuple(map(int, version.split(".")[:2])) < (0, 10):
+    if tuple(map(int, jax.__version__.split(".")[:2])) < (0, 10):
         raise ImportError(
-            f"products that JAX traces need JAX 0.10 or later, and this is {version}; install it "
+            f"products that JAX traces need JAX 0.10 or later, and this is {jax.__version__}; install it "
             'with pip install "jax>=0.10"',
             name="jax",
         )
@@ -45,6 +43,13 @@ def _register() -> None:
 
 
 _register()
+
+
+def register_rules(primitive: Primitive, batch: Callable[..., Any], call: Callable[..., Any]) -> None:
+    """Let a primitive work on batches, and in programs of each platform."""
+    batching.primitive_batchers[primitive] = batch
+    for platform in ("cpu", "cuda"):
+        mlir.register_lowering(primitive, partial(call, platform), platform=platform)
 
 
 class TracedOperator(Operator, Protocol):
@@ -151,7 +156,7 @@ def _product_call(platform: str, ctx: Any, x: Any, *, op: TracedOperator) -> Any
 
 
 ad.deflinear2(product_p, _product_transpose)
-batching.primitive_batchers[product_p] = _product_batch
+register_rules(product_p, _product_batch, _product_call)
 
 
 # The product with values: linear in both
@@ -203,7 +208,7 @@ def _values_call(platform: str, ctx: Any, values: Any, x: Any, *, pattern: Patte
 
 
 ad.defbilinear(values_p, _to_values, _to_x)
-batching.primitive_batchers[values_p] = _values_batch
+register_rules(values_p, _values_batch, _values_call)
 
 
 def take(x: AnyArray, indices: AnyArray) -> AnyArray:
@@ -305,8 +310,3 @@ def _check_platform(platform: str, ordinal: int, device: object) -> None:
     if (platform == "cpu") != (ordinal == CPU):
         there = "'cpu'" if platform == "cpu" else "a GPU"
         raise ValueError(f"x is on {there}, but the operator is on {device!r}; move one of them")
-
-
-for _platform in ("cpu", "cuda"):
-    mlir.register_lowering(product_p, partial(_product_call, _platform), platform=_platform)
-    mlir.register_lowering(values_p, partial(_values_call, _platform), platform=_platform)

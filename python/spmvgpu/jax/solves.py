@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
@@ -27,6 +27,7 @@ from ..arrays.jax_gradients import (
     each,
     from_columns,
     longest_types,
+    register_rules,
     result_type,
     shaped,
     take,
@@ -257,6 +258,4 @@ def _solve_call(platform: str, ctx: Any, *operands: Any, system: _System) -> Any
 
 ad.primitive_jvps[solve_p] = _solve_jvp
 ad.primitive_transposes[solve_p] = _solve_transpose
-batching.primitive_batchers[solve_p] = _solve_batch
-for _platform in ("cpu", "cuda"):
-    mlir.register_lowering(solve_p, partial(_solve_call, _platform), platform=_platform)
+register_rules(solve_p, _solve_batch, _solve_call)
