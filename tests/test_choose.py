@@ -775,7 +775,7 @@ def test_on_the_cpu_csr_is_taken_without_predictions_or_trials(mode, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("beside", "format"), [([1, 1], "stencil"), ([1, 3], "csr"), ([np.nan, np.nan], "csr"), ([1, 0], "csr")]
+    ("beside", "format"), [([1, 1], "stencil"), ([1, 3], "dia"), ([np.nan, np.nan], "dia"), ([1, 0], "dia")]
 )
 def test_rows_are_like_the_next_one_in_values_and_places(beside, format):
     """Every row has an entry on the diagonal; what is beside it in even and in odd rows is given."""
@@ -783,6 +783,74 @@ def test_rows_are_like_the_next_one_in_values_and_places(beside, format):
     A = sp.csr_array(sp.diags_array(diagonals, offsets=[0, 1]))
     A.eliminate_zeros()
     assert sg.aslinearoperator(A, device="cpu").format == format
+
+
+def valued(pattern):
+    """The pattern with values that all differ."""
+    A = sp.csr_array(pattern)
+    values = np.random.default_rng(3).permutation(A.nnz) + 1.0
+    return sp.csr_array((values, A.indices, A.indptr), shape=A.shape)
+
+
+def blocks(side, nodes=3000):
+    """A mesh with so many unknowns a node."""
+    graph = gallery.banded_random(nodes, 5, 200, seed=1)
+    return valued(sp.kron(graph, np.ones((side, side)), format="csr"))
+
+
+def short_rows(longest, rows=40_000):
+    """Rows of any length up to the longest."""
+    rng = np.random.default_rng(4)
+    counts = rng.integers(1, longest, rows, endpoint=True)
+    at = np.repeat(np.arange(rows), counts)
+    cols = np.clip(at + rng.integers(-500, 500, len(at)), 0, rows - 1)
+    A = sp.csr_array((np.ones(len(at)), (at, cols)), shape=(rows, rows))
+    A.sum_duplicates()
+    return valued(A)
+
+
+KINDS = {
+    "constant coefficients": (lambda: gallery.poisson2d(150), "stencil"),
+    "diagonals": (lambda: valued(gallery.poisson2d(150)), "dia"),
+    "blocks of 2": (lambda: blocks(2), "csr"),
+    "blocks of 3": (lambda: blocks(3), "bsell"),
+    "blocks of 6": (lambda: blocks(6, 600), "bsell"),
+    "blocks of 5": (lambda: blocks(5), "csr"),
+    "short rows": (lambda: short_rows(12), "sell"),
+    "longer rows": (lambda: short_rows(60), "csr"),
+    "random": (lambda: gallery.uniform_random(20_000, 20_000, 16, seed=5), "csr"),
+    "hubs": (lambda: gallery.powerlaw(30_000, 4, exponent=1.8, max_length=10_000, seed=6), "csr"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_the_cpu_a_sample_of_rows_finds_the_format(kind):
+    make, format = KINDS[kind]
+    A = make()
+    ops = [sg.aslinearoperator(A, device="cpu", max_threads=threads) for threads in (1, 2, None)]
+    assert [op.format for op in ops] == [format] * 3
+    assert all(op.tuning.products == 0 for op in ops)
+    x = vector(A.shape[1], A.dtype)
+    for op in ops:
+        assert_product(op @ x, A, x)
+
+
+@pytest.mark.parametrize("kind", ["blocks of 3", "blocks of 6"])
+def test_on_the_cpu_the_whole_matrix_decides_if_the_sample_misleads(kind):
+    """One entry more, in one of the thousands of rows."""
+    B = sp.lil_array(KINDS[kind][0]())
+    row = B.shape[0] // 2 + 25
+    B[row, next(col for col in range(B.shape[1]) if B[row, col] == 0)] = 5.0
+    assert sg.aslinearoperator(sp.csr_array(B), device="cpu").format == "csr"
+
+
+def test_on_the_cpu_diagonals_are_counted_before_they_are_stored():
+    """The rows at the end have entries anywhere."""
+    A = sp.lil_array(valued(gallery.poisson2d(150)))
+    rng = np.random.default_rng(7)
+    for row in range(A.shape[0] - 11, A.shape[0]):
+        A[row, rng.integers(0, A.shape[1], 20)] = 1.5
+    assert sg.aslinearoperator(sp.csr_array(A), device="cpu").format == "csr"
 
 
 def test_numpy_numbers_are_options():

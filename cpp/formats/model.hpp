@@ -6,7 +6,10 @@
 // how kernels walk a matrix, and no format. Costs are microseconds on the devices that rates are over, see times.hpp.
 #pragma once
 
+#include <optional>
+
 #include "core/options.hpp"
+#include "formats/row_sample.hpp"
 #include "formats/times.hpp"
 
 namespace spmvgpu::roofline {
@@ -60,6 +63,9 @@ struct GeneralModel {
     static bool may_hold(const Features&) { return true; }
     static double least_slots(const Features& features, const Plan&) { return features.nnz; }
     static index_t block(const Features&) { return 1; }
+
+    // What the format promises of a matrix on the CPU, if that is a shorter time than in csr.
+    static std::optional<Promise> promise(const RowSample&) { return {}; }
 
     // Calls visit() with everything set in the plan that is left open by its tuning, and that a time depends on.
     template <class Visit>

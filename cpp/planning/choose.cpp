@@ -229,15 +229,23 @@ Ranking rank_small() {
               "formats"}}};
 }
 
-Ranking rank_on_cpu(bool rows_repeat) {
+std::optional<Promised> promise_on_cpu(const RowSample& sample) {
+    std::optional<Promised> best;
+    for_each_format<double>([&]<class Format>() {
+        auto promise = roofline::FormatModel<Format>::promise(sample);
+        if (promise && (!best || promise->share < best->second.share)) best = {Format::kName, *std::move(promise)};
+    });
+    return best;
+}
+
+bool is_kept(const Promise& promise, const Cost& cost) {
+    return static_cast<double>(cost.slots) <= promise.most_slots &&
+           static_cast<double>(cost.gathers) <= promise.most_gathers;
+}
+
+Ranking rank_on_cpu(const std::optional<Promised>& kept) {
     Ranking ranking;
-    for (const FormatInfo& format : all_formats()) {
-        if (!rows_repeat || !format.traits.needs_rows_that_repeat) continue;
-        ranking.candidates.push_back({format.name,
-                                      {},
-                                      "most sampled rows have the same values as the next row, so the CPU multiplies "
-                                      "runs of rows without reading the matrix"});
-    }
+    if (kept) ranking.candidates.push_back({kept->first, {}, kept->second.reason});
     ranking.candidates.push_back({kPlain,
                                   {},
                                   "on a CPU, csr needs no conversion; tune='full' also times the other formats, once "

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/options.hpp"
 #include "core/types.hpp"
+#include "formats/format.hpp"
+#include "formats/row_sample.hpp"
 
 namespace spmvgpu {
 
@@ -98,6 +101,9 @@ struct Ranking {
 // thousand products.
 inline constexpr std::int64_t kSmallEntries = 1 << 17;
 
+// Below so many entries a product on the CPU takes less time than the look at the rows.
+inline constexpr index_t kLeastEntriesOnCpu = 20'000;
+
 // Whether a choice is made of predictions.
 bool needs_predictions(const Request& request, std::int64_t nnz);
 
@@ -126,7 +132,17 @@ Ranking rank_options(const Request& request);
 // The ranking on a GPU without predictions.
 Ranking rank_small();
 
-// The ranking on the CPU without predictions. `rows_repeat`: most rows have the values of the next row.
-Ranking rank_on_cpu(bool rows_repeat);
+// A format, and what it promises.
+using Promised = std::pair<std::string, Promise>;
+
+// The format that promises the shortest time on the CPU by a sample; none where csr is as fast, which needs no
+// conversion.
+std::optional<Promised> promise_on_cpu(const RowSample& sample);
+
+// Whether the plan of a format keeps the promise.
+bool is_kept(const Promise& promise, const Cost& cost);
+
+// The ranking on the CPU without predictions: first the format whose promise is kept.
+Ranking rank_on_cpu(const std::optional<Promised>& kept);
 
 }  // namespace spmvgpu

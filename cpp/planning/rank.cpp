@@ -7,6 +7,7 @@
 
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
+#include "matrix/conversion.hpp"
 
 namespace spmvgpu {
 
@@ -22,15 +23,25 @@ constexpr double kNearOptions = 1.15;
 constexpr index_t kLargeEntries = 1 << 20, kFewValues = 64;
 constexpr double kSectorsTogether = 0.25;
 
-// Below so many entries a product on the CPU takes less time than the look at the rows.
-constexpr index_t kLeastEntriesOnCpu = 100'000;
-// The CPU multiplies runs of eight rows side by side, and shorter runs row by row.
-constexpr double kLeastAlike = 7.0 / 8;
-
 bool has_few_values(AnySource& source, Steps& steps) {
     if (!source.device().is_gpu() || source.any().nnz < kLargeEntries) return false;
     const Features& found = timed(steps, "features", "", [&]() -> const Features& { return source.features(); });
     return found.run_sectors <= kSectorsTogether && found.different_values <= kFewValues;
+}
+
+// What a sample of the rows promises, if a plan of the whole matrix keeps it.
+std::optional<Promised> kept_promise(AnySource& source, const Target& target, Steps& steps) {
+    if (source.any().nnz < kLeastEntriesOnCpu) return {};
+    auto promised = promise_on_cpu(timed(steps, "features", "", [&] { return source.row_sample(); }));
+    if (!promised) return {};
+    const auto& [format, promise] = *promised;
+    try {
+        const auto plan = timed(steps, "plan", format, [&] { return source.plan(format, {}, target); });
+        if (is_kept(promise, plan->cost)) return promised;
+    } catch (const FormatError&) {  // the matrix is not like the sample
+    } catch (const OutOfMemory&) {
+    }
+    return {};
 }
 
 // Formats by what their products take at least, where there is a need to know.
@@ -149,9 +160,8 @@ Ranking rank(AnySource& source, const std::shared_ptr<const DeviceModel>& model,
     budget.start_clock();
     if (asked.format != "auto") return rank_options(asked);
     const bool is_gpu = asked.device.is_gpu(), is_bounded = asked.mode != Mode::kFull;
-    const bool rows_repeat =
-        !is_gpu && is_bounded && nnz >= kLeastEntriesOnCpu && source.share_like_next() >= kLeastAlike;
-    if (rows_repeat || !needs_predictions(asked, nnz)) return is_gpu ? rank_small() : rank_on_cpu(rows_repeat);
+    const auto rank_sampled = [&] { return rank_on_cpu(kept_promise(source, target_of(asked.device), steps)); };
+    if (!needs_predictions(asked, nnz)) return is_gpu ? rank_small() : rank_sampled();
     Request request = asked;
     request.has_few_values = has_few_values(source, steps);
     auto predictions = predict_considered(source, model, request, is_bounded ? &budget : nullptr, steps);
@@ -160,8 +170,8 @@ Ranking rank(AnySource& source, const std::shared_ptr<const DeviceModel>& model,
     Ranking ranking = rank_predictions(std::move(predictions), request, budget, has_last_resort);
     // On the CPU trials decide: predictions err more than formats differ.
     if (is_gpu || ranking.is_timed || !is_bounded) return ranking;
-    const Candidate plain = rank_on_cpu(false).candidates.front();
-    if (ranking.candidates.front().format == plain.format) return rank_on_cpu(false);
+    const Candidate plain = rank_on_cpu({}).candidates.front();
+    if (ranking.candidates.front().format == plain.format) return rank_sampled();
     return {true, {plain, {ranking.candidates.front().format, ranking.candidates.front().options, {}}}};
 }
 

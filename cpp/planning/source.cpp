@@ -14,25 +14,11 @@ namespace {
 // repeat in a mesh. Measured on an H200.
 constexpr double kSectorsPerUs = 150e3, kSectorsOfOrder = 4.5, kMeshClustering = 0.4;
 
-// Rows whose next row is looked at.
-constexpr std::int64_t kSampledRows = 512;
-
 Features features_of(const AnyCsr& csr, Device device) {
     if constexpr (kHasCuda) {
         if (device.is_gpu()) return extract_features_on_gpu(csr, device.ordinal);
     }
     return extract_features(csr);
-}
-
-// Whether the next row has the same values at the same distances from the diagonal.
-template <class T>
-bool is_like_next(const CsrMatrix<T>& csr, index_t row) {
-    const index_t begin = csr.row_offsets[row], middle = csr.row_offsets[row + 1], end = csr.row_offsets[row + 2];
-    if (middle - begin != end - middle) return false;
-    for (index_t k = begin, next = middle; k < middle; ++k, ++next) {
-        if (csr.col_indices[next] != csr.col_indices[k] + 1 || csr.values[next] != csr.values[k]) return false;
-    }
-    return true;
 }
 
 }  // namespace
@@ -95,19 +81,6 @@ std::shared_ptr<Matrix<T>> PlannedSource<T>::build(const std::string& format, co
     }
     planned = nullptr;
     return build_by(Builders::kOfHost);
-}
-
-template <class T>
-double PlannedSource<T>::share_like_next() const {
-    const CsrMatrix<T>& csr = this->csr();
-    const std::int64_t pairs = csr.rows - 1, sampled = std::min(pairs, kSampledRows);
-    if (sampled <= 0) return 0;
-    std::int64_t alike = 0;
-    for (std::int64_t i = 0; i < sampled; ++i) {
-        const std::int64_t row = sampled == 1 ? 0 : i * (pairs - 1) / (sampled - 1);
-        alike += is_like_next(csr, static_cast<index_t>(row));
-    }
-    return static_cast<double>(alike) / static_cast<double>(sampled);
 }
 
 template <class T>

@@ -12,6 +12,7 @@
 #include "matrix/matrix.hpp"
 #include "planning/choose.hpp"
 #include "planning/features.hpp"
+#include "planning/row_sample.hpp"
 
 namespace spmvgpu {
 
@@ -54,9 +55,8 @@ public:
     virtual std::shared_ptr<const MatrixPlan> plan(const std::string& format, const Options& options,
                                                    const Target& target) = 0;
 
-    // Of a matrix in host memory, what fraction of the rows in a sample have the values of the next row, at the same
-    // distances from the diagonal.
-    virtual double share_like_next() const = 0;
+    // Of a matrix in host memory.
+    virtual RowSample row_sample() const = 0;
 
 protected:
     // Nothing where nobody asked for them yet.
@@ -76,7 +76,7 @@ public:
     AnyCsr any() const override { return any_csr(this->csr()); }
     std::shared_ptr<const MatrixPlan> plan(const std::string& format, const Options& options,
                                            const Target& target) override;
-    double share_like_next() const override;
+    RowSample row_sample() const override { return sample_rows(this->csr()); }
 
     // The matrix in a format on a device: that of the source, or a GPU for which it lies in host memory. A plan for
     // just this device serves once; plans take memory of the device until then, or until it is needed. Where a GPU has

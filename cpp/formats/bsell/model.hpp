@@ -3,6 +3,12 @@
 #include "formats/bsell/rows.hpp"
 #include "formats/model.hpp"
 
+namespace spmvgpu::bsell_choice {
+
+std::optional<Promise> promise(const RowSample& sample);
+
+}  // namespace spmvgpu::bsell_choice
+
 namespace spmvgpu::roofline {
 
 template <class T>
@@ -28,6 +34,7 @@ struct FormatModel<Bsell<T>> : GeneralModel<Bsell<T>> {
                                                      {times::kSlots, 534},
                                                      {times::kRows, 3.12e+03}});
     static Terms on_cpu(const Work& work, const BsellPlan&) { return work.on_cpu(work.parts_of(32)); }
+    static std::optional<Promise> promise(const RowSample& sample) { return bsell_choice::promise(sample); }
 
     // The largest that a matrix of so many rows, columns and entries can consist of.
     static index_t block(const Features& features) {

@@ -3,6 +3,12 @@
 #include "formats/dia/rows.hpp"
 #include "formats/model.hpp"
 
+namespace spmvgpu::dia_choice {
+
+std::optional<Promise> promise(const RowSample& sample);
+
+}  // namespace spmvgpu::dia_choice
+
 namespace spmvgpu::roofline {
 
 template <class T>
@@ -23,6 +29,7 @@ struct FormatModel<Dia<T>> : GeneralModel<Dia<T>> {
                                                      {times::kCache, 21.5}});
     static Terms on_gpu(const Work& work, const DiaPlan&) { return work.by_diagonals(); }
     static Terms on_cpu(const Work& work, const DiaPlan&) { return work.on_cpu(work.parts_of(512)); }
+    static std::optional<Promise> promise(const RowSample& sample) { return dia_choice::promise(sample); }
 
     static double least_slots(const Features& features, const DiaPlan&) {
         return std::max<double>(features.nnz, double(features.rows) * std::max(features.longest, features.diagonals));

@@ -3,6 +3,12 @@
 #include "formats/model.hpp"
 #include "formats/sell/rows.hpp"
 
+namespace spmvgpu::sell_choice {
+
+std::optional<Promise> promise(const RowSample& sample);
+
+}  // namespace spmvgpu::sell_choice
+
 namespace spmvgpu::roofline {
 
 template <class T>
@@ -23,6 +29,7 @@ struct FormatModel<Sell<T>> : GeneralModel<Sell<T>> {
                                                      {times::kSlots, 1.06e+03},
                                                      {times::kRows, 2.56e+03}});
     static Terms on_cpu(const Work& work, const SellPlan&) { return work.on_cpu(work.parts_of(32)); }
+    static std::optional<Promise> promise(const RowSample& sample) { return sell_choice::promise(sample); }
 
     // Of slices in order it is known how many slots they take.
     static double least_slots(const Features& features, const SellPlan& plan) {

@@ -3,6 +3,12 @@
 #include "formats/model.hpp"
 #include "formats/stencil/rows.hpp"
 
+namespace spmvgpu::stencil_choice {
+
+std::optional<Promise> promise(const RowSample& sample);
+
+}  // namespace spmvgpu::stencil_choice
+
 namespace spmvgpu::roofline {
 
 template <class T>
@@ -27,6 +33,7 @@ struct FormatModel<Stencil<T>> : GeneralModel<Stencil<T>> {
         return terms;
     }
     static Terms on_cpu(const Work& work, const StencilPlan&) { return work.on_cpu(work.parts_of(512)); }
+    static std::optional<Promise> promise(const RowSample& sample) { return stencil_choice::promise(sample); }
 
     // Of so many rows of few kinds no small sample has different ones alone; and they lie on few diagonals, no more
     // than so many times as many as a row has entries.

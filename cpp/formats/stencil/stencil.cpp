@@ -9,6 +9,7 @@
 #include "formats/row_products.hpp"
 #include "formats/stencil/build.hpp"
 #include "formats/stencil/layout.hpp"
+#include "formats/stencil/model.hpp"
 
 namespace spmvgpu {
 
@@ -23,6 +24,15 @@ void refuse_new_values() {
     throw FormatError(
         "format 'stencil' cannot hold the new values: they differ between rows that had the same ones; make a new "
         "operator, or one in another format");
+}
+
+// The CPU multiplies rows of a run side by side, and takes longer the more often a run ends.
+std::optional<Promise> promise(const RowSample& sample) {
+    constexpr double kLeastAlike = 7.0 / 8, kShare = 0.3, kShareOfEnds = 6;
+    if (sample.alike < kLeastAlike) return {};
+    return Promise{kShare + kShareOfEnds * (1 - sample.alike),
+                   "most sampled rows have the same values as the next row, so the CPU multiplies runs of rows without "
+                   "reading the matrix"};
 }
 
 }  // namespace stencil_choice
