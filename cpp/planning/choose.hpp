@@ -101,8 +101,9 @@ struct Ranking {
 // thousand products.
 inline constexpr std::int64_t kSmallEntries = 1 << 17;
 
-// Below so many entries a product on the CPU takes less time than the look at the rows.
-inline constexpr index_t kLeastEntriesOnCpu = 20'000;
+// A matrix with fewer entries is stored in csr on the CPU: starting the threads that convert it takes as long as many
+// products.
+inline constexpr index_t kLeastEntriesOnCpu = 50'000;
 
 // Whether a choice is made of predictions.
 bool needs_predictions(const Request& request, std::int64_t nnz);

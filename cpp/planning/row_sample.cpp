@@ -19,7 +19,7 @@ constexpr index_t kOneIn = 16, kLeastRuns = 8, kMostRuns = 64;
 
 // A row with so large a part of all entries is long: one thread multiplies it, and 31 rows beside it in a slice, while
 // the others wait.
-constexpr index_t kLongPart = 200;
+constexpr index_t kLongPart = 500;
 
 // Entries of a row that are compared with those of another: a whole number of blocks of every size.
 constexpr index_t kCompared = 48;
@@ -122,8 +122,8 @@ RowSample sample_rows(const CsrMatrix<T>& csr) {
     Sampler<T> sampler(csr);
     const std::int64_t all = csr.rows / kRun;
     const auto runs = std::min(all, std::clamp<std::int64_t>(all / kOneIn, kLeastRuns, kMostRuns));
-    for (std::int64_t i = 0; i < runs; ++i) {
-        sampler.add_run(static_cast<index_t>(runs == 1 ? 0 : i * (all - 1) / (runs - 1)) * kRun);
+    for (std::int64_t i = 0; i < runs; ++i) {  // not at the ends, where rows are unlike the others
+        sampler.add_run(static_cast<index_t>((2 * i + 1) * all / (2 * runs)) * kRun);
     }
     sampler.tell(sample);
     return sample;
