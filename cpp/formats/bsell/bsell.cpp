@@ -24,7 +24,7 @@ void refuse_size(std::size_t csr_bytes) {
 // The larger the blocks, the fewer columns, and reads of x by them. Blocks of 2 save a sixth of the time, for which the
 // conversion takes too long.
 std::optional<Promise> promise(const RowSample& sample) {
-    constexpr double kShare = 0.5, kShareOfColumns = 0.7, kMostPadding = 1.3;
+    constexpr double kShare = 0.35, kShareOfColumns = 0.7, kMostPadding = 1.3;
     constexpr index_t kLeastBlock = 3;
     if (sample.block < kLeastBlock) return {};
     const std::string size = std::to_string(sample.block);
