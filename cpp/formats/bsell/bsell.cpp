@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/columns.hpp"
 #include "core/dispatch.hpp"
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
@@ -91,22 +92,70 @@ SPMVGPU_SIMD_CLONES static void sum_slots(const Bsell<T>& bsell, index_t begin, 
     }
 }
 
+// y = A * x in the rows of a slice. A few slots, which the L1 holds, go through all places before the next ones, and
+// the sums of a place stay in registers meanwhile.
+template <int kBlock, class T>
+SPMVGPU_SIMD_CLONES static void multiply_slice(const Bsell<T>& bsell, index_t s, Product<T> product) {
+    constexpr index_t kSlots = 64 / (kBlock * kBlock) + 1;
+    const BlockColumns columns = columns_of(bsell);
+    const std::ptrdiff_t ldx = product.x_strides.row, ldy = product.y_strides.row;
+    const index_t end = bsell.slice_offsets[s + 1] / kSliceLanes, first = s * kSliceLanes;
+    const index_t lanes = slice_end(s, bsell.block_rows()) - first;
+    for_column_groups<kPanelColumns<T>>(0, product.columns, [&]<int kColumns>(index_t c) {
+        T all_sums[kSliceLanes][kBlock][kColumns] = {};
+        for (index_t begin = bsell.slice_offsets[s] / kSliceLanes; begin < end; begin += kSlots) {
+            for (index_t lane = 0; lane < lanes; ++lane) {
+                T sums[kBlock][kColumns];
+                std::copy_n(all_sums[lane][0], kBlock * kColumns, sums[0]);
+                for (index_t slot = begin; slot < std::min(begin + kSlots, end); ++slot) {
+                    const index_t col = columns.at(slot, lane);
+                    if (col < 0) break;  // padding follows the blocks
+                    const T* const x = product.x + std::ptrdiff_t(col) * kBlock * ldx + c;
+                    for (int k = 0; k < kBlock; ++k) {
+                        for (int r = 0; r < kBlock; ++r) {
+                            const T value = bsell.values[entry_offset(slot, kBlock, r, k) + lane];
+#pragma omp simd
+                            for (int j = 0; j < kColumns; ++j) sums[r][j] += value * x[k * ldx + j];
+                        }
+                    }
+                }
+                std::copy_n(sums[0], kBlock * kColumns, all_sums[lane][0]);
+            }
+        }
+        for (index_t lane = 0; lane < lanes; ++lane) {
+            T* const y = product.y + std::ptrdiff_t(bsell.block_row_at(first + lane)) * kBlock * ldy + c;
+            for (int r = 0; r < kBlock; ++r) std::copy_n(all_sums[lane][r], kColumns, y + r * ldy);
+        }
+    });
+}
+
+// Calls visit<kBlock>(s) for every slice.
+template <class T, class Visit>
+void for_each_slice(const Bsell<T>& bsell, const Visit& visit) {
+    dispatch<1, 2, 3, 4, 6>("block", bsell.block, [&]<int kBlock>() {
+        parallel_for(bsell.slices, std::int64_t(bsell.values.size()) + bsell.rows,
+                     [&](index_t s) { visit.template operator()<kBlock>(s); });
+    });
+}
+
 }  // namespace
 
 template <class T>
 void Bsell<T>::spmv(const Product<T>& product) const {
-    dispatch<1, 2, 3, 4, 6>("block", block, [&]<int kBlock>() {
-        parallel_for(slices, std::int64_t(values.size()) + rows, [&](index_t s) {
-            T sums[kBlock][kSliceLanes] = {};
-            sum_slots<kBlock>(*this, slice_offsets[s] / kSliceLanes, slice_offsets[s + 1] / kSliceLanes, product.x,
-                              sums);
-            for (index_t i = s * kSliceLanes; i < slice_end(s, block_rows()); ++i) {
-                for (int r = 0; r < kBlock; ++r) {
-                    store_row(product, block_row_at(i) * kBlock + r, sums[r][i % kSliceLanes]);
-                }
+    for_each_slice(*this, [&]<int kBlock>(index_t s) {
+        T sums[kBlock][kSliceLanes] = {};
+        sum_slots<kBlock>(*this, slice_offsets[s] / kSliceLanes, slice_offsets[s + 1] / kSliceLanes, product.x, sums);
+        for (index_t i = s * kSliceLanes; i < slice_end(s, block_rows()); ++i) {
+            for (int r = 0; r < kBlock; ++r) {
+                store_row(product, block_row_at(i) * kBlock + r, sums[r][i % kSliceLanes]);
             }
-        });
+        }
     });
+}
+
+template <class T>
+void Bsell<T>::multiply_panel(const Product<T>& product) const {
+    for_each_slice(*this, [&]<int kBlock>(index_t s) { multiply_slice<kBlock>(*this, s, product); });
 }
 
 #define INSTANTIATE(T)        \

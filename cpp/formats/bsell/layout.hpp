@@ -82,8 +82,7 @@ struct BsellPlan {
 template <class T>
 struct Bsell {
     static constexpr const char* kName = "bsell";
-    static constexpr Traits kTraits{
-        .multiplies_panels = false, .multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass};
+    static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kPass};
     static constexpr std::uint16_t kPadding = 65535;
     using value_type = T;
     using Tuning = BsellTuning;
@@ -121,6 +120,7 @@ struct Bsell {
     std::size_t workspace_bytes() const { return 0; }
 
     void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
     void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
 };

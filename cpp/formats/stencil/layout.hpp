@@ -94,8 +94,7 @@ struct StencilPlan {
 template <class T>
 struct Stencil {
     static constexpr const char* kName = "stencil";
-    static constexpr Traits kTraits{.multiplies_panels = false,
-                                    .multiplies_columns = true,
+    static constexpr Traits kTraits{.multiplies_columns = true,
                                     .builds_on_gpu = true,
                                     .new_values = NewValues::kPass,
                                     .needs_rows_that_repeat = true};
@@ -145,6 +144,7 @@ struct Stencil {
     std::size_t workspace_bytes() const { return 0; }
 
     void spmv(const Product<T>& product) const;                                  // on the CPU
+    void multiply_panel(const Product<T>& product) const;                        // on the CPU
     void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
     void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
 };

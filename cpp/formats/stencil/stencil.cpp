@@ -6,6 +6,7 @@
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
 #include "formats/host_build.hpp"
+#include "formats/panel_products.hpp"
 #include "formats/row_products.hpp"
 #include "formats/stencil/build.hpp"
 #include "formats/stencil/layout.hpp"
@@ -104,6 +105,8 @@ SPMVGPU_SIMD_CLONES static void sum_run(const Stencil<T>& stencil, RowKind kind,
     }
 }
 
+constexpr index_t kShortRun = 8;
+
 // Of a few rows, all of one kind, one after the other.
 template <class T>
 void sum_rows(const Stencil<T>& stencil, RowKind kind, index_t first, index_t last, const T* x, T* sums) {
@@ -123,16 +126,52 @@ void sum_rows(const Stencil<T>& stencil, RowKind kind, index_t first, index_t la
     }
 }
 
-// The sums of rows [first, last).
+// y = A * x in rows [first, last), all of one kind, row by row.
 template <class T>
-void sum_block(const Stencil<T>& stencil, index_t first, index_t last, const T* x, T* sums) {
-    constexpr index_t kShortRun = 8;
+SPMVGPU_SIMD_CLONES static void multiply_run(const Stencil<T>& stencil, RowKind kind, index_t first, index_t last,
+                                             Product<T> product) {
+    const Word* const masks = stencil.masks.data();
+    const std::ptrdiff_t ldx = product.x_strides.row;
+    const bool as_products = last - first < kShortRun && kind.entries(masks) == kind.length;  // see sum_rows()
+    for_column_groups<kPanelColumns<T>>(0, product.columns, [&]<int kColumns>(index_t c) {
+        for (index_t row = first; row < last; ++row) {
+            const T* const x = product.x + row * ldx + c;
+            T sums[kColumns] = {};
+            if (as_products) {
+                sum_panel<kColumns>(stencil.values.data(), stencil.offsets.data(), x, ldx, kind.begin,
+                                    kind.begin + kind.length, sums);
+            } else {
+                for (index_t i = 0; i < kind.length; ++i) {
+                    if (!kind.has_slot(masks, i)) continue;
+                    const T value = stencil.values[kind.begin + i];
+                    const T* const from = x + stencil.offsets[kind.begin + i] * ldx;
+#pragma omp simd
+                    for (int j = 0; j < kColumns; ++j) sums[j] += value * from[j];
+                }
+            }
+            std::copy_n(sums, kColumns, product.y + row * product.y_strides.row + c);
+        }
+    });
+}
+
+// Calls visit(first, last) for blocks of rows.
+template <class T, class Visit>
+void for_each_block(const Stencil<T>& stencil, const Visit& visit) {
+    const index_t rows = stencil.rows, blocks = rows / kRowsTogether + (rows % kRowsTogether != 0);
+    parallel_for(blocks, std::int64_t(stencil.nnz) + rows, [&](index_t block) {
+        const index_t first = block * kRowsTogether;
+        visit(first, first + std::min(rows - first, kRowsTogether));
+    });
+}
+
+// Calls visit(kind, begin, end) for the runs of rows of one kind in [first, last).
+template <class T, class Visit>
+void for_each_run(const Stencil<T>& stencil, index_t first, index_t last, const Visit& visit) {
     const std::uint16_t* const kinds = stencil.kinds.data();
     for (index_t row = first; row < last;) {
         index_t end = row + 1;
         while (end < last && kinds[end] == kinds[row]) ++end;
-        const auto sum_all = end - row < kShortRun ? sum_rows<T> : sum_run<T>;
-        sum_all(stencil, kind_of(stencil, row), row, end, x, sums + (row - first));
+        visit(kind_of(stencil, row), row, end);
         row = end;
     }
 }
@@ -141,12 +180,21 @@ void sum_block(const Stencil<T>& stencil, index_t first, index_t last, const T* 
 
 template <class T>
 void Stencil<T>::spmv(const Product<T>& product) const {
-    const index_t blocks = rows / kRowsTogether + (rows % kRowsTogether != 0);
-    parallel_for(blocks, std::int64_t(nnz) + rows, [&](index_t block) {
-        const index_t first = block * kRowsTogether, last = first + std::min(rows - first, kRowsTogether);
+    for_each_block(*this, [&](index_t first, index_t last) {
         T sums[kRowsTogether];
-        sum_block(*this, first, last, product.x, sums);
+        for_each_run(*this, first, last, [&](RowKind kind, index_t begin, index_t end) {
+            const auto sum_all = end - begin < kShortRun ? sum_rows<T> : sum_run<T>;
+            sum_all(*this, kind, begin, end, product.x, sums + (begin - first));
+        });
         for (index_t row = first; row < last; ++row) store_row(product, row, sums[row - first]);
+    });
+}
+
+template <class T>
+void Stencil<T>::multiply_panel(const Product<T>& product) const {
+    for_each_block(*this, [&](index_t first, index_t last) {
+        for_each_run(*this, first, last,
+                     [&](RowKind kind, index_t begin, index_t end) { multiply_run(*this, kind, begin, end, product); });
     });
 }
 
