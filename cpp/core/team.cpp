@@ -30,6 +30,10 @@ constexpr int kFanOut = 16;
 // waking it takes.
 constexpr std::chrono::microseconds kSpin{20};
 
+// How long a helper that has done its part looks for more before it sleeps: solvers and loops of products call again
+// soon, and waking takes as long as many of their loops.
+constexpr std::chrono::microseconds kStayAwake{100};
+
 // How often a caller that sleeps looks whether the user wants it to end.
 constexpr std::chrono::milliseconds kLook{5};
 
@@ -37,6 +41,19 @@ void relax() {
 #ifdef __SSE2__
     _mm_pause();
 #endif
+}
+
+// Looks whether something has come to be, for so long at most, and says so.
+template <class Is>
+bool look_for(std::chrono::microseconds time, const Is& is) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    do {
+        for (int i = 0; i < 32; ++i) {
+            if (is()) return true;
+            relax();
+        }
+    } while (std::chrono::steady_clock::now() < end);
+    return false;
 }
 
 // The C library makes what a thread keeps for itself when the thread first asks for it, and ends the process if there
@@ -121,6 +138,7 @@ struct alignas(64) Helper {
     int number = 0;              // among the job's participants
     std::atomic<int> thread{0};  // its number in the system, once it lives
     int avoided = -1;            // the core that it stays away from
+    std::atomic<bool> stays_awake{false};
 
     void live() {
         system::ask_for_short_slice();
@@ -129,11 +147,15 @@ struct alignas(64) Helper {
         while (true) {
             int now = kCalled;
             if (!state.compare_exchange_strong(now, kWorking, std::memory_order_acq_rel)) {
+                const auto is_called = [this] { return state.load(std::memory_order_acquire) == kCalled; };
+                if (stays_awake.load(std::memory_order_relaxed) && look_for(kStayAwake, is_called)) continue;
+                stays_awake.store(false, std::memory_order_relaxed);
                 state.wait(now, std::memory_order_acquire);
                 continue;
             }
             job->call_children(number);
             job->take_part(number);
+            stays_awake.store(true, std::memory_order_relaxed);
             // In one order with the caller's, which first says that it sleeps and then looks whether this is done.
             state.store(kIdle, std::memory_order_seq_cst);
             if (caller_sleeps.load(std::memory_order_seq_cst)) {
@@ -145,13 +167,7 @@ struct alignas(64) Helper {
 
     // Waits until it does not work any more, first awake and then asleep.
     void wait_until_idle(Job& own_job) {
-        const auto end = std::chrono::steady_clock::now() + kSpin;
-        do {
-            for (int i = 0; i < 32; ++i) {
-                if (state.load(std::memory_order_acquire) != kWorking) return;
-                relax();
-            }
-        } while (std::chrono::steady_clock::now() < end);
+        if (look_for(kSpin, [this] { return state.load(std::memory_order_acquire) != kWorking; })) return;
         caller_sleeps.store(true, std::memory_order_seq_cst);
         const auto is_idle = [this] { return state.load(std::memory_order_seq_cst) != kWorking; };
         for (bool done = false; !done;) {
@@ -199,6 +215,7 @@ public:
         while (static_cast<int>(idle_.size()) < 2 * count && started_ < 2 * kMaxThreads && start()) {
         }
         const int taken = std::min(count, static_cast<int>(idle_.size()));
+        std::ranges::stable_partition(idle_, [](const Helper* helper) { return helper->stays_awake.load(); });
         std::copy_n(idle_.begin(), taken, helpers);
         idle_.erase(idle_.begin(), idle_.begin() + taken);
         return taken;
