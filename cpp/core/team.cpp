@@ -31,8 +31,9 @@ constexpr int kFanOut = 16;
 constexpr std::chrono::microseconds kSpin{20};
 
 // How long a helper that has done its part looks for more before it sleeps: solvers and loops of products call again
-// soon, and waking takes as long as many of their loops.
-constexpr std::chrono::microseconds kStayAwake{100};
+// within microseconds, and waking takes as long as many of their loops. Longer, and the threads of NumPy, which come
+// next in solvers of SciPy, wait for the core.
+constexpr std::chrono::microseconds kStayAwake{12};
 
 // How often a caller that sleeps looks whether the user wants it to end.
 constexpr std::chrono::milliseconds kLook{5};
