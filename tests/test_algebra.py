@@ -179,6 +179,19 @@ def test_questions(op, A, dtype):
         assert op.trace(k) == A.trace(k)
 
 
+@over("fmt", formats_of(SYMMETRIC))
+@over("dtype", TYPES)
+def test_diagonals_of_every_format(fmt, dtype, device):
+    A = SYMMETRIC.astype(dtype)
+    op = build(A, fmt, device=device)
+    for k in (0, 2, -5, 49, -49, 50, 1000):
+        diagonal = op.diagonal(k)
+        assert diagonal.dtype == dtype
+        np.testing.assert_array_equal(diagonal, A.diagonal(k))
+        diagonal[...] = 7  # of the caller's own
+    np.testing.assert_array_equal(op.diagonal(), A.diagonal())
+
+
 @over("layout", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
 @over("A", [MATRIX.astype(dtype) for dtype in TYPES])
 def test_sparse_products(A, device, layout):

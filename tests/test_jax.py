@@ -142,6 +142,22 @@ def test_derivatives(dtype, shape, device):
     check_grads(jax.jit(lambda *given: pattern.matmul(*given) ** 2), (pattern.values, x), 2, BOTH, **TIGHT)
 
 
+def test_values_are_read_where_they_are(device, monkeypatch):
+    """Products with values, and their gradients, copy none of them in compiled functions."""
+    pattern = sg.jax.MatrixPattern(RECTANGLE, device=device)
+    monkeypatch.delattr(sg.SparseOperator, "update_values")
+    product = jax.jit(pattern.matmul)
+    gradient = jax.jit(jax.grad(lambda *given: pattern.matmul(*given).sum(), (0, 1)))
+    for factor in (1.0, -2.0):
+        values, scaled = factor * pattern.values, factor * RECTANGLE
+        for shape in ((5,), (5, 3)):
+            x = array(shape)
+            np.testing.assert_allclose(product(values, x), scaled @ np.asarray(x), atol=1e-12)
+            _, to_x = gradient(values, x)
+            expected = scaled.T @ np.ones((RECTANGLE.shape[0], *shape[1:]))
+            np.testing.assert_allclose(to_x, expected, atol=1e-12)
+
+
 def test_mixed_types(device):
     """A gradient has the type of its argument, also of a real one of a complex product."""
     op = sg.aslinearoperator(with_rectangle(complex), device=device)

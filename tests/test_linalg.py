@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
-from battery import vector
+from battery import TYPES, vector
 from libraries import OnlyDlpack
 from spmvgpu import gallery
 from support import build
@@ -173,6 +173,8 @@ def test_guess(op, grid, b):
 
 # Preconditioner
 
+SPREAD_SIGNS = np.array([3.0, -7.0, 1e-3, 11.0, -1e4, 5.0])
+
 
 def test_jacobi(device, dtype):
     A = spd("spread_diagonal", dtype)
@@ -187,6 +189,22 @@ def test_jacobi(device, dtype):
     assert iterations < count(sg.linalg.cg, op, b, rtol=rtol)[2] // 2
     for same in (M.inverse_diagonal, M.inverse_diagonal[:, None], pickle.loads(pickle.dumps(M))):
         np.testing.assert_array_equal(sg.linalg.cg(op, b, M=same, rtol=rtol)[0], x)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_the_inverse_of_a_diagonal_is_rounded_once(device, dtype):
+    """Wherever it is computed; with the sizes of negative entries where the solver needs a definite one."""
+    A, b = spd("spread_diagonal", dtype), np.ones(len(SPREAD_SIGNS), dtype)
+    signed = sp.csr_array(sp.diags_array(SPREAD_SIGNS).astype(dtype))
+    given = sg.aslinearoperator(A, device=device)
+    np.testing.assert_array_equal(sg.linalg.jacobi(given).inverse_diagonal, 1 / A.diagonal())
+    op = sg.aslinearoperator(signed, device=device, format="csr")
+    signs = signed.diagonal()
+    for solve, M in ((sg.linalg.minres, 1 / abs(signs)), (sg.linalg.gmres, 1 / signs)):
+        for maxiter in (1, 3):
+            by_name, _ = solve(op, b, M="jacobi", maxiter=maxiter, rtol=1e-30)
+            expected, _ = solve(op, b, M=M.astype(dtype), maxiter=maxiter, rtol=1e-30)
+            np.testing.assert_array_equal(by_name, expected)
 
 
 def test_jacobi_of_another_type(device):

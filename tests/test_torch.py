@@ -79,6 +79,30 @@ def test_pattern(device, place):
         sg.torch.MatrixPattern(A, format="cuckoo", device=device)
 
 
+def test_values_are_read_where_they_are(device, place, monkeypatch):
+    """Products with values, and their gradients, copy none of them."""
+    pattern = sg.torch.MatrixPattern(A, device=device)
+    values = [tensor(2 * A.nnz, place, seed)[::2] for seed in range(3)]
+    x, X = tensor((5,), place), tensor((5, 3), place)
+    monkeypatch.delattr(sg.SparseOperator, "update_values")
+    results = [pattern.matmul(some, y) for some in values for y in (x, X, X.to(torch.complex128))]
+    results[0].sum().backward()
+    for number, some in enumerate(values):
+        B = sp.csr_array((some.detach().cpu().numpy(), A.indices, A.indptr), shape=A.shape)
+        for y, operand in zip(results[3 * number :], (x, X, X.to(torch.complex128)), strict=False):
+            check_product(y, B, operand)
+    B = sp.csr_array((values[0].detach().cpu().numpy(), A.indices, A.indptr), shape=A.shape)
+    np.testing.assert_allclose(x.grad.cpu().numpy(), B.T @ np.ones(7))
+
+
+def test_formats_of_solves_are_chosen(device, place):
+    grid = sg.gallery.poisson2d(30)
+    pattern = sg.torch.MatrixPattern(grid, device=device)
+    chosen = sg.aslinearoperator(grid, device=device, tune="off").format
+    assert pattern.operator(pattern.values).format == chosen
+    assert sg.torch.MatrixPattern(grid, format="coo", device=device).operator(pattern.values).format == "coo"
+
+
 def test_types_are_kept(device, place):
     op = sg.aslinearoperator(A, device=device)
     x = tensor((5,), place, dtype=torch.float32)

@@ -228,6 +228,17 @@ void register_in_one_format(py::module_& module) {
         .def_property_readonly("options",
                                method<M>([]<class T>(const Matrix<T>& matrix) { return named(matrix.options()); }));
     def_update_values(matrices);
+    matrices.def(
+        "with_values_at",
+        [](const M& matrix, std::uintptr_t values) {
+            return matrix.visit([&]<class T>(const std::shared_ptr<Matrix<T>>& held) {
+                const std::shared_ptr<AnyMatrix<T>> made = Matrix<T>::with_values(held, at<T>(values));
+                return made == nullptr ? std::nullopt : std::optional<Matrices>(made);
+            });
+        },
+        py::arg("values"),
+        "The matrix with other values in CSR order, at an address on its device, which stay there as long as it is "
+        "used; None if its format stores them in another order.");
 }
 
 }  // namespace

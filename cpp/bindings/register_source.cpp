@@ -12,6 +12,7 @@
 #include "bindings/matrices.hpp"
 #include "bindings/planning.hpp"
 #include "bindings/value_types.hpp"
+#include "core/passes/csr_operations.hpp"
 #include "planning/source.hpp"
 
 namespace py = pybind11;
@@ -116,6 +117,23 @@ void register_source(py::module_& module) {
                  return source_of(source.transposed());
              }),
              py::call_guard<GilRelease>(), "A source of the transposed matrix, on the same device.")
+        .def("diagonal", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, std::int64_t shift) {
+                 auto diagonal = [&] {
+                     const GilRelease release;
+                     return source.diagonal(shift);
+                 }();
+                 return py::array(hand_over(std::move(diagonal)));
+             }),
+             py::arg("shift"), "The entries (i, i + shift).")
+        .def("invert_diagonal",
+             method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, bool of_sizes, std::uintptr_t to) {
+                 const GilRelease release;
+                 const Signs signs = source.invert_diagonal(of_sizes, at<T>(to));
+                 return std::pair{signs.negative, signs.others};
+             }),
+             py::arg("of_sizes"), py::arg("to"),
+             "Write the inverses of the diagonal of a square matrix, or of its sizes, to an address on the device. "
+             "Returns how many entries are negative, and how many have no such inverse.")
         .def("with_values", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;

@@ -25,6 +25,7 @@
 #include "core/system.hpp"
 #include "gpu/runtime.hpp"
 #include "matrix/any_matrix.hpp"
+#include "matrix/matrix.hpp"
 
 namespace py = pybind11;
 
@@ -121,27 +122,29 @@ public:
     CalledProduct(std::shared_ptr<const AnyMatrix<T>> matrix, std::vector<int> ordinals)
         : matrix_(std::move(matrix)), ordinals_(std::move(ordinals)) {}
 
-    void run(const Call& call) const override {
-        const xla::Buffer &x = call.argument(0), &y = call.result(0);
-        const std::int64_t columns = columns_of(x, matrix_->cols());
-        if (columns != columns_of(y, matrix_->rows())) throw std::invalid_argument("arrays of different widths");
-        if (columns == 0 || matrix_->rows() == 0) return;
+    void run(const Call& call) const override { multiply(*matrix_, call, call.argument(0)); }
+
+protected:
+    void multiply(const AnyMatrix<T>& matrix, const Call& call, const xla::Buffer& x) const {
+        const xla::Buffer& y = call.result(0);
+        const std::int64_t columns = columns_of(x, matrix.cols());
+        if (columns != columns_of(y, matrix.rows())) throw std::invalid_argument("arrays of different widths");
+        if (columns == 0 || matrix.rows() == 0) return;
         Product<T> product{static_cast<const T*>(x.data), static_cast<T*>(y.data)};
         if (columns > 1) {
             product.columns = static_cast<index_t>(columns);
             product.x_strides = product.y_strides = {columns, 1};
         }
-        const ThreadLimit limit(matrix_->max_threads);
-        if (call.platform == Platform::kCpu) return matrix_->spmv_host(product);
+        const ThreadLimit limit(matrix.max_threads);
+        if (call.platform == Platform::kCpu) return matrix.spmv_host(product);
         const Device device = gpu::device_of(y.data);
         if (std::find(ordinals_.begin(), ordinals_.end(), device.ordinal) == ordinals_.end()) {
             throw std::invalid_argument("x is on '" + device.name() + "', but the operator is on '" +
-                                        matrix_->device().name() + "'; move one of them");
+                                        matrix.device().name() + "'; move one of them");
         }
-        matrix_->spmv(product, call.stream);
+        matrix.spmv(product, call.stream);
     }
 
-private:
     static std::int64_t columns_of(const xla::Buffer& array, index_t length) {
         const bool fits = array.type == kTypeOf<T> && (array.rank == 1 || array.rank == 2) && array.dims[0] == length;
         const std::int64_t columns = fits && array.rank == 2 ? array.dims[1] : 1;
@@ -151,8 +154,30 @@ private:
         return columns;
     }
 
+private:
     const std::shared_ptr<const AnyMatrix<T>> matrix_;
     const std::vector<int> ordinals_;  // of GPUs that x and y may be on
+};
+
+// The same of a matrix whose values are an argument, too: the first one.
+template <class T>
+class CalledProductOfValues : public CalledProduct<T> {
+public:
+    CalledProductOfValues(std::shared_ptr<const Matrix<T>> matrix, std::vector<int> ordinals)
+        : CalledProduct<T>(matrix, std::move(ordinals)), matrix_(std::move(matrix)) {}
+
+    void run(const Call& call) const override {
+        const xla::Buffer& values = call.argument(0);
+        if (this->columns_of(values, static_cast<index_t>(matrix_->nnz())) != 1) {
+            throw std::invalid_argument("values in columns");
+        }
+        const auto matrix = Matrix<T>::with_values(matrix_, static_cast<const T*>(values.data));
+        if (matrix == nullptr) throw std::logic_error("a format that stores values in another order");
+        this->multiply(*matrix, call, call.argument(1));
+    }
+
+private:
+    const std::shared_ptr<const Matrix<T>> matrix_;
 };
 
 // Programs may still run, or be about to, when the interpreter ends. Their threads would wait for its lock for ever,
@@ -347,12 +372,20 @@ std::shared_ptr<Callee> called_product(const Matrices& matrix, const std::vector
     });
 }
 
+std::shared_ptr<Callee> called_product_of_values(const MatricesOf<Matrix>& matrix, const std::vector<int>& ordinals) {
+    return matrix.visit([&]<class T>(const std::shared_ptr<Matrix<T>>& held) {
+        return Callee::make<CalledProductOfValues<T>>(held, ordinals);
+    });
+}
+
 }  // namespace
 
 void register_xla(py::module_& module) {
     py::class_<Callee, std::shared_ptr<Callee>>(module, "XlaCallee", "What a call in a program of XLA's runs.")
         .def(py::init(&called_product), py::arg("matrix"), py::arg("ordinals"),
              "Products, with arrays in host memory or on GPUs of these numbers.")
+        .def_static("of_values", &called_product_of_values, py::arg("matrix"), py::arg("ordinals"),
+                    "The same of a matrix whose values are the first argument, if its format stores them in CSR order.")
         .def(py::init([](const py::function& function) { return Callee::make<CalledFunction>(function); }),
              py::arg("function"), "A function of a list of addresses, those of arguments and results, and a stream.")
         .def_property_readonly("number", &Callee::number);

@@ -48,6 +48,16 @@ CsrMatrix<T> CsrSource<T>::transposed() const {
 }
 
 template <class T>
+Array<T> CsrSource<T>::diagonal(std::int64_t shift) const {
+    return gpu::run(Diagonal<T>{csr_, shift}, device_).to({});
+}
+
+template <class T>
+Signs CsrSource<T>::invert_diagonal(bool of_sizes, T* to) const {
+    return gpu::run(InvertDiagonal<T>{csr_, of_sizes, to}, device_);
+}
+
+template <class T>
 typename CsrSource<T>::Reordered CsrSource<T>::by_clusters() const {
     if (csr_.rows != csr_.cols) {
         throw std::invalid_argument("clusters order rows and columns alike and need a square matrix, not " +

@@ -7,6 +7,8 @@
 
 namespace spmvgpu {
 
+struct Signs;
+
 // The matrix in memory of the library's own on a device. All of it is asked for at once beforehand. Throws OutOfMemory.
 template <class T>
 CsrMatrix<T> copy_to(const CsrMatrix<T>& csr, Device device);
@@ -32,7 +34,10 @@ public:
     // Other values in the same places, which lie in host memory or on the device and are copied. Throws
     // std::invalid_argument if they are too few or too many.
     CsrMatrix<T> with_values(const Array<T>& values) const;
-    CsrMatrix<T> transposed() const;  // on the device
+    CsrMatrix<T> transposed() const;              // on the device
+    Array<T> diagonal(std::int64_t shift) const;  // entries (i, i + shift), in host memory
+    // The inverses of the entries on the diagonal, or of their sizes, to an array on the device; see InvertDiagonal.
+    Signs invert_diagonal(bool of_sizes, T* to) const;
 
     // An order of rows and columns by clusters, see core/passes/clusters.hpp, and the matrix in it, both on the device.
     // Throws std::invalid_argument for a matrix that is not square, and for one with a row so long that finding the

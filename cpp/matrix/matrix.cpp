@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include "core/errors.hpp"
 #include "gpu/keeping.hpp"
@@ -41,6 +42,29 @@ Matrix<T>::Matrix(const CsrMatrix<T>& csr, const std::string& format, const Opti
 }
 
 template <class T>
+Matrix<T>::Matrix(std::shared_ptr<const Matrix> of, AnyFormat<T> format)
+    : device_(of->device_), options_(of->options_), policy_(of->policy_), of_(std::move(of)) {
+    stored_.format = std::move(format);
+    stored_.stores_in_order = of_->stored_.stores_in_order;
+    this->max_threads = of_->max_threads;
+}
+
+template <class T>
+std::shared_ptr<Matrix<T>> Matrix<T>::with_values(const std::shared_ptr<const Matrix>& matrix, const T* values) {
+    return std::visit(
+        [&]<class Format>(const Format& stored) -> std::shared_ptr<Matrix> {
+            if constexpr (Format::kTraits.new_values == NewValues::kCopy) {
+                Format format = stored;
+                format.values = Array<T>::view(values, format.nnz, matrix->device_);
+                return std::shared_ptr<Matrix>(new Matrix(matrix, std::move(format)));
+            } else {
+                return nullptr;
+            }
+        },
+        matrix->storage());
+}
+
+template <class T>
 void Matrix<T>::check_spmv() const {
     if (!gathers_on_host()) return;
     throw FormatError("format '" + format() +
@@ -53,10 +77,10 @@ void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
     check_spmv();
     if (product.is_of_vectors()) return multiply(product, stream, declared_x_.version_of(product.x));
     if (takes_rows() && (device_.is_gpu() || product.rows_are_contiguous())) {
-        return column_copies_.at_once(product, size(), device_, stream,
-                                      [&](const Product<T>& columns) { multiply(columns, stream, 0); });
+        return owner_of_scratch().column_copies_.at_once(
+            product, size(), device_, stream, [&](const Product<T>& columns) { multiply(columns, stream, 0); });
     }
-    column_copies_.one_by_one(product, size(), device_, stream, [&](const Product<T>& vector) {
+    owner_of_scratch().column_copies_.one_by_one(product, size(), device_, stream, [&](const Product<T>& vector) {
         multiply(vector, stream, declared_x_.version_of(vector.x));
     });
 }
@@ -67,7 +91,7 @@ void Matrix<T>::multiply(Product<T> product, Stream stream, std::uint64_t x_vers
     // A graph runs later, and often; what its scratch holds then nobody knows.
     if (x_version != 0 && gpu::is_capturing(stream, device_)) x_version = 0;
     const bool needs_scratch = device_.is_gpu() || product.is_of_vectors();
-    Workspaces::Space* const space = needs_scratch ? workspaces_->of(stream) : nullptr;
+    Workspaces::Space* const space = needs_scratch ? owner_of_scratch().workspaces_->of(stream) : nullptr;
     std::unique_lock<Mutex> turn;
     bool is_gathered = false;
     if (space != nullptr) {
@@ -83,10 +107,10 @@ void Matrix<T>::multiply(Product<T> product, Stream stream, std::uint64_t x_vers
 template <class T>
 void Matrix<T>::spmv_host(const Product<T>& product) const {
     if (!device_.has_own_memory() && product.is_of_vectors()) return spmv(product, nullptr);  // the shortest way
-    if (!device_.has_own_memory()) return host_vectors_.run(*this, product);
+    if (!device_.has_own_memory()) return owner_of_scratch().host_vectors_.run(*this, product);
     const bool on_host = gathers_on_host();
     if (!product.is_of_vectors()) {
-        return on_host ? multiply_in_host_memory(*this, product) : host_vectors_.run(*this, product);
+        return on_host ? multiply_in_host_memory(*this, product) : owner_of_scratch().host_vectors_.run(*this, product);
     }
     Crossing crossing;
     crossing.x_version = declared_x_.version_of(product.x);
@@ -105,7 +129,8 @@ void Matrix<T>::spmv_host(const Product<T>& product) const {
     const auto multiply_there = [&](const Product<T>& on_device, Stream stream) {
         multiply(on_device, stream, crossing.x_version);
     };
-    host_vectors_.vector().run(product, on_host ? nnz() : cols(), rows(), device_, multiply_there, crossing);
+    owner_of_scratch().host_vectors_.vector().run(product, on_host ? nnz() : cols(), rows(), device_, multiply_there,
+                                                  crossing);
 }
 
 template <class T>
@@ -159,7 +184,7 @@ double Matrix<T>::time_products(const Series& series) const {
     Array<T> x(gathers_on_host() ? nnz() : cols(), device_), y(rows(), device_);
     set_zero(x.data(), device_, x.bytes());
     const Product<T> product{x.data(), y.data()};
-    return workspaces_->time_launches([&](Stream stream) { multiply(product, stream, 0); }, series);
+    return owner_of_scratch().workspaces_->time_launches([&](Stream stream) { multiply(product, stream, 0); }, series);
 }
 
 template <class T>
@@ -236,7 +261,8 @@ std::size_t Matrix<T>::nbytes() const {
         const std::lock_guard lock(values_mutex_);
         return stored_.bytes() + new_values_.nbytes();
     }();
-    return arrays + workspaces_->nbytes() + host_vectors_.nbytes() + column_copies_.nbytes();
+    const Matrix& own = owner_of_scratch();
+    return arrays + own.workspaces_->nbytes() + own.host_vectors_.nbytes() + own.column_copies_.nbytes();
 }
 
 template <class T>

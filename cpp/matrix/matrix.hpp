@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +46,10 @@ public:
     void update_values(const Array<T>& values);
     std::size_t value_map_bytes() const;  // of what says where values in CSR order belong
 
+    // The same matrix with other values, which lie in CSR order on the device and which somebody keeps: for products.
+    // It has the arrays and the scratch memory of the given one. None if its format stores values in another order.
+    static std::shared_ptr<Matrix> with_values(const std::shared_ptr<const Matrix>& matrix, const T* values);
+
     std::string format() const;
     Device device() const override { return device_; }
     index_t rows() const override;
@@ -59,6 +64,8 @@ public:
     AnyFormat<T> storage() const;  // which shares the arrays
 
 private:
+    Matrix(std::shared_ptr<const Matrix> of, AnyFormat<T> format);
+    const Matrix& owner_of_scratch() const { return of_ == nullptr ? *this : *of_; }
     MatrixSize size() const { return {rows(), cols(), nnz()}; }
     const Traits& traits() const;
     bool gathers_on_host() const;
@@ -73,6 +80,7 @@ private:
     mutable Mutex values_mutex_;  // of update_values() and of what it changes, but for products
     ValueUpdates<T> new_values_;
 
+    const std::shared_ptr<const Matrix> of_;  // of a matrix with other values: whose scratch memory it uses
     DeclaredX<T> declared_x_;
     mutable ColumnCopies<T> column_copies_;
     mutable HostVectors<T> host_vectors_;

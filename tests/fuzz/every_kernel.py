@@ -226,6 +226,51 @@ def run_chained(dtype: str, device: str) -> int:
     return len(operators)
 
 
+def run_multigrid(dtype: str, device: str) -> int:
+    """Hierarchies of grids and of nodes with two unknowns, with new values, cycles and several columns."""
+    grid = sp.csr_array(gallery.poisson2d(12).astype(dtype))
+    nodes = sp.csr_array(sp.kron(grid, sp.csr_array([[2.0, 0.5], [0.5, 2.0]])).astype(dtype))
+    for A, smoother in ((grid, "jacobi"), (nodes, "chebyshev")):
+        op = sg.aslinearoperator(A, device=device)
+        M = linalg.amg(op, smoother=smoother, max_coarse=20)
+        b = np.stack([vector(A.shape[0], A.dtype), np.ones(A.shape[0], A.dtype)], axis=1)
+        for factor in (1, 2):
+            if factor > 1:
+                op.update_values(factor * A.data)
+                M.update_values(op)
+            for right in (b[:, 0], b):
+                x, info = linalg.cg(op, right, M=M, rtol=1e-2)
+                assert np.all(np.asarray(info) == 0)
+                assert np.linalg.norm(factor * (A @ x) - right) <= 2e-2 * np.linalg.norm(right)
+    return 2
+
+
+def run_subspaces(dtype: str, device: str) -> int:
+    """Eigenvalues, singular values, least squares, and solvers of several columns."""
+    grid = gallery.poisson2d(16) + sp.diags_array(np.linspace(0, 1, 256))  # which has no double eigenvalues
+    A = sp.csr_array(grid.astype(dtype))
+    tall = sp.csr_array(sp.vstack([A, 0.5 * A[:100]]).astype(dtype))
+    dense, tolerance = A.toarray(), 1e-3 if dtype in ("float32", "complex64") else 1e-8
+    op = sg.aslinearoperator(A, device=device)
+    largest = linalg.eigsh(op, k=3, ncv=8, which="LA", tol=tolerance, return_eigenvectors=False)
+    np.testing.assert_allclose(np.sort(largest), np.linalg.eigvalsh(dense)[-3:], rtol=10 * tolerance)
+    values = linalg.svds(
+        sg.aslinearoperator(tall, device=device), k=2, tol=tolerance, return_singular_vectors=False
+    )
+    expected = np.linalg.svd(tall.toarray(), compute_uv=False)[:2]
+    np.testing.assert_allclose(np.sort(values)[::-1], expected, rtol=10 * tolerance)
+    b = tall @ np.ones(A.shape[0], dtype)
+    for solver in (linalg.lsqr, linalg.lsmr, linalg.cgls):
+        x = solver(sg.aslinearoperator(tall, device=device), b)[0]
+        assert np.linalg.norm(tall @ x - b) <= 1e-2 * np.linalg.norm(b)
+    right = np.stack([vector(A.shape[0], A.dtype) * k for k in range(1, 6)], axis=1)
+    for solver in (linalg.cg, linalg.minres, linalg.bicgstab, linalg.gmres):
+        x, info = solver(op, right, rtol=tolerance, M="jacobi")
+        assert np.all(np.asarray(info) == 0)
+        assert np.linalg.norm(A @ x - right) <= 10 * tolerance * np.linalg.norm(right)
+    return 3
+
+
 def run_pieces(dtype: str, device: str) -> int:
     """Solvers whose vectors lie in pieces."""
     solves = Solves(dtype, device, [linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres])
@@ -363,6 +408,8 @@ GROUPS: dict[str, Callable[[str], int]] = {
         *((name, partial(run_format, name)) for name in sg.formats()),
         ("solvers", run_solvers),
         ("chained", run_chained),
+        ("multigrid", run_multigrid),
+        ("subspaces", run_subspaces),
         ("pieces", run_pieces),
         ("others", run_others),
         ("large", run_large),

@@ -50,6 +50,73 @@ struct TakeEvery {
     }
 };
 
+// Entries (i, i + shift), from the first row that has one on.
+template <class T>
+struct Diagonal {
+    using Result = Array<T>;
+    const CsrMatrix<T>& csr;
+    std::int64_t shift;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const std::int64_t first = shift < 0 ? -shift : 0, from = shift < 0 ? 0 : shift;
+        const std::int64_t count = std::max(std::int64_t(0), std::min(csr.rows - first, csr.cols - from));
+        Array<T> diagonal = passes.template make<T>(count);
+        const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
+        const T* const values = csr.values.data();
+        T* const to = diagonal.data();
+        passes.each(count, [=] SPMVGPU_BODY(std::int64_t i) {
+            to[i] = entry(row_offsets, col_indices, values, first + i, from + i);
+        });
+        return diagonal;
+    }
+};
+
+// What is found of the diagonal of a matrix.
+struct Signs {
+    std::int64_t negative = 0, others = 0;  // others are zero, not real, or have no finite inverse
+
+    constexpr Signs& operator+=(const Signs& more) {
+        negative += more.negative;
+        others += more.others;
+        return *this;
+    }
+};
+
+// The inverses of the entries on the diagonal of a square matrix, or of their sizes, to an array on its device. What is
+// written for others than positive and negative numbers is of no use.
+template <class T>
+struct InvertDiagonal {
+    using Result = Signs;
+    const CsrMatrix<T>& csr;
+    bool of_sizes;
+    T* to;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
+        const T* const values = csr.values.data();
+        T* const inverse = to;
+        const bool drops_sign = of_sizes;
+        return passes.template reduce<Signs>(
+            csr.rows,
+            [=] SPMVGPU_BODY(std::int64_t row) {
+                const T value = entry(row_offsets, col_indices, values, row, row);
+                const Real<T> own = real_part(value);
+                const Real<T> found = 1 / (drops_sign && own < 0 ? -own : own);
+                inverse[row] = T(found);
+                Signs signs;
+                signs.others = !(value == T(own) && own != 0 && is_finite(own) && is_finite(found) && found != 0);
+                signs.negative = signs.others == 0 && own < 0;
+                return signs;
+            },
+            kNanoseconds);
+    }
+
+private:
+    static constexpr std::int64_t kNanoseconds = 10;
+};
+
 template <class T>
 struct Transpose {
     using Result = CsrMatrix<T>;

@@ -25,6 +25,15 @@ Array<index_t> sum_row_lengths(Passes& passes, index_t rows, Length length, std:
     return row_offsets;
 }
 
+// The value of an entry of a canonical matrix; zero where none is stored.
+template <class T>
+constexpr T entry(const index_t* row_offsets, const index_t* col_indices, const T* values, std::int64_t row,
+                  std::int64_t col) {
+    const std::int64_t end = row_offsets[row + 1];
+    const std::int64_t k = first_not_below(col_indices, row_offsets[row], end, col);
+    return k < end && col_indices[k] == col ? values[k] : T(0);
+}
+
 // `numbers` by ascending key, in scratch memory; those of one key keep their order. Number n has keys[n], in
 // 0..largest.
 template <class Passes>

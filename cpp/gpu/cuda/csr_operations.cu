@@ -8,6 +8,8 @@ SPMVGPU_RUN_ON_GPU(IsCanonical)
 SPMVGPU_RUN_ON_GPU(Clustering)
 SPMVGPU_RUN_ON_GPU(TakeEvery)
 #define INSTANTIATE(T)                       \
+    SPMVGPU_RUN_ON_GPU(Diagonal<T>)          \
+    SPMVGPU_RUN_ON_GPU(InvertDiagonal<T>)    \
     SPMVGPU_RUN_ON_GPU(Transpose<T>)         \
     SPMVGPU_RUN_ON_GPU(ReorderByClusters<T>) \
     SPMVGPU_RUN_ON_GPU(EntriesBefore<T>)

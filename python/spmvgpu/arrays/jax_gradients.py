@@ -68,13 +68,16 @@ class Pattern(Protocol):
     """A matrix whose values are an array."""
 
     shape: tuple[int, int]
-    rows: AnyArray
-    cols: AnyArray
     _ordinal: int
 
     @property
+    def rows(self) -> AnyArray: ...
+    @property
+    def cols(self) -> AnyArray: ...
+    @property
     def _turned(self) -> tuple[Pattern, AnyArray]: ...
     def _with_values(self, values: object) -> Any: ...
+    def _multiplier_in_order(self, dtype: DType) -> Any: ...
 
 
 # Products of any type
@@ -201,6 +204,11 @@ def _values_batch(args: Any, axes: Any, *, pattern: Pattern) -> tuple[AnyArray, 
 
 
 def _values_call(platform: str, ctx: Any, values: Any, x: Any, *, pattern: Pattern) -> Any:
+    op = pattern._multiplier_in_order(np.dtype(ctx.avals_in[0].dtype))
+    if op is not None:
+        _check_platform(platform, op._stored.ordinal, op._stored.device)
+        return call(ctx, _core.XlaCallee.of_values(op._matrix, op._stored.places), values, x)
+
     def multiply(values: AnyArray, x: AnyArray, y: AnyArray) -> None:
         pattern._with_values(values).spmv(x, out=y, **_stream_of(y))
 

@@ -135,7 +135,10 @@ def differentiable(op: Operator, x: torch.Tensor) -> torch.Tensor:
 
 def product(op: str, entries: Entries, x: torch.Tensor) -> torch.Tensor:
     """A product by name, differentiable with respect to `x` and to the values of the entries."""
-    result: torch.Tensor = (_Product if is_transformed() else _PlainProduct).apply(op, *entries, x)
+    transformed = is_transformed()
+    if not transformed and not torch.is_grad_enabled() and not has_no_memory(x):
+        return _multiplied(op, entries.values, x)
+    result: torch.Tensor = (_Product if transformed else _PlainProduct).apply(op, *entries, x)
     return result
 
 
@@ -156,14 +159,17 @@ class _Product(torch.autograd.Function):
     def setup_context(ctx: _OfProduct, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
         ctx.name, rows, cols, values, x = inputs
         ctx.dtype = x.dtype
-        ctx.save_for_backward(rows, cols, values, None if values is None else x)
+        if values is not None:
+            ctx.save_for_backward(rows, cols, values, x)
         if not torch.compiler.is_compiling():  # what is compiled holds nothing
             ctx.op = owner(ctx.name)
 
     @staticmethod
     def backward(ctx: _OfProduct, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        *saved, x = ctx.saved_tensors
-        entries, to_values, to_x = Entries(*saved), None, None
+        entries, to_values, to_x = NO_ENTRIES, None, None
+        if saved := ctx.saved_tensors:
+            *of_matrix, x = saved
+            entries = Entries(*of_matrix)
         if ctx.needs_input_grad[3]:
             to_values = entries.gradient(ctx.name, gradient, x)
         if ctx.needs_input_grad[4]:
@@ -192,8 +198,11 @@ class _PlainProduct(torch.autograd.Function):
 
 
 def _multiplied(op: str, values: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor:
-    y: torch.Tensor = operator_called(op, values) @ x.detach()
-    return y
+    if values is None:
+        y: torch.Tensor = called(op) @ x.detach()
+        return y
+    made: torch.Tensor = owner(op)._times(values, x, is_adjoint=op.endswith(_ADJOINT))
+    return made
 
 
 def _promised(op: str, own: DType, x: torch.Tensor) -> torch.Tensor:

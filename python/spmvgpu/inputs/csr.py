@@ -157,6 +157,13 @@ class CanonicalCsr:
             return CanonicalCsr.of(sp.csr_array(here.host.T))
         return here._like(here.source.transposed(), shape)
 
+    def diagonal(self, shift: int) -> HostArray:
+        """The entries (i, i + shift) in new memory."""
+        if self.is_wide:
+            entries: HostArray = self.host.diagonal(shift)
+            return entries
+        return self.source.diagonal(shift)
+
     def with_source(self, source: CsrSource) -> CanonicalCsr:
         """On the same device, what the core made with other values in the same places."""
         return self._like(source, self.shape)

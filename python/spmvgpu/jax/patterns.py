@@ -21,10 +21,12 @@ class MatrixPattern(Pattern["jax.Array"]):
     ----------
     A : sparse matrix
         As in `aslinearoperator`.
-    format : str, default "csr"
+    format : str, default "auto"
+        As in `aslinearoperator`. Formats are not timed. By default, products use "csr", which takes the
+        values as they are, and solves use the format that is predicted to be the fastest.
     device : str, default "auto"
     **format_options
-        As in `aslinearoperator`. Formats are not timed.
+        As in `aslinearoperator`.
 
     Attributes
     ----------
@@ -43,8 +45,9 @@ class MatrixPattern(Pattern["jax.Array"]):
 
     Notes
     -----
-    Each product and each gradient first gives the values to an operator, as `SparseOperator.update_values`
-    does. They stay on the device. If the values do not change, use `aslinearoperator` and ``op @ x``.
+    The values stay on the device. Solves, and products in formats other than "csr" and "coo", copy them in
+    each call, as `SparseOperator.update_values` does. If the values do not change, use `aslinearoperator`
+    and ``op @ x``.
 
     Examples
     --------
@@ -61,6 +64,16 @@ class MatrixPattern(Pattern["jax.Array"]):
         with jax.ensure_compile_time_eval():  # it stays when JAX has traced what asks for it
             placed: jax.Array = jax.device_put(array.copy(), _device(self._ordinal))
         return placed
+
+    @property
+    def rows(self) -> jax.Array:
+        rows: jax.Array = self._rows
+        return rows
+
+    @property
+    def cols(self) -> jax.Array:
+        cols: jax.Array = self._cols
+        return cols
 
     def operator(self, values: jax.Array) -> SparseOperator:
         """Return the operator with the given values.

@@ -13,7 +13,7 @@ from ..operator.operator import SparseOperator
 from .cycles import block_jacobi, chebyshev
 from .incomplete import ic0, ilu0
 from .multigrid import amg
-from .preconditioners import inverse_of
+from .preconditioners import Jacobi, inverse_diagonal, inverse_of
 from .systems import OverRanks
 
 #: Of an operator, and of the options of the preconditioner.
@@ -23,8 +23,12 @@ Maker: TypeAlias = Callable[..., object]
 SYMMETRIC_SOLVERS = ("cg", "minres")
 
 
-def _inverse_diagonal(op: SparseOperator | OverRanks, definite: bool) -> HostArray:
+def _jacobi(op: SparseOperator | OverRanks, definite: bool) -> HostArray | Jacobi:
     """As of `jacobi`, but with the sizes of negative entries, or with these as they are."""
+    if isinstance(op, SparseOperator):
+        found = inverse_diagonal(op, of_sizes=definite)
+        if found.others == 0:
+            return found.inverse
     diagonal = op.diagonal()
     inverse = inverse_of(np.abs(diagonal) if definite else diagonal, op.dtype)
     if not np.isfinite(inverse).all():
@@ -53,7 +57,7 @@ def named(name: str, op: SparseOperator | OverRanks, solver: str, **options: int
     """
     one_of("M", name, NAMES)
     if name == "jacobi":
-        return _inverse_diagonal(op, solver in SYMMETRIC_SOLVERS)
+        return _jacobi(op, solver in SYMMETRIC_SOLVERS)
     if not isinstance(op, SparseOperator):
         raise ValueError(f"M={name!r} is for an operator of one process; over ranks there is M='jacobi'")
     return _OF_ENTRIES[name](op, **options)

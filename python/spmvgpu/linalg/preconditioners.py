@@ -22,7 +22,7 @@ from ..operator.composed import Composable, host_of
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from .systems import OverRanks, System, callback_map, check_square
-from .vectors import DeviceVector, Vectors, staged, staged_numpy
+from .vectors import DeviceVector, Vectors, empty, staged, staged_numpy
 
 # What `taken_map` makes of a preconditioner: an array is the inverse of a diagonal or a dense matrix.
 Given: TypeAlias = Any
@@ -76,11 +76,24 @@ class Jacobi(Preconditioner):
         own = np.array(host_array("inverse_diagonal", inverse_diagonal)).reshape(-1)
         own.flags.writeable = False
         super().__init__(own.dtype, (len(own), len(own)))
-        self._inverse_diagonal = own
         self._copies: dict[tuple[int, DType], DeviceVector] = {}
+        self._inverse_diagonal: HostArray | None = own
+
+    @classmethod
+    def _there(cls, vector: DeviceVector, length: int, dtype: DType, ordinal: int) -> Jacobi:
+        """Of the inverse of a diagonal on a device, which crosses the bus if it is asked for."""
+        made = cls.__new__(cls)
+        super().__init__(made, dtype, (length, length))
+        made._copies, made._inverse_diagonal = {(ordinal, dtype): vector}, None
+        return made
 
     @property
     def inverse_diagonal(self) -> HostArray:
+        if self._inverse_diagonal is None:
+            own = np.empty(self.shape[0], self.dtype)
+            next(iter(self._copies.values())).read(own)
+            own.flags.writeable = False
+            self._inverse_diagonal = own
         return self._inverse_diagonal
 
     def _columns(self, X: HostArray) -> HostArray:
@@ -196,6 +209,9 @@ def jacobi(op: object) -> Jacobi:
             check_square(op)
             return Jacobi(positive_inverse("jacobi", op.diagonal(), op.dtype, op.row_ranges.begin))
     own = operator_of(op)
+    found = inverse_diagonal(own)
+    if found.negative == found.others == 0:
+        return found.inverse
     return Jacobi(positive_inverse("jacobi", own.diagonal(), own.dtype))
 
 
@@ -214,6 +230,23 @@ def operator_of(op: object) -> SparseOperator:
     made: SparseOperator = op
     check_square(made)
     return made
+
+
+class InverseDiagonal(NamedTuple):
+    """The inverse of a diagonal, unless `others` entries are zero, not real or have no finite inverse."""
+
+    inverse: Jacobi
+    negative: int
+    others: int
+
+
+def inverse_diagonal(op: SparseOperator, of_sizes: bool = False) -> InverseDiagonal:
+    """The inverse of the diagonal, or of the sizes of its entries, made where the matrix is stored."""
+    csr = op._stored.canonical_there()
+    rows = csr.shape[0]
+    vector = empty((rows,), csr.dtype, csr.ordinal)
+    signs = (0, rows) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
+    return InverseDiagonal(Jacobi._there(vector, rows, csr.dtype, csr.ordinal), *signs)
 
 
 def inverse_of(diagonal: HostArray, dtype: DType) -> HostArray:

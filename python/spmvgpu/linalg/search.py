@@ -24,7 +24,7 @@ from ..operator.solve_info import SolveInfo
 from . import krylov
 from .choice import Choice, Step, choose, dominance
 from .named import SYMMETRIC_SOLVERS
-from .preconditioners import inverse_of
+from .preconditioners import InverseDiagonal, inverse_diagonal, inverse_of
 from .stopping import Info, check_limits
 from .systems import Callback, check_square
 
@@ -141,19 +141,33 @@ class Problem:
         op = self.op
         return op.diagonal() if isinstance(op, SparseOperator) else None
 
-    @property
+    @cached_property
+    def _signs(self) -> InverseDiagonal | None:
+        op = self.op
+        return inverse_diagonal(op) if isinstance(op, SparseOperator) else None
+
+    @cached_property
     def divides(self) -> bool:
         """Whether the diagonal has an inverse."""
+        signs = self._signs
+        if signs is None or signs.others == 0:
+            return signs is not None
         diagonal = self.diagonal
         return diagonal is not None and bool(np.isfinite(inverse_of(diagonal, self.dtype)).all())
+
+    @property
+    def has_positive_diagonal(self) -> bool:
+        """Whether the diagonal is positive, as far as it is known."""
+        signs = self._signs
+        if signs is None or signs.negative == signs.others == 0:
+            return True
+        diagonal = self.diagonal
+        return diagonal is not None and signs.negative == 0 and bool((diagonal.real > 0).all())
 
     @cached_property
     def is_hermitian(self) -> bool:
         """Whether two products with random vectors differ by rounding errors only."""
-        rng = np.random.default_rng(0)
-        u, v = rng.standard_normal((2, self.rows)).astype(self.dtype)
-        if self.dtype.kind == "c":
-            u, v = u + 1j * rng.standard_normal(self.rows), v + 1j * rng.standard_normal(self.rows)
+        u, v = (_random(self.rows, self.dtype, seed) for seed in (0, 1))
         a, b = self.op @ u, self.op @ v
         size = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
         if not np.isfinite(size):
@@ -170,6 +184,13 @@ class Problem:
         if self.diagonal is None or isinstance(self._given, SparseOperator):
             return 0.0
         return dominance(self.matrix, self.diagonal)
+
+
+def _random(length: int, dtype: DType, seed: int) -> HostArray:
+    """A vector whose entries are drawn evenly about 0."""
+    rng = np.random.default_rng(seed)
+    drawn: HostArray = (rng.random(length) - 0.5).astype(dtype, copy=False)
+    return drawn + 1j * (rng.random(length) - 0.5) if dtype.kind == "c" else drawn
 
 
 class Search:
@@ -235,7 +256,7 @@ class Search:
     def _choice(self) -> Choice:
         problem = self._problem
         hermitian = problem.is_hermitian
-        positive = problem.diagonal is None or bool((problem.diagonal.real > 0).all())
+        positive = problem.has_positive_diagonal
         choice = choose(
             hermitian,
             positive,
@@ -254,7 +275,7 @@ class Search:
     def _seems_definite(self) -> bool:
         """Whether a few steps of the Lanczos method, which those of cg are, find no negative eigenvalue."""
         problem = self._problem
-        v = np.random.default_rng(1).standard_normal(problem.rows).astype(problem.dtype)
+        v = _random(problem.rows, problem.dtype, 2)
         M = "jacobi" if problem.divides else None
         limits = partial(check_limits, 1e-8, 0.0, _LANCZOS_STEPS, 10)
         _, _, how = krylov.run("cg", problem.op, v, None, M, limits, nullspace=self._nullspace, warns=False)
@@ -266,7 +287,9 @@ class Search:
         if not isinstance(op, SparseOperator) or op._stored.description.is_divided:
             return None
         ones = np.ones(self._problem.rows, self._problem.dtype)
-        if float(np.vdot(ones, op @ ones).real) > _SMOOTH * float(op.diagonal().real.sum()):
+        diagonal = self._problem.diagonal
+        assert diagonal is not None
+        if float(np.vdot(ones, op @ ones).real) > _SMOOTH * float(diagonal.real.sum()):
             return None  # multigrid takes constants for what the matrix nearly maps to zero
         iterations, seconds = _SETUP
         fixed, each = _OF_CPU if op._ordinal < 0 else _OF_GPU

@@ -64,8 +64,11 @@ def multiply(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
         if flags.c_contiguous and flags.aligned:
             return op._matrix.multiply_numpy(x)
     recorded = library.differentiable(op, x)
-    if recorded is not None:
-        return recorded
+    return multiply_now(op, x, library) if recorded is None else recorded
+
+
+def multiply_now(op: Multiplier, x: AnyArray, library: AnyLibrary) -> AnyArray:
+    """The same, of which no library records anything for gradients."""
     located = library.locate(x, "x")
     if len(located.shape) not in (1, 2) or located.shape[0] != op.shape[1]:
         raise mismatch(op.shape, located.shape)

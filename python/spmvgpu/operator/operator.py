@@ -430,8 +430,8 @@ class SparseOperator(Composable):
         >>> op.diagonal(), op.diagonal(1)
         (array([4., 3.]), array([1.]))
         """
-        entries: HostArray = self.tocsr().diagonal(whole_number("k", k, -INDEX_LIMIT, INDEX_LIMIT))
-        return entries
+        shift = whole_number("k", k, -INDEX_LIMIT, INDEX_LIMIT)
+        return self._stored.canonical_there().diagonal(shift)
 
     def trace(self, offset: int = 0) -> Any:
         """Return the sum of the entries of a diagonal.

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
 
+from .._core import Matrix
 from .._util.lazy import lazy
 from .._util.types import DType, HostArray
 from .._util.value_types import TYPE_NAMES
-from ..devices import device_name, resolve_device
+from ..arrays import taken
+from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
 from .construct import aslinearoperator
+from .operands import address, multiply_now
 from .operator import SparseOperator
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 A = TypeVar("A")  # an array of the library
+_FORMAT = "csr"  # of products unless asked otherwise: their values change with each of them
 
 
 class Pattern(Generic[A]):
     """What the patterns of all libraries have in common."""
 
-    def __init__(self, A: Any, format: str = "csr", device: str = "auto", **format_options: Any) -> None:
+    def __init__(self, A: Any, format: str = "auto", device: str = "auto", **format_options: Any) -> None:
         csr = canonical_csr(A).host
         self._ordinal = resolve_device(device)
         self._arguments: dict[str, Any] = {
@@ -36,12 +40,13 @@ class Pattern(Generic[A]):
         self._csr = csr
         # Operators that values are given to, by type; more than one where some are still in use.
         self._operators: dict[DType, list[SparseOperator]] = {}
+        self._multipliers: dict[DType, SparseOperator] = {}  # by type, for products with values of any
         self._lock = Lock()
         self.shape: tuple[int, int] = csr.shape
-        self._new_operator(csr.dtype)  # refused here, if it is at all
+        self._multiplier(csr.dtype)  # refused here, if it is at all
         self.nnz: int = csr.nnz
-        self.rows: A = self._array(np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr)))
-        self.cols: A = self._array(csr.indices)
+        self._rows: A = self._array(np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr)))
+        self._cols: A = self._array(csr.indices)
         self.values: A = self._array(csr.data)
 
     def __repr__(self) -> str:
@@ -66,17 +71,51 @@ class Pattern(Generic[A]):
     def _updated(self, values: object, dtype: DType) -> SparseOperator:
         """The operator with the given values; the next one may take its memory over."""
         with self._lock:
-            free = (op for op in self._operators.get(dtype, []) if not _is_in_use(op))
-            op = next(free, None) or self._new_operator(dtype)
+            operators = self._operators.setdefault(dtype, [])
+            op = next((op for op in operators if not _is_in_use(op)), None)
+            if op is None:
+                op = self._new_operator(dtype, self._arguments)
+                operators.append(op)
             op.update_values(values)
             return op._snapshot()
 
-    def _new_operator(self, dtype: DType) -> SparseOperator:
+    def _new_operator(self, dtype: DType, arguments: dict[str, Any]) -> SparseOperator:
         csr, data = self._csr, self._csr.data if dtype.kind == "c" else self._csr.data.real
         arrays = data.astype(dtype), csr.indices, csr.indptr
-        made: SparseOperator = aslinearoperator(arrays, shape=self.shape, tune="off", **self._arguments)
-        self._operators.setdefault(dtype, []).append(made)
+        made: SparseOperator = aslinearoperator(arrays, shape=self.shape, tune="off", **arguments)
         return made
+
+    def _multiplier(self, dtype: DType) -> SparseOperator:
+        """An operator with any values, in the format that products use."""
+        with self._lock:
+            if dtype not in self._multipliers:
+                arguments = self._arguments
+                if arguments["format"] == "auto":
+                    arguments = {**arguments, "format": _FORMAT}
+                self._multipliers[dtype] = self._new_operator(dtype, arguments)
+            return self._multipliers[dtype]
+
+    def _multiplier_in_order(self, dtype: DType) -> SparseOperator | None:
+        """The same, if products can read other values than it has."""
+        op = self._multiplier(dtype)
+        return op if isinstance(op._matrix, Matrix) and op._matrix.with_values_at(0) is not None else None
+
+    def _multiply(self, values: Any, x: Any) -> Any:
+        """The product with the given values, which are not copied if the format stores them in this order."""
+        dtype = self._type_of(values)
+        op = self._multiplier_in_order(dtype)
+        if op is None:
+            return self._updated(values, dtype) @ x
+        values, own = taken("values", values)
+        located = own.locate(values, "values")
+        if not located.contiguous or located.dtype != dtype:
+            made = located.library.contiguous(located.array, dtype)
+            located = located.library.locate(made, "values")
+        if (located.host is None) != (op._ordinal != CPU):
+            return self._updated(values, dtype) @ x
+        op._check_device("values", located)
+        x, library = taken("x", x)
+        return multiply_now(_WithValues(op, address(located)), x, library)
 
     @lazy
     def _turned(self) -> tuple[Self, A]:
@@ -89,9 +128,20 @@ class Pattern(Generic[A]):
         try:
             made = kind(turned, **self._arguments)
         except ValueError:  # a FormatError, or an option that the shape does not allow
-            made = kind(turned, "csr", self._arguments["device"])
+            made = kind(turned, _FORMAT, self._arguments["device"])
         made.__dict__["_turned"] = self, self._array(np.argsort(order))
         return made, self._array(order)
+
+
+class _WithValues:
+    """An operator with other values, which somebody keeps, for products."""
+
+    def __init__(self, op: SparseOperator, values: int) -> None:
+        self.shape, self.dtype = op.shape, op.dtype
+        self._stream, self._check_device = op._stream, op._check_device
+        matrix = cast("Matrix", op._matrix).with_values_at(values)
+        assert matrix is not None
+        self._matrix = matrix
 
 
 def _is_in_use(op: SparseOperator) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
+from .._util.lazy import lazy
 from .._util.types import HostArray
 from ..arrays.torch_gradients import Entries, name_of, product
 from ..devices import CPU
@@ -20,10 +22,12 @@ class MatrixPattern(Pattern["torch.Tensor"]):
     ----------
     A : sparse matrix
         As in `aslinearoperator`.
-    format : str, default "csr"
+    format : str, default "auto"
+        As in `aslinearoperator`. Formats are not timed. By default, products use "csr", which takes the
+        values as they are, and solves use the format that is predicted to be the fastest.
     device : str, default "auto"
     **format_options
-        As in `aslinearoperator`. Formats are not timed.
+        As in `aslinearoperator`.
 
     Attributes
     ----------
@@ -42,8 +46,9 @@ class MatrixPattern(Pattern["torch.Tensor"]):
 
     Notes
     -----
-    Each product and each gradient first gives the values to an operator, as `SparseOperator.update_values`
-    does. They stay on the device. If the values do not change, use `aslinearoperator` and ``op @ x``.
+    The values stay on the device. Solves, and products in formats other than "csr" and "coo", copy them in
+    each call, as `SparseOperator.update_values` does. If the values do not change, use `aslinearoperator`
+    and ``op @ x``.
 
     Examples
     --------
@@ -58,8 +63,17 @@ class MatrixPattern(Pattern["torch.Tensor"]):
 
     def _array(self, array: HostArray) -> torch.Tensor:
         device = "cpu" if self._ordinal == CPU else f"cuda:{self._ordinal}"
-        tensor = torch.from_numpy(array.copy()).to(device)
-        return tensor if array.dtype.kind in "fc" else tensor.long()
+        if array.dtype.kind not in "fc":
+            array = array.astype(np.int32)
+        return torch.from_numpy(array.copy()).to(device)
+
+    @lazy
+    def rows(self) -> torch.Tensor:
+        return self._rows.long()
+
+    @lazy
+    def cols(self) -> torch.Tensor:
+        return self._cols.long()
 
     def operator(self, values: torch.Tensor) -> SparseOperator:
         """Return the operator with the given values.
@@ -91,12 +105,23 @@ class MatrixPattern(Pattern["torch.Tensor"]):
     def _with_values(self, values: torch.Tensor, *, is_adjoint: bool = False) -> SparseOperator:
         """The operator with the given values, or its adjoint; the next one may take its memory over."""
         dtype = self._type_of(values)
-        values = values.detach().to(self.rows.device)
-        if is_adjoint:
-            transposed, order = self._turned
-            made: SparseOperator = transposed._with_values(values.index_select(0, order).conj())
-            return made
-        return self._updated(values, dtype)
+        pattern, values = self._oriented(values, is_adjoint)
+        return pattern._updated(values, dtype)
+
+    def _times(self, values: torch.Tensor, x: torch.Tensor, *, is_adjoint: bool = False) -> torch.Tensor:
+        """The product with the given values, or of the adjoint, of which no gradient is recorded."""
+        self._type_of(values)
+        pattern, values = self._oriented(values, is_adjoint)
+        y: torch.Tensor = pattern._multiply(values, x.detach())
+        return y
+
+    def _oriented(self, values: torch.Tensor, is_adjoint: bool) -> tuple[MatrixPattern, torch.Tensor]:
+        """The pattern, or that of the adjoint, and its values on the device."""
+        values = values.detach().to(self._cols.device)
+        if not is_adjoint:
+            return self, values
+        transposed, order = self._turned
+        return transposed, values.index_select(0, order).conj()
 
     def matmul(self, values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Return the product of the matrix with the given values and `x`.
@@ -129,4 +154,4 @@ class MatrixPattern(Pattern["torch.Tensor"]):
         return product(name_of(self), self._entries(values), x)
 
     def _entries(self, values: torch.Tensor) -> Entries:
-        return Entries(self.rows, self.cols, values)
+        return Entries(self._rows, self._cols, values)
