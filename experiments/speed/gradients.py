@@ -69,7 +69,7 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
                     run, system, ways, {key: candidates[key] for key in candidates if key[0] == part}
                 )
             if run.on_gpu:
-                yield ways.overhead()
+                yield from ways.overheads()
 
 
 def _times(run: Run, system: systems.System, ways: OfTorch | OfJax, candidates: Gradients) -> Iterator[Row]:
@@ -206,7 +206,7 @@ class OfTorch:
 
         return Solve.apply  # type: ignore[no-any-return]
 
-    def overhead(self) -> Row:
+    def overheads(self) -> Iterator[Row]:
         op = sg.aslinearoperator(self._system.A, device=self._run.device)
 
         def chain(x: Any) -> Any:
@@ -214,13 +214,15 @@ class OfTorch:
                 x = sg.torch.matmul(op, x)
             return x
 
-        compiled = self._torch.compile(chain, fullgraph=True)
+        for mode in ("default", "reduce-overhead"):
+            self._torch.compiler.reset()
+            compiled = self._torch.compile(chain, fullgraph=True, mode=mode)
 
-        def call() -> None:
-            compiled(self._b)
-            self._torch.cuda.synchronize()
+            def call(compiled: Any = compiled) -> None:
+                compiled(self._b)
+                self._torch.cuda.synchronize()
 
-        return _overhead(self._run, self._system, op, "torch", call)
+            yield _overhead(self._run, self._system, op, "torch", f"torch.compile, {mode}", call)
 
 
 class OfJax:
@@ -295,7 +297,7 @@ class OfJax:
         A = self._bcoo(values, places)
         return cg(A, b, tol=RTOL, maxiter=MOST, M=lambda r: inverse * r)[0]  # type: ignore[no-untyped-call]
 
-    def overhead(self) -> Row:
+    def overheads(self) -> Iterator[Row]:
         op = sg.aslinearoperator(self._system.A, device=self._run.device)
 
         def chain(x: Any) -> Any:
@@ -304,11 +306,17 @@ class OfJax:
             return x
 
         compiled = self._jax.jit(chain)
-        return _overhead(self._run, self._system, op, "jax", lambda: compiled(self._b).block_until_ready())
+        call = lambda: compiled(self._b).block_until_ready()  # noqa: E731
+        yield _overhead(self._run, self._system, op, "jax", "jax.jit", call)
 
 
 def _overhead(
-    run: Run, system: systems.System, op: sg.SparseOperator, framework: str, call: Callable[[], object]
+    run: Run,
+    system: systems.System,
+    op: sg.SparseOperator,
+    framework: str,
+    variant: str,
+    call: Callable[[], object],
 ) -> Row:
     """A row that says what a product in a compiled function takes, and what its kernel takes by itself."""
     import cupy
@@ -319,7 +327,7 @@ def _overhead(
     each = Timing.of([us / CHAIN for us in in_turns({"": call}, 0.5, least=5, most=50)[""]])
     return {
         **system.case, "part": "overhead", "framework": framework, "library": "spmvgpu",
-        "variant": f"chain of {CHAIN}", "format": op.format, "kernel_us": round(kernel, 3),
+        "variant": variant, "format": op.format, "kernel_us": round(kernel, 3),
         "overhead_us": round(each.us - kernel, 3), **each.fields(),
     }  # fmt: skip
 
@@ -331,11 +339,11 @@ HEAD = ("system", "framework", "what", "library", "way", "rows", "time", "over o
 NOTE = (
     "Times of a gradient with respect to the values of the matrix and to the vector, forward and backward, "
     "in float64: of a product, of a product with respect to the vector alone, and of a solution to a "
-    "relative residual of 1e-8. Functions of JAX are compiled before."
+    "relative residual of 1e-8. Functions of JAX are compiled, and hierarchies of `amg` made, before."
 )
 OVERHEAD_HEAD = (
     "system",
-    "framework",
+    "compiled by",
     "format",
     "rows",
     "kernel, us",
@@ -343,8 +351,8 @@ OVERHEAD_HEAD = (
     "overhead, us",
 )
 OVERHEAD_NOTE = (
-    f"Time of each of {CHAIN} products in one compiled function (`jax.jit`, `torch.compile`), beside that of "
-    "the kernel alone."
+    f"Time of each of {CHAIN} products in one compiled function beside that of the kernel alone. With "
+    "`reduce-overhead` PyTorch runs the function as a CUDA graph."
 )
 
 
@@ -376,7 +384,7 @@ def more(content: Content) -> Iterator[str]:
 
     found = [
         (
-            row["matrix"], row["framework"], row["format"], f"{row['rows']:,}", number(row["kernel_us"], 1),
+            row["matrix"], row["variant"], row["format"], f"{row['rows']:,}", number(row["kernel_us"], 1),
             number(row["time_us"], 1), number(row["overhead_us"], 1),
         )
         for row in content.rows
@@ -388,18 +396,14 @@ def more(content: Content) -> Iterator[str]:
 
 
 def goals(content: Content) -> Iterator[Mark]:
-    cases = {(row["matrix"], row["framework"], row["part"]): row for row in content.rows}
-    shares = {
-        f"{matrix}, {framework}, {part}": _fastest(content, row, True) / _fastest(content, row, False)
-        for (matrix, framework, part), row in cases.items()
-        if part != "overhead"
-    }
+    shares, overheads = {}, {}
+    for row in content.rows:
+        if row["part"] == "overhead":
+            overheads[f"{row['matrix']}, {row['variant']}"] = row["overhead_us"]
+        elif (theirs := _fastest(content, row, False)) < float("inf"):
+            case = f"{row['matrix']}, {row['framework']}, {row['part']}"
+            shares[case] = _fastest(content, row, True) / theirs
     yield from at_most("gradient over the fastest other way", shares, each=SHARE)
-    overheads = {
-        f"{matrix}, {framework}": row["overhead_us"]
-        for (matrix, framework, part), row in cases.items()
-        if part == "overhead"
-    }
     yield from at_most("overhead of a product in a compiled function, us", overheads, each=OVERHEAD)
 
 
