@@ -22,8 +22,8 @@ class MatrixPattern(Pattern["jax.Array"]):
     A : sparse matrix
         As in `aslinearoperator`.
     format : str, default "auto"
-        As in `aslinearoperator`. Formats are not timed. By default, products use "csr", which takes the
-        values as they are, and solves use the format that is predicted to be the fastest.
+        As in `aslinearoperator`. Formats are not timed. By default, products use "csr", which reads the
+        values without a copy, and solves use the format that is predicted to be the fastest.
     device : str, default "auto"
     **format_options
         As in `aslinearoperator`.
