@@ -14,6 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 from .._util.arguments import is_number
 from .._util.types import HostArray
 from ..arrays import NUMPY, AnyArray, AnyLibrary, is_sparse, taken
+from ..arrays.library import Operator
 from ..arrays.products import mismatch, shape_of
 from .operands import check_shape
 
@@ -32,6 +33,10 @@ class Composable(LinearOperator):  # type: ignore[misc]
     def _snapshot(self) -> Self:
         """An operator that has the values of this one, and keeps them."""
         return self
+
+    def _held(self) -> Operator:
+        """The same for products alone."""
+        return self._snapshot()
 
     def dot(self, x: object) -> AnyArray | LinearOperator:
         """Return the product with a vector, with the columns of an array, with an operator or with a number.

@@ -27,6 +27,7 @@ from ..planning.tuning import Tuning
 from . import algebra, explain, operands
 from .composed import Composable, is_operand, plain
 from .description import Description, resolved
+from .held import Held
 from .new_values import NewValues, replaced
 from .solve_info import SolveInfo
 from .stored import Stored, Variant
@@ -120,6 +121,10 @@ class SparseOperator(Composable):
     def _snapshot(self) -> Self:
         """An operator that shares the matrix, and keeps the values that it has now."""
         return type(self)(self._stored)
+
+    def _held(self) -> Held:
+        """The same for products alone."""
+        return Held(self._stored)
 
     # What it is
 

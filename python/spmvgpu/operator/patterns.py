@@ -16,7 +16,8 @@ from ..arrays import taken
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
 from .construct import aslinearoperator
-from .operands import address, multiply_now
+from .held import Held
+from .operands import address
 from .operator import SparseOperator
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ class Pattern(Generic[A]):
         if (located.host is None) != (op._ordinal != CPU):
             return self._updated(values, dtype) @ x
         op._check_device("values", located)
-        x, library = taken("x", x)
-        return multiply_now(_WithValues(op, address(located)), x, library)
+        matrix = cast("Matrix", op._matrix).with_values_at(address(located))
+        return Held(op._stored, matrix) @ x
 
     @lazy
     def _turned(self) -> tuple[Self, A]:
@@ -131,17 +132,6 @@ class Pattern(Generic[A]):
             made = kind(turned, _FORMAT, self._arguments["device"])
         made.__dict__["_turned"] = self, self._array(np.argsort(order))
         return made, self._array(order)
-
-
-class _WithValues:
-    """An operator with other values, which somebody keeps, for products."""
-
-    def __init__(self, op: SparseOperator, values: int) -> None:
-        self.shape, self.dtype = op.shape, op.dtype
-        self._stream, self._check_device = op._stream, op._check_device
-        matrix = cast("Matrix", op._matrix).with_values_at(values)
-        assert matrix is not None
-        self._matrix = matrix
 
 
 def _is_in_use(op: SparseOperator) -> bool:
