@@ -16,7 +16,7 @@ from .._core import LinearMap
 from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, host_array, library_of, taken
 from ..arrays.products import promoted
-from ..devices import device_name, resolve_device
+from ..devices import at_most, device_name, resolve_device
 from ..inputs.sparse import scipy_sparse
 from ..operator.composed import Composable, host_of
 from ..operator.construct import aslinearoperator
@@ -242,10 +242,11 @@ class InverseDiagonal(NamedTuple):
 
 def inverse_diagonal(op: SparseOperator, of_sizes: bool = False) -> InverseDiagonal:
     """The inverse of the diagonal, or of the sizes of its entries, made where the matrix is stored."""
-    csr = op._stored.canonical_there()
-    rows = csr.shape[0]
-    vector = empty((rows,), csr.dtype, csr.ordinal)
-    signs = (0, rows) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
+    with at_most(op.max_threads):
+        csr = op._stored.canonical_there()
+        rows = csr.shape[0]
+        vector = empty((rows,), csr.dtype, csr.ordinal)
+        signs = (0, rows) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
     return InverseDiagonal(Jacobi._there(vector, rows, csr.dtype, csr.ordinal), *signs)
 
 

@@ -436,7 +436,8 @@ class SparseOperator(Composable):
         (array([4., 3.]), array([1.]))
         """
         shift = whole_number("k", k, -INDEX_LIMIT, INDEX_LIMIT)
-        return self._stored.canonical_there().diagonal(shift)
+        with at_most(self.max_threads):
+            return self._stored.canonical_there().diagonal(shift)
 
     def trace(self, offset: int = 0) -> Any:
         """Return the sum of the entries of a diagonal.
