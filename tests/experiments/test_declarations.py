@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -26,7 +27,9 @@ BY_FILE = {experiment.file: experiment for experiment in EXPERIMENTS}
 COMMITTED = pages.devices_in(RESULTS)
 # Those that cannot run here: without ranks, and on another command's results.
 RUN = {name: e for name, e in BY_FILE.items() if e.measure is not None and e.command != "scaling"}
-NEEDS_GPU = {"overhead", "roundtrip"}
+WITHOUT_ROWS = {"overhead", "roundtrip"}  # on the CPU
+if not any(find_spec(name) for name in ("jax", "torch")):
+    WITHOUT_ROWS.add("gradients")
 MODULES = [
     import_module(info.name)
     for folder in ("speed", "jobs", "solving")
@@ -94,7 +97,7 @@ def test_it_declares_what_it_must(file: str) -> None:
 def test_a_quick_run_on_the_cpu_is_stored(file: str, quick: dict[str, Content]) -> None:
     experiment, content = RUN[file], quick[file]
     assert {"device", "driver", "cuda", "commit", "date", "versions"} <= content.environment.keys()
-    assert bool(content.rows) != (file in NEEDS_GPU)
+    assert bool(content.rows) != (file in WITHOUT_ROWS)
     assert all(entry["reason"] for entry in content.skipped)
     measured = [row for row in content.rows if "time_us" in row]
     assert all(row["time_us"] > 0 and row["library"] for row in measured)

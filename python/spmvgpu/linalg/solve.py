@@ -11,7 +11,8 @@ import numpy as np
 from .._util.arguments import with_hints
 from .._util.show import Brief
 from ..arrays import AnyArray, taken
-from .search import Attempt, Problem, Search
+from .problem import Problem
+from .search import Attempt, Search
 from .stopping import tolerance
 from .systems import OverRanks
 
