@@ -77,7 +77,7 @@ class Pattern(Protocol):
     @property
     def _turned(self) -> tuple[Pattern, AnyArray]: ...
     def _with_values(self, values: object) -> Any: ...
-    def _multiplier_in_order(self, dtype: DType) -> Any: ...
+    def _multiplier(self, dtype: DType) -> tuple[Any, bool]: ...
 
 
 # Products of any type
@@ -204,8 +204,8 @@ def _values_batch(args: Any, axes: Any, *, pattern: Pattern) -> tuple[AnyArray, 
 
 
 def _values_call(platform: str, ctx: Any, values: Any, x: Any, *, pattern: Pattern) -> Any:
-    op = pattern._multiplier_in_order(np.dtype(ctx.avals_in[0].dtype))
-    if op is not None:
+    op, reads = pattern._multiplier(np.dtype(ctx.avals_in[0].dtype))
+    if reads:
         _check_platform(platform, op._stored.ordinal, op._stored.device)
         return call(ctx, _core.XlaCallee.of_values(op._matrix, op._stored.places), values, x)
 

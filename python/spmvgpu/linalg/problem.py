@@ -19,7 +19,7 @@ from ..inputs.compressed import storage_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from .choice import dominance
-from .preconditioners import InverseDiagonal, inverse_diagonal, inverse_of
+from .preconditioners import InverseDiagonal, Jacobi, inverse_diagonal, inverse_of
 from .systems import check_square
 
 _SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any other
@@ -102,6 +102,13 @@ class Problem:
             return signs is not None
         diagonal = self.diagonal
         return diagonal is not None and bool(np.isfinite(inverse_of(diagonal, self.dtype)).all())
+
+    def preconditioner(self, name: str) -> Jacobi | str | None:
+        """What stands for a name: the inverse of a positive diagonal has been made."""
+        if name != "jacobi":
+            return None if name == "none" else name
+        signs = self._signs
+        return name if signs is None or signs.negative or signs.others else signs.inverse
 
     @property
     def has_positive_diagonal(self) -> bool:

@@ -154,7 +154,7 @@ class Search:
         """Whether a few steps of the Lanczos method, which those of cg are, find no negative eigenvalue."""
         problem = self._problem
         v = random_vector(problem.rows, problem.dtype, 2)
-        M = "jacobi" if problem.divides else None
+        M = problem.preconditioner("jacobi" if problem.divides else "none")
         limits = partial(check_limits, 1e-8, 0.0, _LANCZOS_STEPS, 10)
         _, _, how = krylov.run("cg", problem.op, v, None, M, limits, nullspace=self._nullspace, warns=False)
         return how.status not in ("indefinite", "bad_preconditioner")
@@ -218,7 +218,7 @@ class Search:
             self._problem.op,
             self._problem.b,
             self._x0,
-            None if step.preconditioner == "none" else step.preconditioner,
+            self._problem.preconditioner(step.preconditioner),
             limits,
             watch=_Patience(patience, slow, self._rtol, self._atol),
             nullspace=self._nullspace,

@@ -41,7 +41,7 @@ class Pattern(Generic[A]):
         self._csr = csr
         # Operators that values are given to, by type; more than one where some are still in use.
         self._operators: dict[DType, list[SparseOperator]] = {}
-        self._multipliers: dict[DType, SparseOperator] = {}  # by type, for products with values of any
+        self._multipliers: dict[DType, tuple[SparseOperator, bool]] = {}
         self._lock = Lock()
         self.shape: tuple[int, int] = csr.shape
         self._multiplier(csr.dtype)  # refused here, if it is at all
@@ -86,37 +86,34 @@ class Pattern(Generic[A]):
         made: SparseOperator = aslinearoperator(arrays, shape=self.shape, tune="off", **arguments)
         return made
 
-    def _multiplier(self, dtype: DType) -> SparseOperator:
-        """An operator with any values, in the format that products use."""
+    def _multiplier(self, dtype: DType) -> tuple[SparseOperator, bool]:
+        """An operator for products, and whether these can read other values than it has."""
         with self._lock:
             if dtype not in self._multipliers:
                 arguments = self._arguments
                 if arguments["format"] == "auto":
                     arguments = {**arguments, "format": _FORMAT}
-                self._multipliers[dtype] = self._new_operator(dtype, arguments)
+                op = self._new_operator(dtype, arguments)
+                matrix = op._matrix
+                reads = isinstance(matrix, Matrix) and matrix.with_values_at(0) is not None
+                self._multipliers[dtype] = op, reads
             return self._multipliers[dtype]
-
-    def _multiplier_in_order(self, dtype: DType) -> SparseOperator | None:
-        """The same, if products can read other values than it has."""
-        op = self._multiplier(dtype)
-        return op if isinstance(op._matrix, Matrix) and op._matrix.with_values_at(0) is not None else None
 
     def _multiply(self, values: Any, x: Any) -> Any:
         """The product with the given values, which are not copied if the format stores them in this order."""
         dtype = self._type_of(values)
-        op = self._multiplier_in_order(dtype)
-        if op is None:
-            return self._updated(values, dtype) @ x
+        op, reads = self._multiplier(dtype)
         values, own = taken("values", values)
         located = own.locate(values, "values")
         if not located.contiguous or located.dtype != dtype:
             made = located.library.contiguous(located.array, dtype)
             located = located.library.locate(made, "values")
-        if (located.host is None) != (op._ordinal != CPU):
+        # What comes from the host waits for no stream, and so not for the values either.
+        comes_by_bus = op._ordinal != CPU and (located.host is not None or _is_on_host(x))
+        if not reads or comes_by_bus:
             return self._updated(values, dtype) @ x
         op._check_device("values", located)
-        matrix = cast("Matrix", op._matrix).with_values_at(address(located))
-        return Held(op._stored, matrix) @ x
+        return Held(op._stored, cast("Matrix", op._matrix).with_values_at(address(located))) @ x
 
     @lazy
     def _turned(self) -> tuple[Self, A]:
@@ -132,6 +129,11 @@ class Pattern(Generic[A]):
             made = kind(turned, _FORMAT, self._arguments["device"])
         made.__dict__["_turned"] = self, self._array(np.argsort(order))
         return made, self._array(order)
+
+
+def _is_on_host(x: object) -> bool:
+    array, library = taken("x", x)
+    return library.locate(array, "x").host is not None
 
 
 def _is_in_use(op: SparseOperator) -> bool:
