@@ -11,6 +11,7 @@ from scipy.sparse.linalg import aslinearoperator
 import spmvgpu as sg
 from battery import TYPES
 from reference import assert_product
+from spmvgpu.operator.stored import Stored
 from support import assert_same_entries, build, explained, formats_of, over, type_fixture
 
 ROWS, COLS = 60, 45
@@ -190,6 +191,16 @@ def test_diagonals_of_every_format(fmt, dtype, device):
         np.testing.assert_array_equal(diagonal, A.diagonal(k))
         diagonal[...] = 7  # of the caller's own
     np.testing.assert_array_equal(op.diagonal(), A.diagonal())
+
+
+@over("fmt", formats_of(SYMMETRIC))
+def test_transposes_and_diagonals_leave_the_matrix_where_it_is(fmt, device, monkeypatch):
+    op = build(SYMMETRIC, fmt, device=device)
+    with monkeypatch.context() as patch:
+        patch.setattr(Stored, "to_csr", lambda self: pytest.fail("fetches the matrix"))
+        turned, diagonal = op.T, op.diagonal()
+    np.testing.assert_array_equal(diagonal, SYMMETRIC.diagonal())
+    assert_same_entries(turned.tocsr(), sp.csr_array(SYMMETRIC.T))
 
 
 @over("layout", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])

@@ -200,7 +200,7 @@ def test_parts_and_transposes_of_a_source(device):
     source = source_of(A, device)
     choice, stored, _ = choose(on_host(A), Request("partitioned", {"separator": 1000}, "off"), ordinal)
     assert_same_arrays(parts.arrays(parts.build(source, choice, ordinal)), parts.arrays(stored), "parts")
-    turned = on_host(A).transposed(ordinal)
+    turned = source.transposed()
     assert turned.ordinal == ordinal
     assert_same_entries(turned.host, sp.csr_array(A.T))
     assert source.at(ordinal) is source

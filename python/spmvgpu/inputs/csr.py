@@ -143,16 +143,15 @@ class CanonicalCsr:
 
     # Matrices that are made of it.
 
-    def transposed(self, ordinal: int | None = None) -> CanonicalCsr:
-        """On the same device, or on one that it is for, if that has room; else in host memory."""
-        there = self if ordinal is None else self.at(ordinal)
+    def transposed(self) -> CanonicalCsr:
+        """On the same device, if that has room; else in host memory."""
         shape = self.shape[::-1]
-        if there.ordinal != CPU:
+        if self.ordinal != CPU:
             try:
-                return there._like(there.source.transposed(), shape)
+                return self._like(self.source.transposed(), shape)
             except MemoryError:
                 pass
-        here = there.in_host_memory()
+        here = self.in_host_memory()
         if here.is_wide:
             return CanonicalCsr.of(sp.csr_array(here.host.T))
         return here._like(here.source.transposed(), shape)

@@ -48,12 +48,8 @@ def variant(stored: Stored, which: Variant) -> Stored:
         return multiple(stored, np.conjugate)
     description = stored.description
     with at_most(description.threads):
-        csr = stored.canonical()
-        if conjugated or description.is_divided:
-            csr = csr.transposed()
-            csr = csr.with_data(np.conjugate(csr.data)) if conjugated else csr
-        else:
-            csr = csr.transposed(*description.ordinals)
+        csr = stored.canonical_there().transposed()
+        csr = csr.with_data(np.conjugate(csr.data)) if conjugated else csr
         return build_derived(csr, description.transposed(), "transposed")
 
 
