@@ -9,6 +9,8 @@ import spmvgpu as sg
 from battery import integer_matrix, integer_vector, matrix, vector
 from libraries import OnlyCudaArrayInterface, OnlyDlpack, index_of
 from reference import assert_product
+from spmvgpu._core import DeviceArray, fetch
+from spmvgpu.devices import resolve_device
 from support import build, each_format_of, each_pair, format_fixture, type_fixture
 
 pytestmark = pytest.mark.gpu
@@ -30,6 +32,22 @@ def op(A, fmt, cuda_device):
 @pytest.fixture
 def x(A):
     return vector(A.shape[1], A.dtype)
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 2 << 20, 32 << 20])
+def test_bytes_come_back_as_they_are(piece, cuda_device):
+    """Large arrays cross the bus in pieces: those of their sizes, a little more, and a little less."""
+    ordinal, rng = resolve_device(cuda_device), np.random.default_rng(piece)
+    for size in (1, piece - 1, piece, piece + 1, 2 * piece + 77):
+        sent = rng.integers(0, 256, size, dtype=np.uint8)
+        there = DeviceArray((size,), sent.dtype, ordinal)
+        there.upload(sent)
+        came = np.empty_like(sent)
+        there.download(came)
+        np.testing.assert_array_equal(came, sent)
+        came[...] = 0
+        fetch(there.pointer, came, ordinal)
+        np.testing.assert_array_equal(came, sent)
 
 
 def check_array(result, library, device, dtype):

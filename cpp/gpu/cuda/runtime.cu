@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "core/mutex.hpp"
+#include "core/parallel.hpp"
 #include "gpu/cuda/check.hpp"
 #include "gpu/cuda/pool.hpp"
 #include "gpu/memory.hpp"
@@ -85,6 +86,14 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
         return;
     }
     const DeviceGuard guard(from_device);
+    constexpr std::size_t kLeastStaged = 1 << 20;
+    if (!to_device.is_gpu() && bytes >= kLeastStaged && !is_pinned(to, bytes)) {
+        Staging staging;
+        staging.download([to](const void* chunk, std::size_t begin,
+                              std::size_t size) { streaming_copy(static_cast<char*>(to) + begin, chunk, size); },
+                         from, bytes, nullptr);
+        return;
+    }
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
     // From one place of a device to another the host is not waited for, and streams of our own wait for nobody.
     if (to_device.is_gpu()) check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
