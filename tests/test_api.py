@@ -158,6 +158,12 @@ def trials_on(device):
         return sg.aslinearoperator(A, device=device, tune="full").tuning
 
 
+def splu_on(device):
+    if device != "cpu":
+        pytest.importorskip("nvmath")
+    return sg.linalg.splu(A + sg.gallery.poisson1d(A.shape[0]), device=device)
+
+
 SHOWN = {
     "SparseOperator": lambda on: sg.aslinearoperator(A * 1j, "packed_sell", on),
     "MultiDeviceOperator": lambda on: sg.aslinearoperator(A, device=[on] * 16),
@@ -171,6 +177,7 @@ SHOWN = {
     "linalg.SolveInfo": lambda on: solved(sg.aslinearoperator(A, device=on)),
     "linalg.Solved": lambda on: sg.linalg.solve(A, np.ones(A.shape[0]), device=on, full_output=True)[1],
     "linalg.Jacobi": lambda on: sg.linalg.jacobi(sg.aslinearoperator(A, device=on)),
+    "linalg.DirectFactors": splu_on,
     "linalg.IncompleteFactors": lambda on: sg.linalg.ic0(sg.aslinearoperator(A, device=on)),
     "linalg.Multigrid": lambda on: sg.linalg.amg(A, device=on),
     "linalg.Cycle": lambda on: sg.linalg.chebyshev(sg.aslinearoperator(A, device=on)),
@@ -202,7 +209,13 @@ def test_every_class_shows_a_few_lines():
         classes |= {
             f"{module}.{name}" for name in public if inspect.isclass(getattr(getattr(sg, module), name))
         }
-    errors = {"CudaError", "FormatError", "linalg.SolverWarning", "linalg.NotSolvedError"}
+    errors = {
+        "CudaError",
+        "FormatError",
+        "linalg.NotSolvedError",
+        "linalg.SingularMatrixError",
+        "linalg.SolverWarning",
+    }
     of_ranks = {"distributed.DistributedOperator", "distributed.Ranges"}  # in tests/distributed
     assert classes - errors - of_ranks - set(SHOWN) == set()
 

@@ -1,4 +1,4 @@
-"""Iterative solvers and preconditioners that run on the device of the operator.
+"""Solvers and preconditioners that run on the device of the operator.
 
 >>> import numpy as np, spmvgpu as sg
 >>> op = sg.aslinearoperator(sg.gallery.poisson2d(20), device="cpu")
@@ -12,7 +12,9 @@ from .bicgstab import bicgstab
 from .cg import cg
 from .cgls import cgls
 from .cycles import Cycle, aspreconditioner, block_jacobi, chebyshev
+from .direct import DirectFactors, splu, spsolve
 from .eigsh import eigsh
+from .factors import SingularMatrixError
 from .gmres import gmres
 from .incomplete import IncompleteFactors, ic0, ilu0
 from .lobpcg import lobpcg
@@ -27,10 +29,12 @@ from .svds import svds
 
 __all__ = [
     "Cycle",
+    "DirectFactors",
     "IncompleteFactors",
     "Jacobi",
     "Multigrid",
     "NotSolvedError",
+    "SingularMatrixError",
     "SolveInfo",
     "Solved",
     "SolverWarning",
@@ -51,6 +55,8 @@ __all__ = [
     "lsqr",
     "minres",
     "solve",
+    "splu",
+    "spsolve",
     "svds",
 ]
 

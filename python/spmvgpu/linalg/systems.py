@@ -183,14 +183,19 @@ def system_of(A: object, b: object, name: str = "b") -> System:
             return A._piece_of_system(b)
     b, library = taken(name, b)
     located = library.locate(b, name)
-    op = _operator_beside(A, library, located)
+    op = operator_beside(A, library, located)
     if isinstance(op, SparseOperator):
         return OperatorSystem(op, b, library)
     return ForeignSystem(op, b, library, located)
 
 
-def _operator_beside(A: object, library: AnyLibrary, located: Located) -> SparseOperator | sla.LinearOperator:
-    """The operator of what a caller gave to a solver, made where the right-hand side is if it is a matrix."""
+def operator_beside(
+    A: object, library: AnyLibrary, located: Located, device: str | None = None, format: str = "auto"
+) -> SparseOperator | sla.LinearOperator:
+    """The operator of what a caller gave to a solver.
+
+    A matrix becomes one in a format on a device: without a name, where the right-hand side is.
+    """
     if isinstance(A, SparseOperator):
         return A
     if isinstance(A, sla.LinearOperator) or (hasattr(A, "matvec") and not hasattr(A, "tocsr")):
@@ -198,10 +203,13 @@ def _operator_beside(A: object, library: AnyLibrary, located: Located) -> Sparse
     # Matrices of CuPy, PyTorch and JAX stay on their GPU.
     stays = is_torch_sparse(A) or is_jax_sparse(A) or (is_sparse(A) and hasattr(A, "dtype"))
     matrix: Any = A if stays else matrix_of(A)
-    where = "auto" if library.moves else device_name(CPU if located.host is not None else located.ordinal)
+    if device is None:
+        device = (
+            "auto" if library.moves else device_name(CPU if located.host is not None else located.ordinal)
+        )
     given = numpy_type(A) if is_torch_sparse(A) else np.dtype(matrix.dtype)
     dtype = _common_type(given, located.dtype)
-    return aslinearoperator(matrix, device=where, dtype=dtype)
+    return aslinearoperator(matrix, device=device, dtype=dtype, format=format)
 
 
 class Rectangle:
@@ -227,7 +235,7 @@ class Rectangle:
         refuse_ranks(A)
         b, library = taken(name, b)
         located = library.locate(b, name)
-        op = _operator_beside(A, library, located)
+        op = operator_beside(A, library, located)
         shape = (int(op.shape[0]), int(op.shape[1]))
         if isinstance(op, SparseOperator):
             dtype, ordinal, memory, stream = op.dtype, op._ordinal, op._solver_memory, op._stream

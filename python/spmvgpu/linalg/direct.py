@@ -1,0 +1,410 @@
+"""Direct solvers: SciPy's SuperLU on the CPU, and cuDSS on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .. import _core
+from .._core import LinearMap, SolverReport
+from .._util.arguments import one_of, with_hints
+from .._util.types import HostArray
+from ..arrays import AnyArray, taken
+from ..devices import CPU, device_name, resolve_device
+from ..operator.construct import aslinearoperator
+from ..operator.new_values import NewValues
+from ..operator.operator import SparseOperator
+from . import cudss
+from .factors import Factors, SingularMatrixError, SuperLUFactors
+from .preconditioners import DevicePreconditioner
+from .stopping import check_limits, warn
+from .systems import OperatorSystem, OverRanks, check_square, operator_beside
+from .vectors import DeviceVector, empty
+
+_REFINEMENTS = 10  # iterations of gmres with the factors
+_ROUNDING = 100  # times the unit roundoff, of a residual that needs no refinement
+
+
+class DirectFactors(DevicePreconditioner):
+    """The factors of a matrix, as `splu` returns them.
+
+    A `LinearOperator` that multiplies by the inverse of the matrix, for example as a preconditioner.
+
+    Attributes
+    ----------
+    nnz : int
+        Number of entries of the factors.
+    device : str
+        Where they are.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> factors = sg.linalg.splu(np.array([[2.0, 1.0], [0.0, 4.0]]), device="cpu")
+    >>> factors.solve(np.array([4.0, 4.0]))
+    array([1.5, 1. ])
+    """
+
+    def __init__(self, op: SparseOperator) -> None:
+        super().__init__(op.dtype, op.shape, op._ordinal)
+        self._op: SparseOperator = op._snapshot()
+        self._csr = op.tocsr()
+        self._factors = _factorized(self._csr, op._ordinal)
+
+    @property
+    def device(self) -> str:
+        return device_name(self._ordinal)
+
+    @property
+    def nnz(self) -> int:
+        return 0 if self._factors is None else self._factors.nnz
+
+    @with_hints
+    def solve(self, b: object, trans: str = "N") -> AnyArray:
+        """Solve systems with the matrix, its transpose or its conjugate transpose.
+
+        Parameters
+        ----------
+        b : (n,) or (n, k) array
+            Right-hand side, or several of them as columns: a NumPy array, or an array of another library on
+            the device of the factors. It is cast to their dtype. It may be complex only if they are.
+        trans : {"N", "T", "H"}
+            Which matrix: `A`, its transpose or its conjugate transpose. On a GPU, each of them has factors of
+            its own, made when they are first needed, unless `A` is symmetric or Hermitian.
+
+        Returns
+        -------
+        (n,) or (n, k) array
+            Solution, of the library and on the device of `b`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument has a type, a shape, a dtype or a device that is not allowed.
+        SingularMatrixError
+            If the solution is not finite and `b` is.
+        MemoryError, CudaError
+            If the device has no memory left, or fails.
+
+        Warns
+        -----
+        SolverWarning
+            On a GPU, if ``norm(b - A @ x) / norm(b)`` is greater than the square root of the machine epsilon.
+
+        Notes
+        -----
+        On a GPU, pivots are not chosen among all rows. So the residual is computed in each call, and a few
+        iterations of `gmres` with the factors follow where it is larger than rounding errors.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> factors = sg.linalg.splu(np.array([[2.0, 1.0], [0.0, 4.0]]), device="cpu")
+        >>> factors.solve(np.array([4.0, 4.0]), "T")
+        array([2. , 0.5])
+        """
+        one_of("trans", trans, ("N", "T", "H"))
+        return self._solve(b, trans)
+
+    def _solve(self, b: object, trans: str, is_vector: bool = False) -> AnyArray:
+        """The solution; if `is_vector`, a single column is one as well."""
+        b, library = taken("b", b)
+        system = OperatorSystem(self._op, b, library)
+        shape = library.locate(b, "b").shape
+        if len(shape) == 2 and not is_vector:
+            system.columns = shape[1]
+        vectors = system.vectors(False)
+        right, x = vectors.take("b", system.b), vectors.new()
+        vectors.wait()
+        if self._factors is None or self._factors.is_checked:
+            if self._factors is not None:
+                self._factors.solve(right, x, system.columns or 1, trans)
+        else:
+            self._solve_and_check(system, right, x, trans)
+        return vectors.result()
+
+    def _solve_and_check(
+        self, system: OperatorSystem, right: DeviceVector, x: DeviceVector, trans: str
+    ) -> None:
+        """Solve, and refine what is less exact than rounding errors make it."""
+        factors, eps = self._factors, float(np.finfo(self.dtype).eps)
+        assert factors is not None
+        first = empty((system.columns or 1, self.shape[0]), self.dtype, self._ordinal)
+        factors.solve(right, first, system.columns or 1, trans)
+        op = self._op if trans == "N" else self._op.T if trans == "T" else self._op.H
+        A = _core.matrix_map(op._matrix)
+
+        def run(right: DeviceVector, guess: int, iterations: int, goal: float) -> list[SolverReport]:
+            limits = check_limits(0.0, goal, iterations, 10, self.shape[0], None)
+            limits.restart, limits.legacy = min(_REFINEMENTS, self.shape[0]), True
+            M = factors.core_map(trans) if iterations else None
+            return _core.solve(
+                "gmres", A, M, self.shape[0], system.columns or 1, self._ordinal, right.pointer, guess,
+                x.pointer, limits, system.memory, None, system.max_threads, None,
+            )  # fmt: skip
+
+        sizes = [report.norm_b for report in run(first, 0, 0, 0.0)]
+        reports = run(right, first.pointer, 0, 0.0)
+        if not all(np.isfinite(report.norm_b) for report in reports):
+            return
+        goals = [
+            _ROUNDING * eps * (factors.norm * size + report.norm_b)
+            for size, report in zip(sizes, reports, strict=True)
+        ]
+        if not np.isfinite(sizes).all():
+            raise SingularMatrixError("the matrix is singular: the solution is not finite")
+        if any(report.true_residual > goal for report, goal in zip(reports, goals, strict=True)):
+            reports = run(right, first.pointer, _REFINEMENTS, min(goals))
+        residual = max(report.true_residual / (report.norm_b or 1.0) for report in reports)
+        if not residual <= np.sqrt(eps):
+            warn(
+                f"norm(b - A @ x) / norm(b) is {residual:.1e}: the matrix is close to singular, or needs the "
+                'more careful pivoting of the CPU: splu(op.to("cpu"))',
+                stacklevel=6,
+            )
+
+    def update_values(self, values: object) -> None:
+        """Take a matrix with the same sparsity pattern and other values.
+
+        On a GPU the order of the unknowns and the pattern of the factors stay, so this takes less time than
+        `splu`.
+
+        Parameters
+        ----------
+        values : (nnz,) array
+            New values, in the order of ``op.tocsr().data``: row by row, columns ascending. A NumPy array, or
+            an array of another library on the device. Its dtype must convert to that of the factors without
+            loss.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `values` has another type, length or device, or contains infinity or NaN.
+        SingularMatrixError
+            If the new matrix is singular. After any error except `CudaError`, the factors are the old ones.
+        MemoryError, CudaError
+            If the device has no memory left, or fails.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> factors = sg.linalg.splu(np.array([[2.0, 1.0], [0.0, 4.0]]), device="cpu")
+        >>> factors.update_values(np.array([4.0, 2.0, 8.0]))
+        >>> factors.solve(np.array([4.0, 4.0]))
+        array([0.75, 0.5 ])
+        """
+        data = NewValues(self._op._stored, values).on_host().copy()
+        csr = sp.csr_array((data, self._csr.indices, self._csr.indptr), shape=self.shape)
+        csr.has_canonical_format = True
+        _check_finite(csr)
+        op = self._op._snapshot()
+        op.update_values(values)
+        if self._factors is not None:
+            self._factors.update(csr)
+        self._op, self._csr = op, csr
+
+    # What a preconditioner is asked for
+
+    def _core_map(self) -> LinearMap:
+        return self._map("N")
+
+    def _map(self, trans: str) -> LinearMap:
+        if self._factors is None:
+            return _core.callback_map(self.dtype, lambda rows: rows, 0, 0, CPU)
+        return self._factors.core_map(trans)
+
+    def _columns(self, X: HostArray) -> HostArray:
+        found: HostArray = self._solve(X, "N")
+        return found
+
+    def _adjoint(self) -> AdjointFactors:
+        return AdjointFactors(self)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DirectFactors, (self._op,)
+
+
+class AdjointFactors(DevicePreconditioner):
+    """Multiplication by the inverse of the conjugate transpose."""
+
+    def __init__(self, factors: DirectFactors) -> None:
+        super().__init__(factors.dtype, factors.shape, factors._ordinal)
+        self._of = factors
+
+    def _core_map(self) -> LinearMap:
+        return self._of._map("H")
+
+    def _columns(self, X: HostArray) -> HostArray:
+        found: HostArray = self._of._solve(X, "H")
+        return found
+
+    def _adjoint(self) -> DirectFactors:
+        return self._of
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return AdjointFactors, (self._of,)
+
+
+def _factorized(csr: sp.csr_array, ordinal: int) -> Factors | None:
+    """The factors where vectors are; None for a matrix without rows."""
+    _check_finite(csr)
+    if csr.indptr.dtype != np.int32:
+        raise ValueError(f"A has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
+    if csr.shape[0] == 0:
+        return None
+    return SuperLUFactors(csr) if ordinal == CPU else cudss.CudssFactors(csr, ordinal)
+
+
+def _check_finite(csr: sp.csr_array) -> None:
+    if not np.isfinite(csr.data).all():
+        raise ValueError("A contains inf or NaN")
+
+
+def _where(device: str) -> str:
+    """A device for a matrix: with "auto", one on which it can be factorized."""
+    if device != "auto":
+        resolve_device(device)
+        return device
+    return "auto" if cudss.is_available() else "cpu"
+
+
+def _refuse_device(device: str) -> None:
+    """Refuse, with TypeError, a device for an operator, which has its own."""
+    if device != "auto":
+        raise TypeError(f"device={device!r} is for a matrix; leave it out for an operator")
+
+
+def _refuse_unknown(A: Any) -> None:
+    """Refuse, with TypeError, what has no entries."""
+    if isinstance(A, OverRanks):
+        raise TypeError("A is distributed over ranks, and factors are of one process; use cg or gmres")
+    if not isinstance(A, SparseOperator) and hasattr(A, "matvec") and not hasattr(A, "tocsr"):
+        raise TypeError(
+            f"A must be a matrix or a SparseOperator, not {type(A).__name__}, whose entries are not known"
+        )
+
+
+@with_hints
+def splu(A: object, *, device: str = "auto") -> DirectFactors:
+    """Factorize a matrix, to solve systems with it directly.
+
+    On the CPU the factors are those of `scipy.sparse.linalg.splu` [1]_. On a GPU they are those of NVIDIA's
+    cuDSS [2]_, which needs the package nvmath-python: ``pip install "spmvgpu[direct]"``.
+
+    Parameters
+    ----------
+    A : SparseOperator, array or sparse matrix
+        Square. Whether it is symmetric or Hermitian is found out; on a GPU, its factors take half the memory
+        then.
+    device : str, default "auto"
+        Where a matrix goes to, as `aslinearoperator` takes it. With "auto" it goes to a GPU only if cuDSS
+        is installed. An operator stays where it is.
+
+    Returns
+    -------
+    DirectFactors
+        With `solve`, and `update_values` for a matrix with the same sparsity pattern. It keeps its values
+        when the operator gets others.
+
+    Raises
+    ------
+    SingularMatrixError
+        If the matrix is singular. It is a `numpy.linalg.LinAlgError` and a `RuntimeError`. On a GPU, also if
+        the matrix is so close to singular that a random system is not solved to half the digits.
+    ImportError
+        If an operator is on a GPU, and cuDSS is not installed.
+    TypeError, ValueError
+        If `A` is no matrix and no operator that has one, is not square, contains infinity or NaN, or has
+        2**31 or more stored entries.
+    MemoryError, CudaError
+        If the device has no memory left, or fails.
+
+    See Also
+    --------
+    spsolve : For one system.
+    solve : Picks a method, and checks the solution.
+
+    References
+    ----------
+    .. [1] X. S. Li, "An overview of SuperLU: algorithms, implementation, and user interface", ACM Trans.
+       Math. Softw. 31, 2005.
+    .. [2] NVIDIA, "cuDSS: GPU-accelerated direct sparse solver", https://docs.nvidia.com/cuda/cudss.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> factors = sg.linalg.splu(sg.gallery.poisson2d(30), device="cpu")
+    >>> x = factors.solve(np.ones(900))
+    >>> op = sg.aslinearoperator(sg.gallery.poisson2d(30), device="cpu")
+    >>> sg.linalg.cg(op, np.ones(900), M=factors)[1], op.solve_info.iterations
+    (0, 1)
+    """
+    _refuse_unknown(A)
+    if not isinstance(A, SparseOperator):
+        A = aslinearoperator(A, device=_where(device), format="csr")
+    else:
+        _refuse_device(device)
+    op: Any = A
+    check_square(op)
+    return DirectFactors(op)
+
+
+@with_hints
+def spsolve(A: object, b: object, *, device: str = "auto") -> AnyArray:
+    """Solve ``A x = b`` directly.
+
+    As `scipy.sparse.linalg.spsolve`, but the matrix may be in any format, and `b` is not sparse. A singular
+    matrix raises an error: SciPy's function warns of it, and returns NaN.
+
+    Parameters
+    ----------
+    A : SparseOperator, array or sparse matrix
+        Square, as `splu` takes it.
+    b : (n,) or (n, k) array
+        Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
+        device of `A`.
+    device : str, default "auto"
+        Where a matrix goes to, as in `splu`. With "auto" it goes to the device of `b`, if `b` is an array of
+        another library than NumPy.
+
+    Returns
+    -------
+    (n,) or (n, k) array
+        Solution, of the library and on the device of `b`. For `b` of shape (n, 1) it has shape (n,), as in
+        SciPy. It has the dtype that NumPy's promotion gives for a matrix, and that of an operator.
+
+    Raises
+    ------
+    SingularMatrixError, ImportError, TypeError, ValueError, MemoryError, CudaError
+        As `splu` and `DirectFactors.solve`.
+
+    Warns
+    -----
+    SolverWarning
+        As `DirectFactors.solve`.
+
+    See Also
+    --------
+    splu : For several systems with the same matrix, or the same sparsity pattern.
+    solve : Picks a method, and checks the solution.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> sg.linalg.spsolve(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([4.0, 4.0]))
+    array([1.5, 1. ])
+    """
+    _refuse_unknown(A)
+    b, library = taken("b", b)
+    located = library.locate(b, "b")
+    if isinstance(A, SparseOperator):
+        _refuse_device(device)
+    elif device != "auto" or library.moves:
+        device = _where(device)
+    else:
+        device = device_name(CPU if located.host is not None else located.ordinal)
+    op: Any = operator_beside(A, library, located, device=device, format="csr")
+    check_square(op)
+    return DirectFactors(op)._solve(b, "N", is_vector=True)

@@ -1,0 +1,86 @@
+"""What factors of a matrix are to `splu`, and the factors of SciPy's SuperLU on the CPU."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as sla
+
+from .. import _core
+from .._core import LinearMap
+from ..devices import CPU
+from .vectors import DeviceVector
+
+
+class SingularMatrixError(np.linalg.LinAlgError, RuntimeError):
+    """A matrix has no factors that systems can be solved with.
+
+    Both `numpy.linalg.LinAlgError` and, as SciPy's `splu` raises it, `RuntimeError`.
+    """
+
+
+class Factors(Protocol):
+    """The factors of a matrix where its vectors are.
+
+    Attributes
+    ----------
+    norm : float
+        A bound of the spectral norm of the matrix.
+    is_checked : bool
+        Whether pivots were chosen so that solutions need no check.
+    """
+
+    norm: float
+    is_checked: bool
+
+    @property
+    def nnz(self) -> int:
+        """Entries of the factors."""
+
+    def solve(self, b: DeviceVector, x: DeviceVector, columns: int, trans: str) -> None:
+        """x = inverse of op(A) times b, for columns one after the other; complete on return."""
+
+    def core_map(self, trans: str) -> LinearMap:
+        """The same for solvers of the core."""
+
+    def update(self, csr: sp.csr_array) -> None:
+        """Take a matrix with the same pattern; after an error, the factors are the old ones."""
+
+
+class SuperLUFactors:
+    """The factors of SciPy's `splu`, with partial pivoting.
+
+    Parameters
+    ----------
+    csr : csr_array
+        Square and finite, with at least one row.
+    """
+
+    is_checked = True
+    norm = 1.0  # which is not asked for
+
+    def __init__(self, csr: sp.csr_array) -> None:
+        self.update(csr)
+
+    @property
+    def nnz(self) -> int:
+        return int(self._factors.nnz)
+
+    def solve(self, b: DeviceVector, x: DeviceVector, columns: int, trans: str) -> None:
+        given, result = b.owner, x.owner
+        assert isinstance(given, np.ndarray)
+        assert isinstance(result, np.ndarray)
+        result[...] = self._factors.solve(given.T, trans).T
+
+    def core_map(self, trans: str) -> LinearMap:
+        factors, n = self._factors, self._factors.shape[0]
+        return _core.callback_map(self._dtype, lambda rows: factors.solve(rows.T, trans).T.copy(), n, n, CPU)
+
+    def update(self, csr: sp.csr_array) -> None:
+        try:
+            factors = sla.splu(sp.csc_array(csr))
+        except RuntimeError as error:
+            raise SingularMatrixError(f"the matrix is singular: SuperLU found {error}") from error
+        self._factors, self._dtype = factors, csr.dtype
