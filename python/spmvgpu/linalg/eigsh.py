@@ -11,8 +11,12 @@ import scipy.sparse.linalg as sla
 from .. import _core
 from .._core import LinearMap
 from .._util.arguments import one_of, real_number, whole_number, with_hints
+from ..devices import CPU, device_name
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
+from . import cudss
+from .direct import DirectFactors
+from .factors import SingularMatrixError
 from .lanczos import Lanczos, checked_which, no_convergence, with_start
 from .named import named
 from .preconditioners import map_of_preconditioner, taken_map
@@ -21,7 +25,8 @@ from .systems import System, callback_map, system_of
 from .vectors import Vectors
 
 _INNER = ("auto", "direct", "cg", "minres")
-_MOST_DIRECT = 20_000  # rows up to which factors of the shifted matrix are made unasked
+# Rows up to which factors of the shifted matrix are made unasked: by SciPy, and by cuDSS.
+_MOST_DIRECT, _MOST_ON_GPU = 20_000, 200_000
 
 
 @with_hints
@@ -83,10 +88,11 @@ def eigsh(
     rng : None
         The start vector is always the same. Pass `v0` for another one.
     inner : {"auto", "direct", "cg", "minres"}, default "auto"
-        With `sigma`, how to solve with ``A - sigma * I``. "direct": with the factors of SciPy's `splu`, on
-        the CPU. "cg" and "minres": with these solvers, on the device, to a relative residual of ``max(tol /
-        10, 100 * eps)``; cg is for a `sigma` below all eigenvalues. "auto" is "direct" up to 20,000 rows, and
-        "minres" for larger matrices and for those whose entries are not known.
+        With `sigma`, how to solve with ``A - sigma * I``. "direct": with factors, as of `splu`, on a GPU if
+        cuDSS is installed, and otherwise on the CPU. "cg" and "minres": with these solvers, on the device, to
+        a relative residual of ``max(tol / 10, 100 * eps)``; cg is for a `sigma` below all eigenvalues. "auto"
+        is "direct" up to 20,000 rows, or 200,000 with cuDSS, and "minres" for larger matrices and for those
+        whose entries are not known.
     preconditioner : preconditioner or str, optional
         Of the inner solver, as `M` of `cg`. A name makes the preconditioner of ``A - sigma * I``.
 
@@ -207,14 +213,15 @@ def _inverse(
         if method in ("direct", "cg") and (method == "direct" or sigma != 0):
             raise
     if method == "auto":
-        method = "direct" if op is not None and system.unknowns <= _MOST_DIRECT else "minres"
+        most = _MOST_ON_GPU if ordinal != CPU and cudss.is_available() else _MOST_DIRECT
+        method = "direct" if op is not None and system.unknowns <= most else "minres"
         if preconditioner is not None:
             method = "minres"
     if method == "direct":
         if preconditioner is not None:
             raise ValueError("preconditioner is for inner='cg' or inner='minres', and inner is 'direct'")
         assert isinstance(op, SparseOperator)
-        return callback_map(system, "the inverse", _factors(op, sigma), ordinal)
+        return _factors(system, op, sigma, ordinal)
     return _solves(system, vectors, op, sigma, method, preconditioner, tol)
 
 
@@ -223,18 +230,17 @@ def _shifted(op: SparseOperator, sigma: float) -> sp.csc_array:
     return sp.csc_array(op.tocsr() - op.dtype.type(sigma) * sp.eye_array(n, dtype=op.dtype, format="csr"))
 
 
-def _factors(op: SparseOperator, sigma: float) -> sla.LinearOperator:
-    """The inverse of a shifted matrix, by its factors."""
-    matrix = _shifted(op, sigma)
-    if not np.isfinite(matrix.data).all():
-        raise ValueError("A contains inf or NaN")
+def _factors(system: System, op: SparseOperator, sigma: float, ordinal: int) -> LinearMap:
+    """The inverse of a shifted matrix, by its factors: on the device if they can be made there."""
+    where = ordinal if cudss.is_available() else CPU
+    shifted = aslinearoperator(_shifted(op, sigma), device=device_name(where), dtype=op.dtype, format="csr")
     try:
-        factors = sla.splu(matrix)
-    except RuntimeError as error:  # of SuperLU
+        factors = DirectFactors(shifted)
+    except SingularMatrixError as error:
         raise np.linalg.LinAlgError(
             f"A - sigma * I is singular for sigma={sigma:g}; give another sigma, near this one"
         ) from error
-    return sla.LinearOperator(op.shape, matvec=lambda x: factors.solve(x.reshape(-1)), dtype=op.dtype)
+    return factors._core_map() if where == ordinal else callback_map(system, "the inverse", factors, ordinal)
 
 
 def _solves(
