@@ -98,6 +98,7 @@ op = sg.aslinearoperator(A, device="cpu")
 several = sg.aslinearoperator(A, device=["cpu", "cpu"])
 x, info = cg(op, b, rtol=1e-8, M=sg.linalg.jacobi(op), callback=lambda xk: None)
 x, info = sg.linalg.cg(op, b, rtol=1e-8, M=sg.linalg.jacobi(op))
+print(sg.linalg.cg(op, np.ones((50, 2)))[1].max(), sg.linalg.splu(A).solve(b), sg.linalg.spsolve(op, b))
 gmres(op, b), minres(several, b), lsqr(op.T, b), cg(2 * op, b)
 eigsh(op, k=2, return_eigenvectors=False), svds(op, k=2), lobpcg(op, np.ones((50, 2)))
 linear: LinearOperator = op

@@ -5,18 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from .._core import SolverLimits, SolverReport
 from .._util.arguments import real_number, whole_number
 from .._util.types import DType, HostArray
 from ..operator.solve_info import SolveInfo
 
-#: What a solver returns beside x: SciPy's number, or one for each column.
-Info: TypeAlias = int | npt.NDArray[np.int64]
+#: What a solver returns beside x: SciPy's number, or an array with one for each column. Type checkers are not
+#: told which: they rarely know how many dimensions b has, and refuse an int where it might be an array.
+Info: TypeAlias = Any
 #: What a solver fills: norms, or arrays with those of all columns.
 Residuals: TypeAlias = list[float] | list[HostArray]
 
