@@ -89,7 +89,7 @@ def _is_there(module: str) -> bool:
 def others(gpu: bool) -> list[Library]:
     """Those that can run; CPU and GPU alike where there is a GPU."""
     absent = missing(gpu)
-    return [library for library in _LIBRARIES if library.name not in absent]
+    return [library for library in LIBRARIES if library.name not in absent]
 
 
 # -- the libraries, with their default settings --------------------------------------------------------------
@@ -212,7 +212,7 @@ def _factors(**most: float) -> Callable[[System], float | str]:
     return seconds
 
 
-_LIBRARIES = (
+LIBRARIES = (
     Library("pyamg", "amg", "cpu", pyamg_solver, _steady(2e-5), definite=True),
     Library("amgcl", "amg", "cpu", amgcl_solver, _without_modes(2e-5), definite=True),
     Library("cupy", "cg", "gpu", cupy_cg, _steady(1e-6), definite=True),

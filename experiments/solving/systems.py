@@ -324,4 +324,11 @@ WHICH = {
     "helmholtz": Kind(helmholtz, "complex symmetric: Helmholtz", (120,), 2, None, imaginary=absorbed),
 }  # fmt: skip
 
-KINDS = [WHOLE, COLUMNS, EIGENVALUES, LEAST_SQUARES, WHICH]
+DIRECT = {
+    "plane": Kind(lambda n, seed: gallery.poisson2d(n), "Poisson, 2-D", (500, 1000), 2),
+    "eddy": Kind(convection, "flow dominated by convection", (250,), 2, None),
+    "solid": Kind(lambda n, seed: gallery.elasticity3d(n), "elasticity, 3-D", (27,), 3),
+    "netlist": Kind(circuit, "circuit", (70, 140), 2, None, is_grid=False),
+}
+
+KINDS = [WHOLE, COLUMNS, EIGENVALUES, LEAST_SQUARES, WHICH, DIRECT]

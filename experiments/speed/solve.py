@@ -1,4 +1,4 @@
-"""From a matrix to a solution: multigrid, several right-hand sides, eigenvalues, least squares, and `solve`.
+"""From a matrix to a solution: multigrid, columns, eigenvalues, least squares, direct solvers, and `solve`.
 
 What is measured is in the folder `solving`; here stand the command, and what the report says.
 """
@@ -16,7 +16,7 @@ from experiments.engine import Experiment, Items, Report, Run, Table
 from experiments.goals import Mark, at_least, at_most
 from experiments.peers.problem import Problem
 from experiments.records import Content, Row, fastest, ratio
-from experiments.solving import columns, libraries, spectra, systems, which, whole
+from experiments.solving import columns, direct, libraries, spectra, systems, which, whole
 from experiments.tables import duration, machine, number, table
 from spmvgpu import gallery, linalg
 
@@ -27,6 +27,7 @@ KINDS = {
     "eigenvalues": (spectra.EIGENVALUES, systems.EIGENVALUES),
     "least_squares": (spectra.LEAST_SQUARES, systems.LEAST_SQUARES),
     "which": (which.PART, systems.WHICH),
+    "direct": (direct.PART, systems.DIRECT),
 }  # by the name that --experiments has
 
 
@@ -123,6 +124,10 @@ SPECTRA_HEAD = (
     "system", "what", "rows", "spmvgpu", "SciPy", "SciPy with pyamg", "CuPy", "SciPy / ours", "CuPy / ours",
 )  # fmt: skip
 CHOICE_HEAD = ("system", "`solve` chose", "fastest by name", "rows", "`solve`", "fastest", "solve / fastest")
+DIRECT_HEAD = (
+    "system", "library", "unknowns", "in all", "factors", "solve", "new values and solve",
+    "entries of factors",
+)  # fmt: skip
 METHODS_HEAD = ("system", "library", "method", "iterations", "time")
 
 
@@ -132,6 +137,7 @@ def more(content: Content) -> Iterator[str]:
         ("Eigenvalues and singular values", EIGENVALUES_NOTE, SPECTRA_HEAD, spectra_rows(content, True), 2),
         ("Least squares", LEAST_SQUARES_NOTE, SPECTRA_HEAD, spectra_rows(content, False), 2),
         ("What `solve` chooses", CHOICE_NOTE, CHOICE_HEAD, choice_rows(content), 3),
+        ("Direct solvers", DIRECT_NOTE, DIRECT_HEAD, direct_rows(content), 2),
         ("All methods by name", METHODS_NOTE, METHODS_HEAD, method_rows(content), 3),
     )
     for title, note, head, lines, words in parts:
@@ -160,6 +166,10 @@ CHOICE_NOTE = (
     "Times from a SciPy matrix to a solution with a relative residual of 1e-8. `solve` knows nothing but the "
     "matrix, and the null space of the singular one. *Fastest* is the fastest of all methods of the next "
     "table, which has those of spmvgpu by name and direct solvers."
+)
+DIRECT_NOTE = (
+    "Times from a SciPy matrix to the solution in NumPy, and then of `splu`, of `solve` with its factors, "
+    "and of `update_values` with a solve. SciPy's factors are made anew."
 )
 METHODS_NOTE = (
     "*rigid* is `amg` with the rigid body modes. A method that takes long ends after about "
@@ -206,6 +216,12 @@ def choice_rows(content: Content) -> Table:
             _said(own), own.get("chose", own["outcome"]), _method(best), f"{own['rows']:,}", _time(own),
             _time(best), number(ratio(own, best)),
         )  # fmt: skip
+
+
+def direct_rows(content: Content) -> Table:
+    for row in _of_part(content, direct.PART).rows:
+        times = [_time(row, field) for field in ("time", "setup", "solve", "update")]
+        yield _said(row), _library(row), f"{row['rows']:,}", *times, f"{row['factors_nnz']:,}"
 
 
 def _method(row: Row | None) -> str | None:
@@ -392,7 +408,7 @@ def experiment(name: str, measure: Callable[[Run, Problem], Iterator[Row]], rese
     part, _ = KINDS[name]
     return Experiment(
         command="solve",
-        about="from a matrix to a solution: multigrid, eigenvalues, least squares, which solver",
+        about="from a matrix to a solution: multigrid, eigenvalues, least squares, factors, which solver",
         file="solve",
         name=name,
         items=items,
@@ -408,9 +424,10 @@ def experiment(name: str, measure: Callable[[Run, Problem], Iterator[Row]], rese
 
 
 EXPERIMENTS = [
-    experiment("whole", whole.measure, 0.5),
+    experiment("whole", whole.measure, 0.4),
     experiment("columns", columns.measure, 0.05),
     experiment("eigenvalues", spectra.eigenvalues, 0.2),
     experiment("least_squares", spectra.least_squares, 0.1),
     experiment("which", which.measure, 0.15),
+    experiment("direct", direct.measure, 0.1),
 ]

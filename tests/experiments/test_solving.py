@@ -11,11 +11,18 @@ pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed"
 from experiments.__main__ import main
 from experiments.peers.problem import Problem, WrongResultError
 from experiments.records import Content
-from experiments.solving import columns, libraries, spectra, systems, which, whole
+from experiments.solving import columns, direct, libraries, spectra, systems, which, whole
 from experiments.speed import solve
 from support import over
 
-ALL = systems.WHOLE | systems.COLUMNS | systems.EIGENVALUES | systems.LEAST_SQUARES | systems.WHICH
+ALL = (
+    systems.WHOLE
+    | systems.COLUMNS
+    | systems.DIRECT
+    | systems.EIGENVALUES
+    | systems.LEAST_SQUARES
+    | systems.WHICH
+)
 GPU = {"device": "NVIDIA H100", "cuda": "13.0"}
 CPU = {"device": "AMD EPYC", "cuda": None, "cores": 16}
 
@@ -98,7 +105,7 @@ def test_other_libraries_solve(library):
 
 def test_large_factors_are_left_out_with_a_reason():
     by_scipy = next(
-        library for library in libraries._LIBRARIES if library.name == "scipy" and not library.definite
+        library for library in libraries.LIBRARIES if library.name == "scipy" and not library.definite
     )
     for name in ("network", "timestep"):
         kind = systems.WHICH[name]
@@ -121,9 +128,10 @@ def test_one_part_is_measured_alone_and_merged(tmp_path, monkeypatch):
     common = ["solve", "--quick", "--device", "cpu", "--out", str(tmp_path)]
     assert main([*common, "--experiments", "columns", "--only", "grid"]) == 0
     assert main([*common, "--merge", "--experiments", "which", "--only", "dominant"]) == 0
+    assert main([*common, "--merge", "--experiments", "direct", "--only", "plane"]) == 0
     (path,) = tmp_path.glob("*/solve.json")
     content = Content.of(json.loads(path.read_text()))
-    assert {row["part"] for row in content.rows} == {columns.PART, which.PART}
+    assert {row["part"] for row in content.rows} == {columns.PART, direct.PART, which.PART}
     assert {row["columns"] for row in content.rows if "columns" in row} == set(columns.COUNTS)
 
 
