@@ -15,7 +15,7 @@ MatrixType = IntEnum("MatrixType", "GENERAL SYMMETRIC HERMITIAN")
 MatrixViewType = IntEnum("MatrixViewType", "FULL UPPER")
 IndexBase = IntEnum("IndexBase", "ZERO")
 Layout = IntEnum("Layout", "COL_MAJOR")
-ConfigParam = IntEnum("ConfigParam", "MATCHING_ALG REORDERING_ALG")
+ConfigParam = IntEnum("ConfigParam", "MATCHING_ALG REORDERING_ALG DETERMINISTIC_MODE")
 MatchingAlg = IntEnum("MatchingAlg", "AUTO")
 ReorderingAlg = IntEnum("ReorderingAlg", "COLAMD")
 DataParam = IntEnum("DataParam", "INFO NPIVOTS LU_NNZ")
@@ -38,7 +38,7 @@ class Library:
     wrong : set of tuple of str
         Settings with which solutions are wrong, as pivots that are too small make them.
     fails : str or None
-        A status that the next factorization ends with.
+        A status that factorizations end with.
     """
 
     def __init__(self):
@@ -82,7 +82,8 @@ class Library:
         return np.int32
 
     def config_set(self, config, parameter, value, size):
-        self.alive[config].append(parameter.name)
+        if parameter is not ConfigParam.DETERMINISTIC_MODE:
+            self.alive[config].append(parameter.name)
 
     def data_get(self, handle, data, parameter, value, size, written):
         ctypes.memmove(value, np.array([self.alive[data][parameter.name]], f"i{size}").ctypes.data, size)
@@ -107,8 +108,7 @@ class Library:
             self.alive[x][...] = np.nan if settings in self.wrong else solution
         elif phase != Phase.ANALYSIS:
             if self.fails:
-                status, self.fails = self.fails, None
-                raise cuDSSError(status)
+                raise cuDSSError(self.fails)
             A = _dense(matrix)
             facts["A"] = A
             is_singular = np.linalg.matrix_rank(A) < len(A)

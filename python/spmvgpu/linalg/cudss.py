@@ -61,20 +61,23 @@ class _Way(NamedTuple):
     ----------
     kind : str
         The name of its type: "GENERAL", "SYMMETRIC" or "HERMITIAN".
-    settings : dict
-        Names of values of the configuration, by the names of the parameter and of its enumeration.
+    parameter, enumeration, value : str
+        Names of a parameter, of its type, and of what it is set to; empty for cuDSS's own choice.
     """
 
     kind: str
-    settings: dict[tuple[str, str], str]
+    parameter: str = ""
+    enumeration: str = ""
+    value: str = ""
 
 
-# Each where the ones before have failed. By default cuDSS pivots within dense blocks only, and replaces
-# small pivots. Matching brings large entries to the diagonal; the last way pivots among all rows, and takes
+# What follows where cuDSS's own choice fails, which pivots within dense blocks only, and replaces small
+# pivots. Matching brings large entries to the diagonal. The last way pivots among all rows, and takes
 # longest.
-_DEFAULT: dict[tuple[str, str], str] = {}
-_MATCHED = {("MATCHING_ALG", "MatchingAlg"): "AUTO"}
-_PIVOTED = {("REORDERING_ALG", "ReorderingAlg"): "COLAMD"}
+_OTHER_WAYS = (
+    _Way("GENERAL", "MATCHING_ALG", "MatchingAlg", "AUTO"),
+    _Way("GENERAL", "REORDERING_ALG", "ReorderingAlg", "COLAMD"),
+)
 
 
 class CudssFactors:
@@ -176,23 +179,24 @@ def bound_of_norm(csr: sp.csr_array) -> float:
 def _factorized(csr: sp.csr_array, kind: str, ordinal: int) -> _Solver:
     """The factors by the first way that leads to solutions."""
     cudss = bindings()
-    for way in (_Way(kind, _DEFAULT), _Way("GENERAL", _MATCHED), _Way("GENERAL", _PIVOTED)):
-        failure: _core.CudaError | None = None
+    failures: list[_core.CudaError] = []  # of ways that do not suit the matrix, or of the device
+    ways = (_Way(kind), *_OTHER_WAYS)
+    for way in ways:
         try:
             solver = _Solver(cudss, csr, way, ordinal)
             if solver.leads_to_solutions(csr):
                 return solver
             del solver  # before the next one, which may need its memory
         except _core.CudaError as error:
-            failure = error
-        if way.settings is _DEFAULT:
+            failures.append(error)
+        if way is ways[0]:
             _check_rank(csr)
-            if failure is not None:
-                raise failure
+    if len(failures) == len(ways):
+        raise failures[0]
     raise SingularMatrixError(
         f"the matrix is singular, or so close to it that cuDSS does not solve with it in {csr.dtype}; "
         'SciPy may, whose pivots are from all rows: give op.to("cpu"), or device="cpu" for a matrix'
-    ) from failure
+    )
 
 
 def _check_rank(csr: sp.csr_array) -> None:
@@ -228,12 +232,9 @@ class _Solver:
             _use_threads(cudss, self._handle)
             self._config = cudss.config_create()
             releases.append((cudss.config_destroy, (self._config,)))
-            for (name, enumeration), value in way.settings.items():
-                parameter = cudss.ConfigParam[name]
-                setting = np.array(
-                    [getattr(cudss, enumeration)[value]], cudss.get_config_param_dtype(parameter)
-                )
-                cudss.config_set(self._config, parameter, setting.ctypes.data, setting.nbytes)
+            self._configure("DETERMINISTIC_MODE", 1)  # as all solvers here: the same bits in each call
+            if way.parameter:
+                self._configure(way.parameter, getattr(cudss, way.enumeration)[way.value])
             self._data = cudss.data_create(self._handle)
             releases.append((cudss.data_destroy, (self._handle, self._data)))
             self._matrix = cudss.matrix_create_csr(
@@ -256,6 +257,11 @@ class _Solver:
         unused = empty((self._n,), csr.dtype, ordinal)
         self._run(cudss.Phase.ANALYSIS, unused.pointer, unused.pointer, 1)
         self._run(cudss.Phase.FACTORIZATION, unused.pointer, unused.pointer, 1)
+
+    def _configure(self, name: str, value: int) -> None:
+        parameter = self._cudss.ConfigParam[name]
+        setting = np.array([value], self._cudss.get_config_param_dtype(parameter))
+        self._cudss.config_set(self._config, parameter, setting.ctypes.data, setting.nbytes)
 
     @property
     def nnz(self) -> int:
