@@ -267,7 +267,7 @@ def _where(device: str) -> str:
     if device != "auto":
         resolve_device(device)
         return device
-    return "auto" if cudss.is_available() else "cpu"
+    return "auto" if resolve_device("auto") != CPU and cudss.is_available() else "cpu"
 
 
 def _refuse_device(device: str) -> None:

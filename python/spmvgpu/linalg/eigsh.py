@@ -232,7 +232,7 @@ def _shifted(op: SparseOperator, sigma: float) -> sp.csc_array:
 
 def _factors(system: System, op: SparseOperator, sigma: float, ordinal: int) -> LinearMap:
     """The inverse of a shifted matrix, by its factors: on the device if they can be made there."""
-    where = ordinal if cudss.is_available() else CPU
+    where = ordinal if ordinal != CPU and cudss.is_available() else CPU
     shifted = aslinearoperator(_shifted(op, sigma), device=device_name(where), dtype=op.dtype, format="csr")
     try:
         factors = DirectFactors(shifted)
