@@ -270,6 +270,14 @@ for solver, arguments in (
         fixed = {} if argument == "k" else {"k": 1}
         TABLE[f"{solver.__name__}.{argument}"] = (given(solver, op(), **fixed), argument, taken)
 TABLE["eigsh.sigma"] = (given(linalg.eigsh, op(), k=1), "sigma", ("huge", "negative"))
+TABLE["splu.A"] = (given(linalg.splu, device="cpu"), "A", ())
+TABLE["splu.device"] = (given(linalg.splu, A), "device", ())
+TABLE["splu.device of an operator"] = (given(linalg.splu, op()), "device", ())
+TABLE["spsolve.A"] = (given(linalg.spsolve, b=np.ones(3), device="cpu"), "A", ())
+TABLE["spsolve.b"] = (given(linalg.spsolve, op()), "b", ())
+TABLE["spsolve.device"] = (given(linalg.spsolve, A, np.ones(3)), "device", ())
+TABLE["DirectFactors.solve.b"] = (linalg.splu(op()).solve, "b", ())
+TABLE["DirectFactors.solve.trans"] = (given(linalg.splu(op()).solve, np.ones(3)), "trans", ())
 TABLE["solve.A"] = (given(linalg.solve, b=np.ones(3)), "A", ())
 TABLE["solve.b"] = (given(linalg.solve, op()), "b", ())
 for argument, taken in (

@@ -265,7 +265,6 @@ def _check_finite(csr: sp.csr_array) -> None:
 def _where(device: str) -> str:
     """A device for a matrix: with "auto", one on which it can be factorized."""
     if device != "auto":
-        resolve_device(device)
         return device
     return "auto" if resolve_device("auto") != CPU and cudss.is_available() else "cpu"
 
@@ -341,6 +340,7 @@ def splu(A: object, *, device: str = "auto") -> DirectFactors:
     >>> sg.linalg.cg(op, np.ones(900), M=factors)[1], op.solve_info.iterations
     (0, 1)
     """
+    resolve_device(device)  # refuses what is none
     _refuse_unknown(A)
     if not isinstance(A, SparseOperator):
         A = aslinearoperator(A, device=_where(device), format="csr")
@@ -396,6 +396,7 @@ def spsolve(A: object, b: object, *, device: str = "auto") -> AnyArray:
     >>> sg.linalg.spsolve(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([4.0, 4.0]))
     array([1.5, 1. ])
     """
+    resolve_device(device)  # refuses what is none
     _refuse_unknown(A)
     b, library = taken("b", b)
     located = library.locate(b, "b")
