@@ -63,8 +63,9 @@ struct Product {
     const index_t* row_map = nullptr;  // row of y that a row of the matrix belongs to; null: the same
     index_t columns = 1;
     Strides x_strides{}, y_strides{};
-    std::uint64_t policy = 0;  // of loads of the matrix on a GPU, see gpu/cuda/keeping.cuh
-    Wide<T>* dots = nullptr;   // where a format that SumsDots leaves x.y in parts; null: nobody asks
+    std::uint64_t policy = 0;    // of loads of the matrix on a GPU, see gpu/cuda/keeping.cuh
+    Wide<T>* dots = nullptr;     // where a format that SumsDots leaves pairs of x.y and y.Wy; null: nobody asks
+    const T* weights = nullptr;  // the diagonal W of these; null: ones
 
     constexpr index_t row_of_y(index_t row) const { return row_map == nullptr ? row : row_map[row]; }
 

@@ -111,8 +111,8 @@ concept GathersX = requires(const F& format, const Product<typename F::value_typ
     { format.gather_x_cuda(product, stream) } -> std::same_as<void>;
 };
 
-// Of a square matrix, on a GPU: leaves the inner product of x and y in dot_parts() parts at Product::dots, for solvers
-// that would read both vectors again for it.
+// Of a square matrix, on a GPU: leaves the inner products of x and y, and of y and W y, in dot_parts() pairs of parts
+// at Product::dots, for solvers that would read the vectors again for them.
 template <class F>
 concept SumsDots = requires(const F& format) {
     { format.dot_parts() } -> std::same_as<index_t>;

@@ -231,17 +231,15 @@ __global__ void __launch_bounds__(kStencilBlockSize)
             }
         }
     }
-    Wide<T> part(0);
+    DotParts<T> parts;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
         const std::int64_t row = first + r * apart;
         if (row >= rows) break;
         store_row(product, static_cast<index_t>(row), sums[r]);
-        if (product.dots != nullptr) part += dot(load(product.x + row), sums[r]);
+        if (product.dots != nullptr) parts.add(product, row, sums[r]);
     }
-    if (product.dots == nullptr) return;
-    part = sum_lanes(part, kWarp);
-    if (thread % kWarp == 0 && thread < threads) product.dots[thread / kWarp] = part;
+    if (product.dots != nullptr) parts.leave(product, thread / kWarp, thread < threads);
 }
 
 }  // namespace

@@ -205,15 +205,34 @@ __device__ __forceinline__ void store_row(const Product<T>& product, index_t row
     store(y, product.beta == T(0) ? scaled_sum : scaled_sum + scaled(product.beta, load(y)));
 }
 
-// store_row() by all threads of a grid, the i-th for row i. Where an inner product of x and y is wanted, every warp
-// leaves that of its rows.
+// A row's part of Product::dots.
+template <class T>
+struct DotParts {
+    Wide<T> xy{}, ywy{};
+
+    __device__ __forceinline__ void add(const Product<T>& product, std::int64_t row, T y) {
+        xy += dot(load(product.x + row), y);
+        ywy += dot(y, product.weights == nullptr ? y : T(load(product.weights + row) * y));
+    }
+    // Those of all lanes of the warp, by its first one.
+    __device__ __forceinline__ void leave(const Product<T>& product, std::int64_t warp, bool has_rows) {
+        xy = sum_lanes(xy, kWarp);
+        ywy = sum_lanes(ywy, kWarp);
+        if (threadIdx.x % kWarp != 0 || !has_rows) return;
+        product.dots[2 * warp] = xy;
+        product.dots[2 * warp + 1] = ywy;
+    }
+};
+
+// store_row() by all threads of a grid, the i-th for row i. Where inner products are wanted, every warp leaves those of
+// its rows.
 template <class T>
 __device__ __forceinline__ void store_rows(const Product<T>& product, std::int64_t row, index_t rows, T sum) {
     if (row < rows) store_row(product, static_cast<index_t>(row), sum);
     if (product.dots == nullptr) return;
-    Wide<T> part = row < rows ? dot(load(product.x + row), sum) : Wide<T>(0);
-    part = sum_lanes(part, kWarp);
-    if (row % kWarp == 0 && row < rows) product.dots[row / kWarp] = part;
+    DotParts<T> parts;
+    if (row < rows) parts.add(product, row, sum);
+    parts.leave(product, row / kWarp, row < rows);
 }
 
 inline unsigned blocks_for(std::int64_t items, int per_block) {

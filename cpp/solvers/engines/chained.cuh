@@ -22,9 +22,11 @@
 namespace spmvgpu::gpu {
 
 struct ChainTuning {
-    static constexpr int kBlockSize = 1024;  // one block on each multiprocessor: the fewer, the shorter a barrier
+    // One block on each multiprocessor: the fewer, the shorter a barrier. Few threads with much each, for the sweep of
+    // cg reads four vectors, and of 1024 threads none has the registers for what is in flight.
+    static constexpr int kBlockSize = 512;
     static constexpr int kMaxBlocks = 256;
-    static constexpr int kInFlightBytes = 32;  // of one vector, per thread
+    static constexpr int kInFlightBytes = 64;  // of one vector, per thread
 };
 
 template <class T>
@@ -38,7 +40,7 @@ struct Chain {
     index_t n;
     bool has_operator;  // M is one
     const T* diagonal;  // that M is; null: M is none, or not a diagonal
-    index_t dot_parts;  // that products leave of x.y
+    index_t dot_parts;  // pairs of inner products that a product leaves
     unsigned* arrivals;
     Wide<T>* partials;
 };
@@ -61,19 +63,21 @@ public:
 
     // See Context.
     template <class S, class Then>
-    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const Wide<T>* parts,
+    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const T* w, const Wide<T>* parts,
                                                      const Then& then) {
         ++segment_;
         if (segment_ != wanted_) return;
         if (parts == nullptr) {
             return reduce(
-                s, read(from, to), [](const S&, T a, T b) { return sum<T>(dot(a, b)); }, then);
+                s, read(from, to, maybe(w)),
+                [](const S&, T a, T b, T w) { return sum<T>(dot(a, b), dot(b, T(w * b))); }, then);
         }
         if (s->stopped) return;
-        Sums<T, 1> sums;
+        Sums<T, 2> sums;
         const index_t threads = static_cast<index_t>(gridDim.x) * ChainTuning::kBlockSize;
         for (index_t i = blockIdx.x * ChainTuning::kBlockSize + threadIdx.x; i < chain_.dot_parts; i += threads) {
-            sums.value[0] += parts[i];
+            sums.value[0] += parts[2 * std::size_t(i)];
+            sums.value[1] += parts[2 * std::size_t(i) + 1];
         }
         add_up(s, sums, then);
     }
@@ -184,12 +188,12 @@ public:
         solve_.multiply(x, y);
     }
     template <class Then>
-    void multiply_and_dot(S*, const T* from, T* to, Wide<T>* parts, const Then&) {
+    void multiply_and_dot(S*, const T* from, T* to, const T* w, Wide<T>* parts, const Then&) {
         end_segment();
         if (parts == nullptr) {
             solve_.multiply(from, to);
         } else {
-            solve_.work.system.A->apply_and_dot(from, to, parts, solve_.queue.stream());
+            solve_.work.system.A->apply_and_dot(from, to, w, parts, solve_.queue.stream());
         }
         has_sweeps_ = true;
     }

@@ -50,12 +50,14 @@ public:
         if (scales_.A != 0) scale_by_power(queue, n, to, to, scales_.A);
     }
 
-    // to = A from,  then(scalars, from.to). `parts` are Work::parts_of_dot(), for runs that have products leave them.
+    // to = A from,  then(scalars, from.to and to.W to). `parts` are Work::parts_of_dots(), for runs that have products
+    // leave them; a null W is ones.
     template <class S, class Then>
-    void multiply_and_dot(S* s, const T* from, T* to, Wide<T>* /*parts*/, const Then& then) {
+    void multiply_and_dot(S* s, const T* from, T* to, const T* w, Wide<T>* /*parts*/, const Then& then) {
         multiply(from, to);
         reduce(
-            s, read(from, to), [=] SPMVGPU_DEVICE(const S&, T a, T b) { return sum<T>(dot(a, b)); }, then);
+            s, read(from, to, maybe(w)),
+            [=] SPMVGPU_DEVICE(const S&, T a, T b, T w) { return sum<T>(dot(a, b), dot(b, T(w * b))); }, then);
     }
 
     // M from, which is `from` itself where there is no preconditioner, and otherwise put into `to`.

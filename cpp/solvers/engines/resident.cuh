@@ -157,10 +157,12 @@ public:
 
     // See Context.
     template <class S, class Then>
-    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const Wide<T>*, const Then& then) {
+    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const T* w, const Wide<T>*,
+                                                     const Then& then) {
         multiply(from, to);
         reduce(
-            s, read(from, to), [](const S&, T a, T b) { return sum<T>(dot(a, b)); }, then);
+            s, read(from, to, maybe(w)), [](const S&, T a, T b, T w) { return sum<T>(dot(a, b), dot(b, T(w * b))); },
+            then);
     }
     template <class S>
     __device__ __forceinline__ const T* precondition(S* s, const T* from, T* to) {

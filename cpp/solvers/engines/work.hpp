@@ -62,10 +62,10 @@ public:
         const std::size_t stride = aligned(elements() * sizeof(T)) / sizeof(T);
         return {arena_.template take<T>(vectors * stride), stride};
     }
-    // Where a product leaves x.y in parts; null if it leaves none.
-    Wide<T>* parts_of_dot() {
+    // Where a product leaves inner products in parts; null if it leaves none.
+    Wide<T>* parts_of_dots() {
         const index_t parts = system.A->dot_parts();
-        return parts > 0 ? take<Wide<T>>(parts) : nullptr;
+        return parts > 0 ? take<Wide<T>>(2 * std::size_t(parts)) : nullptr;
     }
     // The scalars of the method, with so many residuals as may be kept between two looks at the solve.
     template <class S>

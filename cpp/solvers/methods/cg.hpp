@@ -1,5 +1,5 @@
 // Conjugate gradients (Hestenes and Stiefel 1952), preconditioned (Saad, Iterative Methods for Sparse Linear Systems,
-// algorithm 9.1):
+// algorithm 9.1), where M is an operator:
 //
 //     r = b - A x,  p = M r,  rho = r.Mr
 //     until |r| <= max(rtol |b|, atol):
@@ -8,8 +8,16 @@
 //         r = r - alpha q,  beta = r.Mr / rho,  rho = r.Mr
 //         x = x + alpha p,  p = M r + beta p
 //
-// x is updated late, where p is read anyway, and z = M r is stored only where M is no diagonal: 10 passes over vectors
-// an iteration, 8 where the product leaves p.q, and 2 more with a diagonal.
+// Where M is a diagonal or none, beta is known before the new r is: r.Mr will be alpha^2 q.Mq - rho (Meurant 1987). So
+// one pass does all that follows a product, and the true r.Mr is summed on the way, for the next alpha (Chen and
+// Carson, Predict-and-recompute conjugate gradient variants, 2020):
+//
+//         q = A p
+//         alpha = rho / p.q,  beta = (alpha^2 q.Mq - rho) / rho
+//         r = r - alpha q,  x = x + alpha p,  p = M r + beta p,  rho = r.Mr
+//
+// These are 7 passes over vectors an iteration behind a product that leaves both inner products, 9 behind others, one
+// more with a diagonal, and two sums to wait for.
 #pragma once
 
 #include "solvers/engines/context.hpp"
@@ -33,7 +41,14 @@ struct CgScalars : Progress {
         stopped = 1;
     }
 
-    constexpr void set_beta(double r_mr) {
+    // Rounding may have what is left of a large r fall below zero.
+    constexpr void predict_beta(double q_mq, double size_of_q) {
+        if (leaves_range(size_of_q)) return;
+        const double step = alpha, predicted = step * (step * q_mq) - rho;
+        beta = predicted > 0 ? predicted / rho : 0;
+    }
+
+    constexpr void set_rho(double r_mr) {
         beta = r_mr / rho;
         rho = r_mr;
         if (leaves_range(rho)) return;
@@ -48,52 +63,65 @@ struct Cg {
 
     S* s;
     T *x, *r, *p, *q;
-    T* z;              // M r; null if M is a diagonal m or none, whose M r is m r
-    const T* m;        // that diagonal; null: ones
-    Wide<T>* p_dot_q;  // its parts, where the product leaves them
+    T* z;           // M r; null if M is a diagonal m or none, whose M r is m r
+    const T* m;     // that diagonal; null: ones
+    Wide<T>* dots;  // p.q and q.Mq in parts, where the product leaves them
 
     explicit Cg(Work<T>& work) : s(work.template scalars<S>()), x(work.x()), z(nullptr), m(work.diagonal()) {
         work.vectors(r, p, q);
         if (work.has_operator()) work.vectors(z);
-        p_dot_q = work.parts_of_dot();
+        dots = work.parts_of_dots();
     }
 
     S initial() const { return {}; }
 
     SPMVGPU_ITERATION void operator()(Run& run, S* s, std::int64_t) const {
         const bool stores_z = z != nullptr;
-        const T* const r_or_z = stores_z ? z : r;  // to be multiplied by m
 
-        // q = A p,  alpha = rho / p.q
-        run.multiply_and_dot(s, p, q, p_dot_q,
-                             [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.set_alpha(sums.real(0)); });
-
-        // r = r - alpha q,  beta = r.Mr / rho
-        run.sweep(
-            s, read(r, q, maybe(m)), write(r),
-            [=] SPMVGPU_DEVICE(const S& s, T r, T q, T m) {
+        // q = A p,  alpha = rho / p.q,  beta = (alpha^2 q.Mq - rho) / rho
+        run.multiply_and_dot(s, p, q, m, dots, [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
+            s.set_alpha(sums.real(0));
+            if (!stores_z) s.predict_beta(sums.real(1), root(sums.real(1)));
+        });
+        if (!stores_z) {
+            // r = r - alpha q,  x = x + alpha p,  p = M r + beta p,  rho = r.Mr
+            const auto step = [=] SPMVGPU_DEVICE(const S& s, T r, T q, T x, T p, T m = T(1)) {
                 r = r - s.alpha * q;
-                return put(r).sum(square(r), dot(r, T(m * r)));
-            },
-            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
+                const T mr = m * r;
+                return put(r, x + s.alpha * p, mr + s.beta * p).sum(square(r), dot(r, mr));
+            };
+            const auto then = [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
                 ++s.iterations;
                 s.judge(root(sums.real(0)));
-                if (!stores_z) s.set_beta(sums.real(1));
-            });
-        if (stores_z) {
-            run.precondition(s, r, z);
-            run.reduce(
-                s, read(r, r_or_z), [=] SPMVGPU_DEVICE(const S&, T r, T z) { return sum<T>(dot(r, z)); },
-                [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) {
-                    ++s.preconditionings;
-                    s.set_beta(sums.real(0));
-                });
+                s.set_rho(sums.real(1));
+            };
+            if (m != nullptr) return run.sweep(s, read(r, q, x, p, maybe(m)), write(r, x, p), step, then);
+            // By itself: an element of a vector that is not there takes a register all the same.
+            return run.sweep(s, read(r, q, x, p), write(r, x, p), step, then);
         }
 
+        // r = r - alpha q
+        run.sweep(
+            s, read(r, q), write(r),
+            [=] SPMVGPU_DEVICE(const S& s, T r, T q) {
+                r = r - s.alpha * q;
+                return put(r).sum(square(r));
+            },
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) {
+                ++s.iterations;
+                s.judge(root(sums.real(0)));
+            });
+        // beta = r.Mr / rho,  rho = r.Mr
+        run.precondition(s, r, z);
+        run.reduce(
+            s, read(r, z), [=] SPMVGPU_DEVICE(const S&, T r, T z) { return sum<T>(dot(r, z)); },
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) {
+                ++s.preconditionings;
+                s.set_rho(sums.real(0));
+            });
         // x = x + alpha p,  p = M r + beta p
-        run.sweep(s, read(x, p, r_or_z, maybe(m)), write(x, p), [=] SPMVGPU_DEVICE(const S& s, T x, T p, T z, T m) {
-            return put(x + s.alpha * p, m * z + s.beta * p);
-        });
+        run.sweep(s, read(x, p, z), write(x, p),
+                  [=] SPMVGPU_DEVICE(const S& s, T x, T p, T z) { return put(x + s.alpha * p, z + s.beta * p); });
     }
 
     template <class Solve>
@@ -107,7 +135,7 @@ struct Cg {
                     const T mr = m * z;
                     return put(mr).sum(dot(r, mr));
                 },
-                [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.set_beta(sums.real(0)); });
+                [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.set_rho(sums.real(0)); });
             solve.iterate(s, 1, *this);
         } while (solve.goes_on(s, r));
     }

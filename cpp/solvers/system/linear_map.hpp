@@ -34,9 +34,9 @@ public:
         for (std::ptrdiff_t j = 0; j < columns; ++j) apply(x + j * n, y + j * n, stream);
     }
 
-    // On a GPU apply() may leave x.y at `dots`, in so many parts; 0 if it does not.
+    // On a GPU apply() may leave pairs of x.y and y.Wy at `dots`, so many of them; 0 if it does not. A null W is ones.
     virtual index_t dot_parts() const { return 0; }
-    virtual void apply_and_dot(const T* /*x*/, T* /*y*/, Wide<T>* /*dots*/, Stream) const {
+    virtual void apply_and_dot(const T* /*x*/, T* /*y*/, const T* /*w*/, Wide<T>* /*dots*/, Stream) const {
         throw std::logic_error("this map has no inner products");
     }
 
@@ -66,9 +66,10 @@ public:
         multiply_columns(*matrix_, {x, y}, columns, stream);
     }
     index_t dot_parts() const override { return matrix() != nullptr ? matrix()->dot_parts() : 0; }
-    void apply_and_dot(const T* x, T* y, Wide<T>* dots, Stream stream) const override {
+    void apply_and_dot(const T* x, T* y, const T* w, Wide<T>* dots, Stream stream) const override {
         Product<T> product{x, y};
         product.dots = dots;
+        product.weights = w;
         matrix_->spmv(product, stream);
     }
     const Matrix<T>* matrix() const override { return dynamic_cast<const Matrix<T>*>(matrix_.get()); }
