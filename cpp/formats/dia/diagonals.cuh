@@ -9,10 +9,17 @@
 
 namespace spmvgpu::gpu {
 
+// Whether there are mirror images of diagonals, and when they are read. Half a million rows are under way at once, and
+// what they read of one diagonal as it lies, others need as a mirror image. Of a few diagonals the L2 holds it until
+// then, and a row can be added up in the order of its columns. Of many it does not, unless both are read in turn: else
+// the matrix crosses the memory twice (27 points in three dimensions, several unknowns at a node).
+enum class Mirrors { kNone, kFirst, kInTurn };
+constexpr unsigned kFewMirrored = 3;
+
 // A warp has kRows * 32 rows, each of its lanes every 32nd: so where a diagonal lies is found out once for all of them.
 // kAtOnce diagonals are in flight; no index stands between a thread and its loads. x is read where a diagonal lies
 // inside the matrix, not where its slot is no padding: that would make every read of x wait for one of values.
-template <class T, int kRows, int kAtOnce, bool kMirrors>
+template <class T, int kRows, int kAtOnce, Mirrors kMirrors>
 __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __restrict__ offsets,
                                    const T* __restrict__ values, const Product<T> product) {
     const std::int64_t thread = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -21,6 +28,14 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
     const unsigned count = own_row < matrix.rows ? matrix.mirrored + matrix.stored : 0;
     const auto is_row = [&](int j) { return j == 0 || own_row + j * kWarp < matrix.rows; };
     const Keeping keeping(product.policy);
+    const unsigned has_main = matrix.stored - matrix.mirrored;  // that has no mirror image, and is the first one stored
+    const auto is_mirror = [&](unsigned k) {
+        return kMirrors == Mirrors::kInTurn ? k % 2 == has_main : kMirrors == Mirrors::kFirst && k < matrix.mirrored;
+    };
+    const auto diagonal = [&](unsigned k) {
+        if (kMirrors == Mirrors::kInTurn) return (k + has_main) / 2;
+        return is_mirror(k) ? matrix.stored - 1 - k : k - (kMirrors == Mirrors::kFirst ? matrix.mirrored : 0);
+    };
     T sums[kRows] = {};
     wait_for_kernel_before();
     for (unsigned begin = 0; begin < count; begin += kAtOnce) {
@@ -33,8 +48,8 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
                 factors[i][j] = T(std::bit_cast<Real<T>>(matrix.padding));
                 gathered[i][j] = T(0);
             }
-            if (kMirrors && k < matrix.mirrored) {
-                const unsigned d = matrix.stored - 1 - k;
+            const unsigned d = diagonal(k);
+            if (is_mirror(k) && k < count) {
                 const std::int64_t col = row - offsets[d];
                 const T* const slots = values + (d * matrix.pitch + col);
 #pragma unroll
@@ -44,7 +59,6 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
                     gathered[i][j] = load(product.x + col + j * kWarp);
                 }
             } else if (k < count) {
-                const unsigned d = k - matrix.mirrored;
                 // Unsigned: exact up to 2^32, and a column left of the matrix comes out beyond any cols.
                 const unsigned col = static_cast<unsigned>(row) + offsets[d];
                 const T* const slots = values + (d * matrix.pitch + row);
@@ -52,7 +66,8 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
 #pragma unroll
                 for (int j = 0; j < kRows; ++j) {
                     if (col + j * kWarp >= matrix.cols || !is_row(j)) continue;
-                    factors[i][j] = kMirrors ? load(slots + j * kWarp) : keeping.load_once(slots + j * kWarp);
+                    factors[i][j] =
+                        kMirrors != Mirrors::kNone ? load(slots + j * kWarp) : keeping.load_once(slots + j * kWarp);
                     gathered[i][j] = load(x + j * kWarp);
                 }
             }
@@ -62,8 +77,7 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
 #pragma unroll
             for (int j = 0; j < kRows; ++j) {
                 if (Dia<T>::bits(factors[i][j]) == matrix.padding) continue;
-                const bool mirrors = kMirrors && begin + i < matrix.mirrored;
-                sums[j] += (mirrors ? matrix.mirror(factors[i][j]) : factors[i][j]) * gathered[i][j];
+                sums[j] += (is_mirror(begin + i) ? matrix.mirror(factors[i][j]) : factors[i][j]) * gathered[i][j];
             }
         }
     }
@@ -80,12 +94,18 @@ void launch_diagonals(const Diagonals<T>& matrix, const index_t* offsets, const 
     constexpr index_t kLarge = 1 << 18;  // as many rows keep the processors busy with a quarter of the threads
     constexpr int kRows = sizeof(T) == 4 ? 4 : sizeof(T) == 8 && kMirrors ? 2 : 1;
     constexpr int kAtOnce = kRows == 1 ? 8 : 4;
-    constexpr auto kOfSmall = multiply_diagonals<T, 1, 8, kMirrors>;
-    constexpr auto kOfLarge = multiply_diagonals<T, kRows, kAtOnce, kMirrors>;
     const bool is_large = matrix.rows >= kLarge;
     const unsigned blocks = blocks_for(matrix.rows, block_size * (is_large ? kRows : 1));
-    launch_early(is_large ? kOfLarge : kOfSmall, {blocks, static_cast<unsigned>(block_size)}, stream, matrix, offsets,
-                 values, product);
+    const auto launch = [&]<Mirrors kWhen>() {
+        launch_early(is_large ? multiply_diagonals<T, kRows, kAtOnce, kWhen> : multiply_diagonals<T, 1, 8, kWhen>,
+                     {blocks, static_cast<unsigned>(block_size)}, stream, matrix, offsets, values, product);
+    };
+    if constexpr (kMirrors) {
+        if (matrix.mirrored > kFewMirrored) return launch.template operator()<Mirrors::kInTurn>();
+        launch.template operator()<Mirrors::kFirst>();
+    } else {
+        launch.template operator()<Mirrors::kNone>();
+    }
 }
 
 }  // namespace spmvgpu::gpu
