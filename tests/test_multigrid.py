@@ -10,7 +10,7 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
-from spmvgpu import gallery, linalg
+from spmvgpu import _core, gallery, linalg
 from support import over
 
 
@@ -386,3 +386,19 @@ def test_new_values_as_a_list(device):
     np.testing.assert_array_equal(M @ b, again @ b)
     with pytest.raises(ValueError, match=r"data has shape \(2,\)"):
         M.update_values([1.0, 2.0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128], ids=str)
+@pytest.mark.parametrize("n", [0, 1, 2, 31, 300])
+def test_dense_inverses(n, dtype, rng):
+    part = (rng.standard_normal((n, 2 * n)) + 1j * rng.standard_normal((n, 2 * n))).astype(dtype)
+    matrix = part @ part.conj().T
+    inverse = matrix.copy()
+    assert _core.invert_definite(inverse, 1e-10)
+    np.testing.assert_allclose(inverse @ matrix, np.eye(n), atol=1e-9)
+    if n > 1:
+        matrix[-1] = matrix[0]
+        matrix[:, -1] = matrix[:, 0]
+        assert not _core.invert_definite(matrix, 1e-8)
+        with pytest.raises(ValueError, match="not square"):
+            _core.invert_definite(matrix[:-1].copy(), 1e-8)

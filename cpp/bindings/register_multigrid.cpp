@@ -11,6 +11,7 @@
 #include "bindings/csr.hpp"
 #include "bindings/planning.hpp"
 #include "bindings/value_types.hpp"
+#include "multigrid/dense_inverse.hpp"
 #include "multigrid/hierarchy.hpp"
 
 namespace py = pybind11;
@@ -42,9 +43,29 @@ std::uintptr_t address_of(const Array<T>& array) {
     return reinterpret_cast<std::uintptr_t>(array.data());
 }
 
+template <class V>
+bool invert_definite(Dense<V>& matrix, double least) {
+    if (matrix.ndim() != 2 || matrix.shape(0) != matrix.shape(1)) {
+        throw std::invalid_argument("a matrix that is not square has no inverse");
+    }
+    V* const entries = matrix.mutable_data();
+    const auto n = static_cast<index_t>(matrix.shape(0));
+    const GilRelease release;
+    return multigrid::invert_definite(n, entries, least);
+}
+
+template <class V>
+void register_invert_definite(py::module_& module) {
+    module.def("invert_definite", &invert_definite<V>, py::arg("matrix").noconvert(), py::arg("least"),
+               "Replaces a dense Hermitian matrix by its inverse; False, with anything there, if a pivot is below "
+               "`least`.");
+}
+
 }  // namespace
 
 void register_multigrid(py::module_& module) {
+    register_invert_definite<double>(module);
+    register_invert_definite<Complex<double>>(module);
     py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of smoothed aggregation, on the device of its matrix.")
         .def(py::init(method<AnyCsrSource>(
                  []<class T>(const PlannedSource<T>& source, const std::optional<py::array>& given, index_t block,

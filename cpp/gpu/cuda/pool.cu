@@ -11,7 +11,7 @@ namespace spmvgpu::gpu {
 namespace {
 
 // Of a device's memory, what its pool keeps at most: other libraries cannot have it.
-constexpr std::uint64_t kKeptFraction = 32;
+constexpr std::uint64_t kKeptFraction = 16;
 
 // A device without pools has none, and cudaMalloc instead.
 struct Pool {

@@ -319,17 +319,12 @@ def _inverse_of_scaled(matrix: HostArray, rounding: float) -> HostArray:
     """The inverse of a matrix with ones on its diagonal."""
     adjoint = matrix.conj().T
     if np.abs(matrix - adjoint).max(initial=0) > 100 * rounding:
-        inverse: HostArray = np.linalg.pinv(matrix, rcond=rounding)
-        return inverse
+        return np.asarray(np.linalg.pinv(matrix, rcond=rounding))
     hermitian = (matrix + adjoint) / 2
-    try:
-        lower = np.linalg.cholesky(hermitian)
-    except np.linalg.LinAlgError:
-        return np.asarray(la.pinvh(hermitian, rtol=rounding))
-    if np.square(np.diag(lower).real).min(initial=1.0) < 100 * rounding:
-        return np.asarray(la.pinvh(hermitian, rtol=rounding))
-    half = la.solve_triangular(lower, np.eye(len(matrix)), lower=True)
-    return np.asarray(half.conj().T @ half)
+    inverse = hermitian.copy()
+    if _core.invert_definite(inverse, 100 * rounding):
+        return (inverse + inverse.conj().T) / 2
+    return np.asarray(la.pinvh(hermitian, rtol=rounding))
 
 
 def _check_kind(A: object) -> None:
