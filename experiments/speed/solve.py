@@ -16,7 +16,7 @@ from experiments.engine import Experiment, Items, Report, Run, Table
 from experiments.goals import Mark, at_least, at_most
 from experiments.peers.problem import Problem
 from experiments.records import Content, Row, fastest, ratio
-from experiments.solving import columns, direct, libraries, spectra, systems, which, whole
+from experiments.solving import columns, direct, iteration, libraries, spectra, systems, which, whole
 from experiments.tables import duration, machine, number, table
 from spmvgpu import gallery, linalg
 
@@ -24,6 +24,7 @@ SECONDS = 540.0
 KINDS = {
     "whole": (whole.PART, systems.WHOLE),
     "columns": (columns.PART, systems.COLUMNS),
+    "iteration": (iteration.PART, systems.ITERATION),
     "eigenvalues": (spectra.EIGENVALUES, systems.EIGENVALUES),
     "least_squares": (spectra.LEAST_SQUARES, systems.LEAST_SQUARES),
     "which": (which.PART, systems.WHICH),
@@ -120,6 +121,9 @@ def _time(row: Row | None, field: str = "time") -> str | None:
 COLUMNS_HEAD = (
     "system", "library", "preconditioner", *(f"k = {count}" for count in columns.COUNTS), "last / first",
 )  # fmt: skip
+ITERATION_HEAD = (
+    "system", "library", "preconditioner", "format", "iteration", "copy", "x",
+)  # fmt: skip
 SPECTRA_HEAD = (
     "system", "what", "rows", "spmvgpu", "SciPy", "SciPy with pyamg", "CuPy", "SciPy / ours", "CuPy / ours",
 )  # fmt: skip
@@ -134,6 +138,7 @@ METHODS_HEAD = ("system", "library", "method", "iterations", "time")
 def more(content: Content) -> Iterator[str]:
     parts = (
         ("Several right-hand sides", COLUMNS_NOTE, COLUMNS_HEAD, columns_rows(content), 3),
+        ("One iteration of `cg`", ITERATION_NOTE, ITERATION_HEAD, iteration_rows(content), 4),
         ("Eigenvalues and singular values", EIGENVALUES_NOTE, SPECTRA_HEAD, spectra_rows(content, True), 2),
         ("Least squares", LEAST_SQUARES_NOTE, SPECTRA_HEAD, spectra_rows(content, False), 2),
         ("What `solve` chooses", CHOICE_NOTE, CHOICE_HEAD, choice_rows(content), 3),
@@ -155,6 +160,11 @@ def more(content: Content) -> Iterator[str]:
 COLUMNS_NOTE = (
     "Times of `cg` to a relative residual of 1e-8 in all columns, with right-hand sides on the device. CuPy "
     "solves for one after the other."
+)
+ITERATION_NOTE = (
+    "The time of an iteration with vectors on the device, from solves with "
+    f"{iteration.SHORT} and {iteration.LONG} of them. *copy* is the time in which a copy moves the matrix as "
+    f"it is stored and {iteration.VECTORS} vectors, and *x* the time over that."
 )
 EIGENVALUES_NOTE = (
     f"Times from a SciPy matrix to {spectra.COUNT} eigenpairs or singular triples; `tol` is {spectra.TOL:g}. "
@@ -184,6 +194,15 @@ def columns_rows(content: Content) -> Table:
         times = (_time(by_count.get(count)) for count in columns.COUNTS)
         over = ratio(by_count.get(columns.COUNTS[-1]), by_count.get(1))
         yield _said(first), _library(first), variant, *times, number(over)
+
+
+def iteration_rows(content: Content) -> Table:
+    for row in _of_part(content, iteration.PART).rows:
+        over = row["time_us"] / row["copy_us"] if "copy_us" in row else None
+        yield (
+            _said(row), _library(row), row["variant"], row.get("format"), _time(row), _time(row, "copy"),
+            number(over),
+        )  # fmt: skip
 
 
 def spectra_rows(content: Content, values: bool) -> Table:
@@ -246,7 +265,7 @@ def method_rows(content: Content) -> Table:
 WHOLE_MS = {"poisson3d_160": 100.0, "poisson2d_3000": 150.0, "jumps3d_160": 200.0}
 HIERARCHY_MS = {"poisson3d_160": 50.0}
 ELASTIC_ITERATIONS, OVER_PYAMG_ITERATIONS, NEW_VALUES = 30, 1.2, 0.4
-MANY_OVER_ONE = 4.0
+MANY_OVER_ONE, ITERATION = 4.0, 1.2
 EIGSH_SCIPY, EIGSH_CUPY, LSMR_CUPY = 10.0, 3.0, 5.0
 PYAMG_CPU, AMGCL_CPU = 5.0, 1.0
 LEAST_ROWS = 50_000  # of systems that goals are for
@@ -264,6 +283,12 @@ def goals(content: Content) -> Iterator[Mark]:
         }
         yield from at_most(f"16 right-hand sides over one{said}", over, MANY_OVER_ONE)
     if content.on_gpu:
+        over = {
+            row["matrix"]: row["time_us"] / row["copy_us"]
+            for row in _of_part(large, iteration.PART).rows
+            if row["library"] == "spmvgpu" and row["variant"] == "none" and "copy_us" in row
+        }
+        yield from at_most("an iteration of cg over a copy of matrix and 8 vectors", over, each=ITERATION)
         yield from _spectra_goals(large)
     solved = {
         own["matrix"]: (own["residual"] or float("inf")) / libraries.RTOL for own, _ in _choices(content)
@@ -426,6 +451,7 @@ def experiment(name: str, measure: Callable[[Run, Problem], Iterator[Row]], rese
 EXPERIMENTS = [
     experiment("whole", whole.measure, 0.4),
     experiment("columns", columns.measure, 0.05),
+    experiment("iteration", iteration.measure, 0.05),
     experiment("eigenvalues", spectra.eigenvalues, 0.2),
     experiment("least_squares", spectra.least_squares, 0.1),
     experiment("which", which.measure, 0.15),
