@@ -71,8 +71,8 @@ class DirectFactors(DevicePreconditioner):
             Right-hand side, or several of them as columns: a NumPy array, or an array of another library on
             the device of the factors. It is cast to their dtype. It may be complex only if they are.
         trans : {"N", "T", "H"}
-            Which matrix: `A`, its transpose or its conjugate transpose. On a GPU, each of them has factors of
-            its own, made when they are first needed, unless `A` is symmetric or Hermitian.
+            Which matrix: `A`, its transpose or its conjugate transpose. On a GPU, each of them is factorized
+            when it is first needed, unless `A` is symmetric or Hermitian.
 
         Returns
         -------
@@ -175,7 +175,7 @@ class DirectFactors(DevicePreconditioner):
         ----------
         values : (nnz,) array
             New values, in the order of ``op.tocsr().data``: row by row, columns ascending. A NumPy array, or
-            an array of another library on the device. Its dtype must convert to that of the factors without
+            an array of another library on the device. Its dtype must convert to the factors' dtype without
             loss.
 
         Raises
@@ -289,8 +289,8 @@ def _refuse_unknown(A: Any) -> None:
 def splu(A: object, *, device: str = "auto") -> DirectFactors:
     """Factorize a matrix, to solve systems with it directly.
 
-    On the CPU the factors are those of `scipy.sparse.linalg.splu` [1]_. On a GPU they are those of NVIDIA's
-    cuDSS [2]_, which needs the package nvmath-python: ``pip install "spmvgpu[direct]"``.
+    On the CPU `scipy.sparse.linalg.splu` makes the factors [1]_. On a GPU NVIDIA's cuDSS does [2]_, which
+    needs the package nvmath-python: ``pip install "spmvgpu[direct]"``.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ def spsolve(A: object, b: object, *, device: str = "auto") -> AnyArray:
     -------
     (n,) or (n, k) array
         Solution, of the library and on the device of `b`. For `b` of shape (n, 1) it has shape (n,), as in
-        SciPy. It has the dtype that NumPy's promotion gives for a matrix, and that of an operator.
+        SciPy. It has the dtype that NumPy's promotion gives for a matrix, and an operator's own dtype.
 
     Raises
     ------
