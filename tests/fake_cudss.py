@@ -15,7 +15,7 @@ MatrixType = IntEnum("MatrixType", "GENERAL SYMMETRIC HERMITIAN")
 MatrixViewType = IntEnum("MatrixViewType", "FULL UPPER")
 IndexBase = IntEnum("IndexBase", "ZERO")
 Layout = IntEnum("Layout", "COL_MAJOR")
-ConfigParam = IntEnum("ConfigParam", "MATCHING_ALG REORDERING_ALG DETERMINISTIC_MODE")
+ConfigParam = IntEnum("ConfigParam", "MATCHING_ALG REORDERING_ALG")
 MatchingAlg = IntEnum("MatchingAlg", "AUTO")
 ReorderingAlg = IntEnum("ReorderingAlg", "COLAMD")
 DataParam = IntEnum("DataParam", "INFO NPIVOTS LU_NNZ")
@@ -82,8 +82,7 @@ class Library:
         return np.int32
 
     def config_set(self, config, parameter, value, size):
-        if parameter is not ConfigParam.DETERMINISTIC_MODE:
-            self.alive[config].append(parameter.name)
+        self.alive[config].append(parameter.name)
 
     def data_get(self, handle, data, parameter, value, size, written):
         ctypes.memmove(value, np.array([self.alive[data][parameter.name]], f"i{size}").ctypes.data, size)

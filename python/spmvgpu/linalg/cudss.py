@@ -232,7 +232,6 @@ class _Solver:
             _use_threads(cudss, self._handle)
             self._config = cudss.config_create()
             releases.append((cudss.config_destroy, (self._config,)))
-            self._configure("DETERMINISTIC_MODE", 1)  # as all solvers here: the same bits in each call
             if way.parameter:
                 self._configure(way.parameter, getattr(cudss, way.enumeration)[way.value])
             self._data = cudss.data_create(self._handle)

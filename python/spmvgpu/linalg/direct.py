@@ -96,7 +96,8 @@ class DirectFactors(DevicePreconditioner):
         Notes
         -----
         On a GPU, pivots are not chosen among all rows. So the residual is computed in each call, and a few
-        iterations of `gmres` with the factors follow where it is larger than rounding errors.
+        iterations of `gmres` with the factors follow where it is larger than rounding errors. The last bits
+        of a solution may differ from call to call there.
 
         Examples
         --------

@@ -52,7 +52,8 @@ def eigsh(
     """Find `k` eigenvalues and eigenvectors of a symmetric or Hermitian matrix.
 
     `scipy.sparse.linalg.eigsh` has the same arguments. This is the Lanczos method with thick restarts. All
-    vectors stay on the device of `A`. The same call on the same device gives the same bits.
+    vectors stay on the device of `A`. The same call on the same device gives the same bits, except with the
+    factors of cuDSS.
 
     Parameters
     ----------
