@@ -22,11 +22,11 @@
 namespace spmvgpu::gpu {
 
 struct ChainTuning {
-    // One block on each multiprocessor: the fewer, the shorter a barrier. Few threads with much each, for the sweep of
-    // cg reads four vectors, and of 1024 threads none has the registers for what is in flight.
-    static constexpr int kBlockSize = 512;
+    // One block on each multiprocessor: the fewer, the shorter a barrier. Of 1024 threads none would have the registers
+    // for what is in flight of four vectors, which the sweep of cg reads.
+    static constexpr int kBlockSize = 768;
     static constexpr int kMaxBlocks = 256;
-    static constexpr int kInFlightBytes = 64;  // of one vector, per thread
+    static constexpr int kInFlightBytes = 32;  // of one vector, per thread
 };
 
 template <class T>
