@@ -23,7 +23,8 @@ struct FormatModel<Sdia<T>> : GeneralModel<Sdia<T>> {
         constexpr double kNotHidden = 0.55, kMillion = 1e6;
         const double mirrored = double(plan.offsets.size() - plan.has_main) * work.features.rows * sizeof(T);
         Terms terms = work.by_diagonals();
-        const double from_memory = terms[times::kMemory] / (terms[times::kMemory] + terms[times::kCache]);
+        const double all = terms[times::kMemory] + terms[times::kCache];
+        const double from_memory = all > 0 ? terms[times::kMemory] / all : 0;
         terms[times::kCache] += kNotHidden * from_memory * mirrored / kMillion;
         return terms;
     }

@@ -88,7 +88,7 @@ class Multigrid(DevicePreconditioner):
     --------
     >>> import numpy as np, spmvgpu as sg
     >>> sg.linalg.amg(sg.gallery.poisson2d(60), device="cpu")
-    <3600x3600 Multigrid of float64 on 'cpu': 3600, 693 and 74 unknowns, operator complexity 1.48>
+    <3600x3600 Multigrid of float64 on 'cpu': 3600, 693 and 75 unknowns, operator complexity 1.48>
     """
 
     def __init__(self, A: SparseOperator, csr: CanonicalCsr, arguments: _Arguments) -> None:
