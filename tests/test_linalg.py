@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,7 +14,7 @@ import spmvgpu as sg
 from battery import TYPES, vector
 from libraries import OnlyDlpack
 from spmvgpu import gallery
-from support import build
+from support import build, over
 from systems import SPD, spd
 
 RTOL = {np.dtype("float32"): 1e-4, np.dtype("float64"): 1e-9}
@@ -396,3 +397,17 @@ class TestDeviceArrays:
         M = sg.linalg.jacobi(op)
         with pytest.raises(TypeError, match=r"M must be an array in host memory like b, not \w+$"):
             sg.linalg.cg(op, b, M=library.asarray(M.inverse_diagonal, cuda_device))
+
+
+@over("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("M", [None, "jacobi"])
+def test_cg_goes_on_until_nothing_is_left_of_the_residual(M, dtype, device):
+    """Without a tolerance, residuals become smaller than the type holds; that says nothing of the matrix."""
+    A = sg.gallery.poisson2d(20).astype(dtype)
+    op = sg.aslinearoperator(A, device=device)
+    b = np.random.default_rng(3).standard_normal(400).astype(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sg.linalg.SolverWarning)
+        x, _ = sg.linalg.cg(op, b, rtol=0, maxiter=5000, M=M)
+    assert op.solve_info.status in ("exhausted", "stagnated", "converged")
+    assert np.linalg.norm(b - A @ x) <= 1e3 * np.finfo(dtype).eps * np.linalg.norm(b)

@@ -37,7 +37,7 @@ struct CgScalars : Progress {
         alpha = rho / pq;
         if (leaves_range(pq) || leaves_range(alpha)) return;
         if (finite(pq) && finite(alpha) && pq > 0) return;
-        stop(finite(pq) ? Status::kIndefinite : Status::kNotFinite, pq);
+        stop(!finite(pq) ? Status::kNotFinite : nothing_is_left() ? Status::kStagnated : Status::kIndefinite, pq);
         stopped = 1;
     }
 
@@ -52,8 +52,12 @@ struct CgScalars : Progress {
         beta = r_mr / rho;
         rho = r_mr;
         if (leaves_range(rho)) return;
-        if (status == Status::kRunning && !(rho > 0 && finite(rho))) stop(Status::kBadPreconditioner, rho);
+        if (status != Status::kRunning || (rho > 0 && finite(rho))) return;
+        stop(nothing_is_left() ? Status::kStagnated : Status::kBadPreconditioner, rho);
     }
+
+    // Whether r is so far below rounding errors that its squares, and products with it, may have no digits any more.
+    constexpr bool nothing_is_left() const { return residual <= eps * eps * norm_b; }
 };
 
 template <class T>
