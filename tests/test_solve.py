@@ -11,6 +11,7 @@ from libraries import OnlyDlpack
 from spmvgpu import gallery
 from spmvgpu.linalg import NotSolvedError, named, solve
 from spmvgpu.linalg.choice import choose
+from spmvgpu.linalg.search import Search
 from systems import SPD, spd
 
 
@@ -217,6 +218,34 @@ def test_ill_conditioned_systems():
 
 def test_no_rows():
     assert solve(np.zeros((0, 0)), np.zeros(0)).shape == (0,)
+
+
+def convection(side):
+    """A flow that turns around the centre of a grid, by upwind differences."""
+    y, x = np.meshgrid(*[np.linspace(-1, 1, side)] * 2, indexing="ij")
+    back = sp.diags_array([1.0, -1.0], offsets=[0, -1], shape=(side, side))
+    eye, A = sp.eye_array(side), gallery.poisson2d(side)
+    for along, wind in ((sp.kron(back, eye), 50 * x.ravel()), (sp.kron(eye, back), -50 * y.ravel())):
+        A = A + sp.diags_array(np.maximum(wind, 0)) @ along
+        A = A + sp.diags_array(np.maximum(-wind, 0)) @ along.T
+    return sp.csr_array(A)
+
+
+def test_on_a_gpu_bicgstab_has_time(device, monkeypatch):
+    """Its residual stays where it is for hundreds of iterations, and then falls."""
+    if device == "cpu":
+        choice = Search._choice
+
+        def as_on_a_gpu(self):
+            self.device = "cuda:0"
+            return choice(self)
+
+        monkeypatch.setattr(Search, "_choice", as_on_a_gpu)
+    A = convection(120)
+    b = np.random.default_rng(2).standard_normal(A.shape[0])
+    x, how = solve(A, b, device=device, full_output=True)
+    assert residual(A, x, b) <= 1.01e-8
+    assert [str(attempt) for attempt in how.tried] == ["bicgstab with jacobi"]
 
 
 def test_what_stalls_is_left(device):
