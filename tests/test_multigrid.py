@@ -1,10 +1,11 @@
-"""`amg`: hierarchies of smoothed aggregation beside dense references and pyamg, the same on every device."""
+"""`amg`: hierarchies of aggregation beside dense references and pyamg, the same on every device."""
 
 import pickle
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import scipy.linalg as la
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
@@ -55,6 +56,13 @@ CASES = {
 }
 
 
+def neumann(n):
+    """A 2-D grid without boundary values."""
+    one = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil()
+    one[0, 0] = one[-1, -1] = 1
+    return sp.csr_array(sp.kron(one, sp.eye_array(n)) + sp.kron(sp.eye_array(n), one))
+
+
 def laplacian(n=2000):
     """Of a graph with hubs, shifted."""
     G = gallery.powerlaw(n, 6, seed=3)
@@ -85,9 +93,13 @@ def iterations(M, b, rtol=1e-8):
     return x, M.A.solve_info.iterations
 
 
+both_cycles = pytest.mark.parametrize("cycle", ["V", "AMLI"])
+
+
+@both_cycles
 @pytest.mark.parametrize("name", CASES)
-def test_levels_are_galerkin_products(name, device):
-    A, M = made(name, device, max_coarse=60)
+def test_levels_are_galerkin_products(name, cycle, device):
+    A, M = made(name, device, max_coarse=60, cycle=cycle)
     levels = matrices(M)
     assert len(levels) >= 2
     np.testing.assert_array_equal(levels[0][0].toarray(), A.toarray())
@@ -99,9 +111,10 @@ def test_levels_are_galerkin_products(name, device):
         np.testing.assert_allclose(coarse.toarray(), expected, rtol=0, atol=1e-13 * scale)
 
 
+@both_cycles
 @pytest.mark.parametrize("name", CASES)
-def test_solves(name, device):
-    A, M = made(name, device, max_coarse=60)
+def test_solves(name, cycle, device):
+    A, M = made(name, device, max_coarse=60, cycle=cycle)
     b = vector(A.shape[0], A.dtype)
     x, count = iterations(M, b)
     assert np.linalg.norm(b - A @ x) <= 2e-8 * np.linalg.norm(b)
@@ -109,11 +122,14 @@ def test_solves(name, device):
     np.testing.assert_array_equal(iterations(M, b)[0], x)
 
 
+@both_cycles
 @pytest.mark.parametrize("smoother", ["chebyshev", "jacobi"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
-def test_types_and_smoothers(dtype, smoother, device):
+def test_types_and_smoothers(dtype, smoother, cycle, device):
     dtype = np.dtype(dtype)
-    A, M = made("hermitian" if dtype.kind == "c" else "poisson3d", device, dtype, smoother=smoother)
+    options = {"smoother": smoother, "cycle": cycle, "max_coarse": 60}
+    A, M = made("hermitian" if dtype.kind == "c" else "poisson3d", device, dtype, **options)
+    assert len(M.levels) > 2
     assert M.dtype == dtype
     single = dtype.itemsize // (2 if dtype.kind == "c" else 1) == 4
     b = vector(A.shape[0], dtype)
@@ -131,13 +147,14 @@ def test_types_and_smoothers(dtype, smoother, device):
 
 
 @pytest.mark.gpu
+@both_cycles
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", [None, np.float32])
-def test_every_device_makes_the_same_bits(name, dtype, cuda_device):
+def test_every_device_makes_the_same_bits(name, dtype, cycle, cuda_device):
     if name == "hermitian" and dtype is not None:
         dtype = np.complex64
-    _, host = made(name, "cpu", dtype, max_coarse=60)
-    _, there = made(name, cuda_device, dtype, max_coarse=60)
+    _, host = made(name, "cpu", dtype, max_coarse=60, cycle=cycle)
+    _, there = made(name, cuda_device, dtype, max_coarse=60, cycle=cycle)
     assert_same(there, host)
     A, *_ = case(name, dtype)
     host.update_values(3 * A)
@@ -146,11 +163,12 @@ def test_every_device_makes_the_same_bits(name, dtype, cuda_device):
 
 
 @pytest.mark.gpu
+@both_cycles
 @pytest.mark.parametrize("make", [lambda: gallery.poisson3d(24, contrast=100), lambda: laplacian(12_000)])
-def test_every_device_makes_the_same_bits_of_many_rows(make, cuda_device):
+def test_every_device_makes_the_same_bits_of_many_rows(make, cycle, cuda_device):
     """A GPU does other things with many rows, and with long rows among many."""
     A = make()
-    host, there = (linalg.amg(A, device=device) for device in ("cpu", cuda_device))
+    host, there = (linalg.amg(A, device=device, cycle=cycle) for device in ("cpu", cuda_device))
     assert_same(there, host)
 
 
@@ -183,12 +201,13 @@ def assert_same(M, N):
         assert M._hierarchy.largest_eigenvalue(level) == N._hierarchy.largest_eigenvalue(level)
 
 
+@both_cycles
 @pytest.mark.parametrize("name", CASES)
-def test_threads_do_not_change_the_bits(name):
+def test_threads_do_not_change_the_bits(name, cycle):
     with sg.limit_threads(1):
-        _, one = made(name)
+        _, one = made(name, cycle=cycle)
     with sg.limit_threads(7):
-        _, several = made(name)
+        _, several = made(name, cycle=cycle)
     assert_same(several, one)
 
 
@@ -226,14 +245,18 @@ def test_aggregates():
         assert connected_components(within)[0] == count + (found < 0).sum()
 
 
-def test_prolongators_hold_the_near_null_space(device):
+@both_cycles
+def test_prolongators_hold_the_near_null_space(cycle, device):
     """Unsmoothed ones map coarse vectors to B; smoothed ones do, where A maps B to zero."""
     n = 12
     A = gallery.elasticity3d(n)
     B = gallery.rigid_body_modes(gallery.elasticity3d_points(n))
-    M = linalg.amg(A, B=B, device=device, max_coarse=60)
+    M = linalg.amg(A, B=B, device=device, max_coarse=60, cycle=cycle)
     P = M.levels[0].P.tocsr()
-    interior = np.abs(A @ B).max(axis=1) < 1e-10  # away from the clamped face
+    if cycle == "AMLI":
+        np.testing.assert_allclose((P.T @ P).toarray(), np.eye(P.shape[1]), rtol=0, atol=1e-12)
+        assert P.nnz == 6 * A.shape[0]
+    interior = (np.abs(A @ B).max(axis=1) < 1e-10) | (cycle == "AMLI")  # away from the clamped face
     assert interior.mean() > 0.8
     coarse, *_ = np.linalg.lstsq(P.toarray()[interior], B[interior])
     np.testing.assert_allclose((P @ coarse)[interior], B[interior], rtol=0, atol=1e-9)
@@ -247,9 +270,10 @@ def test_dependent_vectors_are_left_out(device):
     assert_same(M, linalg.amg(A, B=one, device=device))
 
 
+@both_cycles
 @pytest.mark.parametrize("name", ["poisson3d", "jumps", "elasticity3d", "hermitian"])
-def test_new_values(name, device):
-    A, M = made(name, device, max_coarse=60)
+def test_new_values(name, cycle, device):
+    A, M = made(name, device, max_coarse=60, cycle=cycle)
     other = A.copy()
     scale = np.linspace(1, 1.3, A.shape[0])
     other.data *= np.repeat(scale, np.diff(A.indptr)) * scale[A.indices]
@@ -295,8 +319,11 @@ def test_operators_and_matrices_give_the_same(device):
         assert_same(linalg.amg(given, device=device), M)
 
 
-def test_pickles_and_adjoints(device):
-    A, M = made("elasticity3d", device)
+@both_cycles
+@pytest.mark.parametrize("name", ["elasticity3d", "hermitian"])
+def test_pickles_and_adjoints(name, cycle, device):
+    A, M = made(name, device, cycle=cycle, max_coarse=10)
+    assert len(M.levels) > 2
     b = vector(A.shape[0], A.dtype)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(M)) @ b, M @ b)
     np.testing.assert_allclose(M.H @ b, M @ b, rtol=0, atol=1e-9 * np.abs(M @ b).max())
@@ -309,6 +336,53 @@ def test_repr():
     assert f"operator complexity {M.operator_complexity:.2f}" in repr(M)
     assert M.operator_complexity == sum(level.A.nnz for level in M.levels) / M.A.nnz
     assert M.nbytes > 8 * M.levels[1].A.nnz
+    N = linalg.amg(gallery.poisson2d(20), device="cpu", max_coarse=100, cycle="AMLI")
+    assert repr(N).endswith(f"operator complexity {N.operator_complexity:.2f}, AMLI cycles>")
+    assert N.operator_complexity < M.operator_complexity
+    assert N.nbytes < M.nbytes
+
+
+@pytest.mark.parametrize("smoother", ["chebyshev", "jacobi"])
+@pytest.mark.parametrize("name", ["poisson2d", "stretched", "semidefinite"])
+def test_amli_cycles_are_definite(name, smoother, device):
+    """However many levels there are, and where V-cycles of unsmoothed aggregates converge slowly."""
+    A = case(name)[0] if name != "semidefinite" else neumann(40)
+    M = linalg.amg(A, device=device, max_coarse=8, cycle="AMLI", smoother=smoother)
+    assert len(M._visited_twice()) >= 2
+    of_M = M @ np.eye(A.shape[0])
+    np.testing.assert_allclose(of_M, of_M.T, rtol=0, atol=1e-10 * np.abs(of_M).max())
+    values = la.eigvals(of_M @ A.toarray()).real
+    assert np.all(values > (-1e-10 if name == "semidefinite" else 0.05))
+    assert np.all(values < 1.45)
+
+
+def test_amli_cycles_are_what_they_say(device):
+    """The correction from a level that is visited twice, by dense matrices."""
+    A, M = made("poisson2d", device, max_coarse=60, cycle="AMLI", smoother="jacobi")
+    (fine, R, P), (middle, R2, P2), (coarse, _, _) = matrices(M)
+    assert M._visited_twice() == [1]
+
+    def cycle(A, number, R, correction, P):
+        weight = 2 / (1.5 * 1.05 * M._hierarchy.largest_eigenvalue(number))
+        S = weight * np.diag(1 / A.diagonal())
+        error = np.eye(len(S)) - S @ A
+        return 2 * S - S @ A @ S + error @ P @ correction @ R @ error.T
+
+    B = cycle(middle.toarray(), 1, R2.toarray(), np.linalg.inv(coarse.toarray()), P2.toarray())
+    B = 3.6 * B - 3.6**2 / (4 * 1.4) * B @ middle @ B
+    expected = cycle(fine.toarray(), 0, R.toarray(), B, P.toarray())
+    np.testing.assert_allclose(M @ np.eye(A.shape[0]), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
+def test_amli_cycles_go_once_through_dense_levels(device):
+    """The work of a cycle stays bounded, and without a direct solver so do its eigenvalues."""
+    _, M = made("powerlaw", device, max_coarse=60, cycle="AMLI")
+    entries = [level.A.nnz for level in M.levels]
+    few = [k for k in range(1, len(entries) - 1) if entries[k] <= 0.4 * entries[k - 1]]
+    assert M._visited_twice() == few
+    assert len(few) < len(entries) - 2
+    short = linalg.amg(gallery.poisson3d(24), device=device, max_levels=2, cycle="AMLI")
+    assert short._visited_twice() == []
 
 
 @over(
@@ -328,17 +402,15 @@ def test_matrices_without_a_coarser_level(A, unknowns, device):
     np.testing.assert_allclose(sp.csr_array(A) @ x, b, rtol=0, atol=1e-5)
 
 
-def test_semidefinite_matrices(device):
+@both_cycles
+def test_semidefinite_matrices(cycle, device):
     """A Laplacian without boundary: its coarsest matrix is singular, and consistent systems are solved."""
-    n = 40
-    one = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil()
-    one[0, 0] = one[-1, -1] = 1
-    A = sp.csr_array(sp.kron(one, sp.eye_array(n)) + sp.kron(sp.eye_array(n), one))
-    b = vector(n * n, A.dtype)
+    A = neumann(40)
+    b = vector(A.shape[0], A.dtype)
     b -= b.mean()
-    M = linalg.amg(A, device=device)
+    M = linalg.amg(A, device=device, cycle=cycle)
     x, count = iterations(M, b)
-    assert count <= 15
+    assert count <= (15 if cycle == "V" else 20)
     assert np.linalg.norm(b - A @ x) <= 2e-8 * np.linalg.norm(b)
 
 
@@ -358,6 +430,7 @@ def test_semidefinite_matrices(device):
         (gallery.poisson2d(4), {"strength": 2.0}, ValueError, "strength=2.0"),
         (gallery.poisson2d(4), {"smoother": "ilu"}, ValueError, "chebyshev"),
         (gallery.poisson2d(4), {"degree": 0}, ValueError, "degree=0"),
+        (gallery.poisson2d(4), {"cycle": "W"}, ValueError, "AMLI"),
         (gallery.poisson2d(4), {"max_coarse": 5000}, ValueError, "max_coarse=5000"),
         (gallery.poisson2d(4), {"max_levels": 0}, ValueError, "max_levels=0"),
         ("A", {}, TypeError, "not a matrix"),

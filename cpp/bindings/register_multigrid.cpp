@@ -66,12 +66,13 @@ void register_invert_definite(py::module_& module) {
 void register_multigrid(py::module_& module) {
     register_invert_definite<double>(module);
     register_invert_definite<Complex<double>>(module);
-    py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of smoothed aggregation, on the device of its matrix.")
+    py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of aggregates, on the device of its matrix.")
         .def(py::init(method<AnyCsrSource>(
                  []<class T>(const PlannedSource<T>& source, const std::optional<py::array>& given, index_t block,
-                             double strength, index_t max_coarse, int max_levels) -> AnyHierarchy {
+                             double strength, bool smoothed, index_t max_coarse, int max_levels) -> AnyHierarchy {
                      multigrid::Settings settings;
                      settings.strength = strength;
+                     if (!smoothed) settings.damping = 0;
                      settings.max_coarse = max_coarse;
                      settings.max_levels = max_levels;
                      const CsrMatrix<T>& A = source.csr();
@@ -86,9 +87,10 @@ void register_multigrid(py::module_& module) {
                      const GilRelease release;
                      return std::make_shared<Hierarchy<T>>(A, block, entries, modes, settings);
                  })),
-             py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("max_coarse"),
-             py::arg("max_levels"), py::keep_alive<1, 2>(),
-             "Nodes have `block` rows each. Without B, it is a constant for each row of a node.")
+             py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("smoothed"),
+             py::arg("max_coarse"), py::arg("max_levels"), py::keep_alive<1, 2>(),
+             "Nodes have `block` rows each. Without B, it is a constant for each row of a node. `smoothed` is about "
+             "prolongators.")
         .def("renew", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;

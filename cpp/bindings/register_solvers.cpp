@@ -108,17 +108,20 @@ void register_maps(py::module_& module) {
                }),
                py::arg("dtype"), py::arg("pointer"), "A diagonal at an address on the device.");
     module.def(
-        "cycle_map", of_dtype([]<class T>(const std::vector<GivenLevel>& given, std::shared_ptr<SolverMemory> memory) {
+        "cycle_map",
+        of_dtype([]<class T>(const std::vector<GivenLevel>& given, std::shared_ptr<SolverMemory> memory,
+                             const std::vector<std::size_t>& twice) {
             const auto typed = [](const GivenMatrix& matrix) { return matrix ? matrix->of<T>() : nullptr; };
             std::vector<Level<T>> levels;
             for (const auto& [A, diagonal, low, high, degree, R, P, inverse] : given) {
                 levels.push_back({typed(A), at<T>(diagonal), low, high, degree, typed(R), typed(P), typed(inverse)});
             }
+            for (const std::size_t number : twice) levels.at(number).twice = true;
             return AnyMap(std::make_shared<CycleMap<T>>(std::move(levels), std::move(memory)));
         }),
-        py::arg("dtype"), py::arg("levels"), py::arg("memory"),
+        py::arg("dtype"), py::arg("levels"), py::arg("memory"), py::arg("twice") = std::vector<std::size_t>{},
         "A multigrid cycle, or a Chebyshev polynomial. A level is (A, address of its inverse diagonal, low, "
-        "high, degree, R, P, inverse).");
+        "high, degree, R, P, inverse). `twice` has the numbers of those that are visited twice.");
     module.def("projected_map",
                of_dtype([]<class T>(const std::optional<AnyMap>& M, index_t n, std::uintptr_t basis, int count,
                                     std::shared_ptr<SolverMemory> memory) -> AnyMap {

@@ -16,7 +16,7 @@ namespace spmvgpu::multigrid {
 
 struct Settings {
     double strength = 0;       // connections below are weak: of the size of an entry over those on the diagonal
-    double damping = 4.0 / 3;  // of the smoothed prolongator; 0 leaves it as it is
+    double damping = 4.0 / 3;  // of the smoothed prolongator; 0: it is the tentative one
     index_t max_coarse = 300;  // unknowns of a grid that is not made coarser
     int max_levels = 20;
     int lanczos_steps = 10;
@@ -289,18 +289,22 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double nothing, 
     }
     grid.largest_eigenvalue = largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps);
     if (grid.tentative.cols == 0) return {};
-    double largest = grid.largest_eigenvalue;
-    Array<index_t> filtered;
-    if (grid.kept.size() > 0) {
-        filtered = filtered_columns(passes, pattern, grid.kept.data(), grid.nodes.view());
-        diagonal = invert_diagonal(passes, pattern, values, filtered.data(), nothing);
-        pattern.col_indices = filtered.data();
-        largest = largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps);
+    if (settings.damping == 0) {
+        fill_tentative(passes, grid.tentative, grid.P);
+    } else {
+        double largest = grid.largest_eigenvalue;
+        Array<index_t> filtered;
+        if (grid.kept.size() > 0) {
+            filtered = filtered_columns(passes, pattern, grid.kept.data(), grid.nodes.view());
+            diagonal = invert_diagonal(passes, pattern, values, filtered.data(), nothing);
+            pattern.col_indices = filtered.data();
+            largest = largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps);
+        }
+        const double damping = largest > 0 ? settings.damping / largest : 0;
+        double* const scale = diagonal.inverse.data();
+        passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { scale[row] *= damping; });
+        smooth_prolongator(passes, pattern, values, scale, grid.tentative, grid.P);
     }
-    const double damping = largest > 0 ? settings.damping / largest : 0;
-    double* const scale = diagonal.inverse.data();
-    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { scale[row] *= damping; });
-    smooth_prolongator(passes, pattern, values, scale, grid.tentative, grid.P);
 
     const index_t* const entries = grid.entries_of_R.data();
     const T* const of_P = grid.P.values.data();
@@ -352,8 +356,13 @@ private:
         Tentative<T> tentative = tentative_prolongator(passes, A.rows, nodes, aggregates, near_null);
         if (tentative.cols == 0 || tentative.cols > kLeastGain * A.rows) return {};
         grid.aggregates = aggregates.of_node;
-        grid.kept = kept_entries(passes, pattern, A.values.data(), nodes, node_graph);
-        Pattern of_P = prolongator_pattern(passes, A.rows, nodes, graph, aggregates, tentative);
+        Pattern of_P;
+        if (settings.damping == 0) {
+            of_P = tentative_pattern(passes, A.rows, nodes, aggregates, tentative);
+        } else {
+            grid.kept = kept_entries(passes, pattern, A.values.data(), nodes, node_graph);
+            of_P = prolongator_pattern(passes, A.rows, nodes, graph, aggregates, tentative);
+        }
         grid.tentative = std::move(tentative);
         grid.P = with_values<T>(passes, of_P);
         TransposedPattern transposed = transposed_pattern(passes, of_P.view());

@@ -1,4 +1,5 @@
-// Hierarchies of smoothed aggregation (Vanek, Mandel and Brezina, Computing 56, 1996), set up where the matrix lies.
+// Hierarchies of aggregates, smoothed (Vanek, Mandel and Brezina, Computing 56, 1996) or not, set up where the matrix
+// lies.
 #pragma once
 
 #include <string>

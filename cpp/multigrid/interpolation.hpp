@@ -1,6 +1,6 @@
 // From aggregates to the matrices between two grids. The tentative prolongator has the near null space of an aggregate,
-// orthonormalised, as its columns there; a step of damped Jacobi smooths them (Vanek, Mandel and Brezina, Computing 56,
-// 1996). As passes on any device; see core/passes/passes.hpp.
+// orthonormalised, as its columns there; a step of damped Jacobi may smooth them (Vanek, Mandel and Brezina, Computing
+// 56, 1996). As passes on any device; see core/passes/passes.hpp.
 #pragma once
 
 #include <cmath>
@@ -181,6 +181,41 @@ Tentative<T> tentative_prolongator(Passes& passes, index_t rows, const Nodes& no
         }
     });
     return made;
+}
+
+// Where the tentative prolongator has entries: in the columns of a row's own aggregate.
+template <class T, class Passes>
+Pattern tentative_pattern(Passes& passes, index_t rows, const Nodes& nodes, const Aggregates& aggregates,
+                          const Tentative<T>& tentative) {
+    const Nodes::View node_view = nodes.view();
+    const index_t *const of_node = aggregates.of_node.data(), *const offsets = tentative.offsets.data(),
+                         *const first_col = tentative.first_col.data();
+    Pattern pattern{rows, tentative.cols, 0, {}, {}};
+    pattern.row_offsets = sum_row_lengths(passes, rows, [=] SPMVGPU_BODY(index_t row) {
+        const index_t own = of_node[node_view.node(row)];
+        return own == kNone ? 0 : offsets[own + 1] - offsets[own];
+    });
+    const index_t* const row_offsets = pattern.row_offsets.data();
+    pattern.nnz = rows > 0 ? passes.read(row_offsets + rows) : 0;
+    pattern.col_indices = passes.template make<index_t>(pattern.nnz);
+    index_t* const to = pattern.col_indices.data();
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+        const index_t begin = row_offsets[row], end = row_offsets[row + 1];
+        for (index_t at = begin; at < end; ++at) to[at] = first_col[row] + (at - begin);
+    });
+    return pattern;
+}
+
+// P = T, in the pattern of it.
+template <class T, class Passes>
+void fill_tentative(Passes& passes, const Tentative<T>& tentative, CsrMatrix<T>& P) {
+    const index_t modes = tentative.near_null.count;
+    const index_t* const row_offsets = P.row_offsets.data();
+    const Wide<T>* const Q = tentative.entries.data();
+    T* const to = P.values.data();
+    passes.each_entry(P.rows, row_offsets, P.nnz, [=] SPMVGPU_BODY(index_t row, index_t entry) {
+        to[entry] = T(Q[std::int64_t(row) * modes + (entry - row_offsets[row])]);
+    });
 }
 
 // The aggregates of a node's strong neighbours and its own one.

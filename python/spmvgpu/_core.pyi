@@ -570,6 +570,7 @@ class Hierarchy:
         B: npt.NDArray[np.generic] | None,
         block: int,
         strength: float,
+        smoothed: bool,
         max_coarse: int,
         max_levels: int,
     ) -> None: ...
@@ -635,6 +636,7 @@ def cycle_map(
         tuple[AnyMatrix | None, int, float, float, int, AnyMatrix | None, AnyMatrix | None, AnyMatrix | None]
     ],
     memory: SolverMemory,
+    twice: Sequence[int] = [],
 ) -> LinearMap: ...
 def describe_formats() -> list[Any]: ...
 def device_count() -> int: ...

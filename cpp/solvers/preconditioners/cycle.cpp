@@ -16,6 +16,7 @@ CycleMap<T>::CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory
         const Level<T>* const last = &levels_.back();
         if ((&level == last) == (level.R != nullptr))
             throw std::invalid_argument("R and P belong to all levels but the last");
+        if (level.twice && !level.R) throw std::invalid_argument("the last level is visited once");
     }
 }
 

@@ -65,7 +65,16 @@ void run_cycle(Queue& queue, const CycleMap<T>& cycle, std::size_t number, const
     queue.each(level.A->rows(), read(b), write(own.residual), [=] SPMVGPU_DEVICE(T b) { return put(b); });
     multiply(T(-1), x, T(1), own.residual);
     apply(*level.R, {own.residual, coarse.b});
+    const Level<T>& next = cycle.levels()[number + 1];
     run_cycle(queue, cycle, number + 1, static_cast<const T*>(coarse.b), coarse.x);
+    if (next.twice) {
+        T* const second = own.direction;  // which nobody needs before the next smoothing
+        apply(*next.A, {coarse.x, coarse.b});
+        run_cycle(queue, cycle, number + 1, static_cast<const T*>(coarse.b), second);
+        queue.each(next.A->rows(), read(coarse.x, second), write(coarse.x), [=] SPMVGPU_DEVICE(T x, T second) {
+            return put(Real<T>(Level<T>::kFirst) * x - Real<T>(Level<T>::kSecond) * second);
+        });
+    }
     apply(*level.P, {coarse.x, x, T(1), T(1)});
     smooth(queue, level, multiply, b, x, false, own.residual, own.direction);
 }

@@ -1,4 +1,4 @@
-"""Algebraic multigrid by smoothed aggregation, set up on the device of the matrix."""
+"""Algebraic multigrid by aggregation, smoothed or not, set up on the device of the matrix."""
 
 from __future__ import annotations
 
@@ -31,9 +31,13 @@ from .systems import OverRanks, check_square
 
 _MOST_MODES = 64  # columns of B
 _LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse is made
+_ROUNDINGS = 16  # or more have gone into an entry of a coarsest matrix, however small that is
 _STRENGTH = 0.03
 _SAFETY = 1.05  # of estimates of eigenvalues, which are from below
 _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
+_SMALLER = (
+    0.4  # entries of a level that is visited twice, of the next finer one: all take 5 times as long at most
+)
 
 # As the core takes a level.
 _Matrix: TypeAlias = AnyMatrix | None
@@ -64,6 +68,7 @@ class _Arguments(NamedTuple):
     strength: float
     smoother: str
     degree: int
+    cycle: str
     max_coarse: int
     max_levels: int
 
@@ -71,7 +76,7 @@ class _Arguments(NamedTuple):
 class Multigrid(DevicePreconditioner):
     """A multigrid hierarchy as a preconditioner, as `amg` returns it.
 
-    A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy. One application is one V-cycle.
+    A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy. One application is one cycle.
 
     Attributes
     ----------
@@ -100,6 +105,7 @@ class Multigrid(DevicePreconditioner):
             arguments.B,
             arguments.block,
             arguments.strength,
+            arguments.cycle == "V",
             arguments.max_coarse,
             arguments.max_levels,
         )
@@ -174,7 +180,8 @@ class Multigrid(DevicePreconditioner):
         unknowns = f"{', '.join(finer)} and {coarsest}" if finer else coarsest
         return (
             f"<{self.shape[0]}x{self.shape[1]} Multigrid of {self.dtype} on {device_name(self._ordinal)!r}: "
-            f"{unknowns} unknowns, operator complexity {self.operator_complexity:.2f}>"
+            f"{unknowns} unknowns, operator complexity {self.operator_complexity:.2f}"
+            f"{'' if self._arguments.cycle == 'V' else ', AMLI cycles'}>"
         )
 
     def update_values(self, new: object) -> None:
@@ -272,7 +279,17 @@ class Multigrid(DevicePreconditioner):
             diagonal = self._hierarchy.inverse_diagonal(number)
             to_coarser = R and R._matrix, P and P._matrix
             levels.append((A._matrix, diagonal, high / ratio, high, degree, *to_coarser, None))
-        return _core.cycle_map(self.dtype, levels, self._memory)
+        return _core.cycle_map(self.dtype, levels, self._memory, self._visited_twice())
+
+    def _visited_twice(self) -> list[int]:
+        """The levels that a cycle solves for twice: each is much smaller than the next finer one.
+
+        None if the coarsest system is not solved: what is known of the eigenvalues of cycles needs that.
+        """
+        if self._arguments.cycle == "V" or self._inverse is None:
+            return []
+        entries = [level.A.nnz for level in self.levels]
+        return [k for k in range(1, len(entries) - 1) if entries[k] <= _SMALLER * entries[k - 1]]
 
     def _conjugate_transposed(self) -> Multigrid:
         adjoints = tuple(Level(A.H, R, P) for A, R, P in self.levels)
@@ -312,7 +329,7 @@ def _dense_inverse(dense: HostArray) -> HostArray:
     diagonal = np.diag(wide).real
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     scaled = scale[:, np.newaxis] * wide * scale
-    return scale[:, np.newaxis] * _inverse_of_scaled(scaled, len(wide) * eps) * scale
+    return scale[:, np.newaxis] * _inverse_of_scaled(scaled, max(len(wide), _ROUNDINGS) * eps) * scale
 
 
 def _inverse_of_scaled(matrix: HostArray, rounding: float) -> HostArray:
@@ -345,6 +362,7 @@ def amg(
     strength: float | None = None,
     smoother: str = "chebyshev",
     degree: int = 2,
+    cycle: str = "V",
     max_coarse: int = 300,
     max_levels: int = 20,
     device: str | None = None,
@@ -352,10 +370,11 @@ def amg(
 ) -> Multigrid:
     """Return an algebraic multigrid preconditioner of a positive definite matrix.
 
-    The method is smoothed aggregation [1]_. The setup runs on the device where the matrix is stored:
-    aggregates from maximal independent sets of distance 2 [2]_ [3]_, prolongators that contain the vectors
-    `B`, and sparse products. One application is one V-cycle. The coarsest system is solved with its dense
-    inverse. The same matrix gives the same hierarchy on every device, to the last bit.
+    The method is smoothed aggregation [1]_, or unsmoothed aggregation with ``cycle="AMLI"``. The setup runs
+    on the device where the matrix is stored: aggregates from maximal independent sets of distance 2 [2]_
+    [3]_, prolongators that contain the vectors `B`, and sparse products. One application is one cycle. The
+    coarsest system is solved with its dense inverse. The same matrix gives the same hierarchy on every
+    device, to the last bit.
 
     Parameters
     ----------
@@ -377,6 +396,14 @@ def amg(
         Smoother before and after the correction from the coarser level. The cycle is symmetric with both.
     degree : int, default 2
         Degree of the "chebyshev" smoother.
+    cycle : {"V", "AMLI"}
+        "V" is smoothed aggregation with V-cycles. "AMLI" is unsmoothed aggregation: coarser matrices have
+        fewer entries, and setup takes less time and memory. V-cycles would converge slowly. So corrections
+        from a coarser level are polynomials of degree 2 in a cycle from there (algebraic multilevel iteration
+        [4]_), unless the level has more than 0.4 times the entries of the next finer one. It takes more
+        iterations than "V" on meshes. It suits graphs with hubs, whose operator complexity
+        is large with "V", and a single solve, or little memory. The coefficients are constants,
+        so the cycle is linear and suits the same solvers.
     max_coarse : int, default 300
         A level with at most so many unknowns is the coarsest. At most 2000.
     max_levels : int, default 20
@@ -409,6 +436,8 @@ def amg(
        methods", SIAM J. Sci. Comput. 34, 2012.
     .. [3] B. Kelley and S. Rajamanickam, "Parallel, portable algorithms for distance-2 maximal independent
        set and graph coarsening", 2022.
+    .. [4] O. Axelsson and P. S. Vassilevski, "Algebraic multilevel preconditioning methods, II", SIAM J.
+       Numer. Anal. 27, 1990.
 
     Examples
     --------
@@ -420,6 +449,7 @@ def amg(
     """
     one_of("smoother", smoother, ("chebyshev", "jacobi"))
     whole_number("degree", degree, 1, 1000)
+    one_of("cycle", cycle, ("V", "AMLI"))
     whole_number("max_coarse", max_coarse, 1, _LARGEST_DIRECT)
     whole_number("max_levels", max_levels, 1, 100)
     if strength is not None:
@@ -429,7 +459,7 @@ def amg(
     n = csr.shape[0]
     modes, size = _near_null_space(B, block, of_bsr, csr)
     weak = strength if strength is not None else _STRENGTH if size == 1 else 0.0
-    arguments = _Arguments(modes, size, float(weak), smoother, degree, max_coarse, max_levels)
+    arguments = _Arguments(modes, size, float(weak), smoother, degree, cycle, max_coarse, max_levels)
     if op is None:
         op = _stored(csr, "auto" if device is None else device, Request())
     del n
