@@ -385,6 +385,42 @@ def test_amli_cycles_go_once_through_dense_levels(device):
     assert short._visited_twice() == []
 
 
+def hubs(nodes, seed=3):
+    """A graph Laplacian of a ring whose nodes are joined with some of a few hubs."""
+    rng = np.random.default_rng(seed)
+    ring = np.arange(nodes), (np.arange(nodes) + 1) % nodes
+    rows, cols = np.append(ring[0], np.arange(nodes)), np.append(ring[1], rng.integers(0, 8, nodes))
+    W = sp.csr_array((np.ones(len(rows)), (rows, cols)), shape=(nodes, nodes))
+    W = W + W.T
+    W.setdiag(0)
+    return sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel() + 1e-3) - W)
+
+
+def test_hubs_do_not_fill_coarser_matrices(device):
+    """By default, prolongators are smoothed only where coarser matrices stay sparse."""
+    A = hubs(3000)
+    smoothed, M = (linalg.amg(A, device=device, cycle=cycle) for cycle in ("V", "auto"))
+    assert "AMLI" in repr(M)
+    assert "AMLI" not in repr(smoothed)
+    assert M.operator_complexity < 2 < smoothed.operator_complexity
+    b = np.ones(A.shape[0])
+    x, info = linalg.cg(M.A, b, rtol=1e-8, M=M)
+    assert info == 0
+    assert np.linalg.norm(b - A @ x) <= 3e-8 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("name", ["poisson2d", "jumps", "elasticity3d", "stretched"])
+def test_meshes_are_smoothed_by_default(name, device):
+    _, M = made(name, device, max_coarse=60)
+    assert "AMLI" not in repr(M)
+
+
+def test_one_solve_takes_what_is_cheaper(device):
+    plane, space = gallery.poisson2d(60), gallery.poisson3d(20)
+    is_smoothed = ["AMLI" not in repr(linalg.amg(A, device=device, cycle="once")) for A in (plane, space)]
+    assert is_smoothed == ([False, False] if device == "cpu" else [True, False])
+
+
 @over(
     ("A", "unknowns"),
     [

@@ -1,6 +1,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -69,10 +70,10 @@ void register_multigrid(py::module_& module) {
     py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of aggregates, on the device of its matrix.")
         .def(py::init(method<AnyCsrSource>(
                  []<class T>(const PlannedSource<T>& source, const std::optional<py::array>& given, index_t block,
-                             double strength, bool smoothed, index_t max_coarse, int max_levels) -> AnyHierarchy {
+                             double strength, double most_terms, index_t max_coarse, int max_levels) -> AnyHierarchy {
                      multigrid::Settings settings;
                      settings.strength = strength;
-                     if (!smoothed) settings.damping = 0;
+                     settings.most_terms = most_terms;
                      settings.max_coarse = max_coarse;
                      settings.max_levels = max_levels;
                      const CsrMatrix<T>& A = source.csr();
@@ -87,10 +88,10 @@ void register_multigrid(py::module_& module) {
                      const GilRelease release;
                      return std::make_shared<Hierarchy<T>>(A, block, entries, modes, settings);
                  })),
-             py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("smoothed"),
+             py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("most_terms"),
              py::arg("max_coarse"), py::arg("max_levels"), py::keep_alive<1, 2>(),
-             "Nodes have `block` rows each. Without B, it is a constant for each row of a node. `smoothed` is about "
-             "prolongators.")
+             "Nodes have `block` rows each. Without B, it is a constant for each row of a node. Prolongators are "
+             "smoothed if products with them have at most so many terms, see Settings.")
         .def("renew", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;
@@ -117,6 +118,11 @@ void register_multigrid(py::module_& module) {
             }),
             "(level, whether it is finite) of the matrix that is not positive definite, or not finite; None if all "
             "are.")
+        .def_property_readonly("smoothed_levels", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) {
+                                   const auto& grids = hierarchy.grids();
+                                   return std::ranges::count_if(grids, &multigrid::Grid<T>::is_smoothed);
+                               }),
+                               "How many levels have a smoothed prolongator; they are the finest ones.")
         .def_property_readonly("levels", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) {
                                    return hierarchy.grids().size();
                                }))

@@ -16,7 +16,10 @@ namespace spmvgpu::multigrid {
 
 struct Settings {
     double strength = 0;       // connections below are weak: of the size of an entry over those on the diagonal
-    double damping = 4.0 / 3;  // of the smoothed prolongator; 0: it is the tentative one
+    double damping = 4.0 / 3;  // of smoothed prolongators
+    // A prolongator is smoothed if the product of the matrix with it has at most so many terms for each entry of the
+    // matrix and each near-null vector. If one is not, neither are those of coarser grids.
+    double most_terms = 0;
     index_t max_coarse = 300;  // unknowns of a grid that is not made coarser
     int max_levels = 20;
     int lanczos_steps = 10;
@@ -45,6 +48,7 @@ struct Grid {
     CsrMatrix<T> A;                 // without values on the finest one
     Array<T> inverse_diagonal;      // zero where there is none, in a row of a singular matrix
     double largest_eigenvalue = 0;  // of D^-1 A, estimated
+    bool is_smoothed = false;       // the prolongator; otherwise it is the tentative one
     CsrMatrix<T> P, R;              // from the next coarser grid and to it; empty on the coarsest one
     Nodes nodes;
     Array<index_t> aggregates;  // of each node
@@ -289,7 +293,7 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double nothing, 
     }
     grid.largest_eigenvalue = largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps);
     if (grid.tentative.cols == 0) return {};
-    if (settings.damping == 0) {
+    if (!grid.is_smoothed) {
         fill_tentative(passes, grid.tentative, grid.P);
     } else {
         double largest = grid.largest_eigenvalue;
@@ -357,11 +361,15 @@ private:
         if (tentative.cols == 0 || tentative.cols > kLeastGain * A.rows) return {};
         grid.aggregates = aggregates.of_node;
         Pattern of_P;
-        if (settings.damping == 0) {
-            of_P = tentative_pattern(passes, A.rows, nodes, aggregates, tentative);
-        } else {
-            grid.kept = kept_entries(passes, pattern, A.values.data(), nodes, node_graph);
+        if (settings.most_terms > 0) {
             of_P = prolongator_pattern(passes, A.rows, nodes, graph, aggregates, tentative);
+            const double most = settings.most_terms * tentative.near_null.count * A.nnz;
+            grid.is_smoothed = count_terms(passes, pattern, of_P.view()) <= most;
+        }
+        if (grid.is_smoothed) {
+            grid.kept = kept_entries(passes, pattern, A.values.data(), nodes, node_graph);
+        } else {
+            of_P = tentative_pattern(passes, A.rows, nodes, aggregates, tentative);
         }
         grid.tentative = std::move(tentative);
         grid.P = with_values<T>(passes, of_P);

@@ -46,6 +46,16 @@ Pattern product_pattern(Passes& passes, const CsrPattern& left, const CsrPattern
         kNanosecondsPerTerm * terms_of_row);
 }
 
+// How many terms the entries of a product have together.
+template <class Passes>
+double count_terms(Passes& passes, const CsrPattern& left, const CsrPattern& right) {
+    const index_t *const cols = left.col_indices, *const row_offsets = right.row_offsets;
+    const auto terms = passes.template reduce<std::int64_t>(
+        left.nnz,
+        [=] SPMVGPU_BODY(std::int64_t k) { return std::int64_t(row_offsets[cols[k] + 1] - row_offsets[cols[k]]); }, 1);
+    return static_cast<double>(terms);
+}
+
 // The place of a column in [begin, end) of the ascending columns of a row, or `end`.
 constexpr index_t find_column(const index_t* col_indices, index_t begin, index_t end, index_t col) {
     constexpr index_t kFew = 8;

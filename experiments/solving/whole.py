@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -30,7 +31,12 @@ SLACK = 3.0  # of the true residual over the tolerance; other libraries stop by 
 def measure(run: Run, problem: Problem) -> Iterator[Row]:
     system = systems.system_of(problem, systems.WHOLE, run.options.seed)
     what = {"part": PART, "matrix": system.name}
-    ways = {"amg": multigrid, "jacobi": conjugate_gradients, "solve()": automatic}
+    ways: dict[str, Callable[[Run, System], Row]] = {
+        "amg": multigrid,
+        "once": partial(multigrid, cycle="once"),
+        "jacobi": conjugate_gradients,
+        "solve()": automatic,
+    }
     for variant, rows in ways.items():
         named = {**what, "library": "spmvgpu", "variant": variant}
         seconds = _seconds_of_cg(run, system) if variant == "jacobi" else 0.0
@@ -55,9 +61,9 @@ def _seconds_of_cg(run: Run, system: System) -> float:
     return float(4 * points * system.A.nnz * (1e-11 if run.on_gpu else 1e-9))
 
 
-def multigrid(run: Run, system: System) -> Row:
-    """Multigrid set up by `amg`: the whole, and each part of it."""
-    options: dict[str, Any] = {"B": system.modes}
+def multigrid(run: Run, system: System, cycle: str = "auto") -> Row:
+    """Multigrid set up by `amg`, for many solves or for one: the whole, and each part of it."""
+    options: dict[str, Any] = {"B": system.modes, "cycle": cycle}
 
     def made() -> linalg.Multigrid:
         return linalg.amg(system.A, device=run.device, **options)
@@ -78,8 +84,9 @@ def multigrid(run: Run, system: System) -> Row:
     there = sg.aslinearoperator(system.A, device=run.device, format="csr")
     hierarchy_us, _ = sampled(lambda: linalg.amg(there, **options))
     return row(
-        system, run, "amg", checked(system, x), whole_us, iterations=info.iterations,
-        setup_us=setup_us, hierarchy_us=hierarchy_us, solve_us=solve_us, update_us=update_us,
+        system, run, "once" if cycle == "once" else "amg", checked(system, x), whole_us,
+        iterations=info.iterations, setup_us=setup_us, hierarchy_us=hierarchy_us, solve_us=solve_us,
+        update_us=update_us,
         levels=[level.A.shape[0] for level in M.levels], complexity=round(M.operator_complexity, 3),
         format=M.A.format,
     )  # fmt: skip

@@ -570,7 +570,7 @@ class Hierarchy:
         B: npt.NDArray[np.generic] | None,
         block: int,
         strength: float,
-        smoothed: bool,
+        most_terms: float,
         max_coarse: int,
         max_levels: int,
     ) -> None: ...
@@ -590,6 +590,8 @@ class Hierarchy:
     def nbytes(self) -> int: ...
     @property
     def refusal(self) -> tuple[int, bool] | None: ...
+    @property
+    def smoothed_levels(self) -> int: ...
 
 class XlaCallee:
     @staticmethod

@@ -266,7 +266,8 @@ def _solves(
     try:
         M = preconditioner
         if isinstance(M, str):
-            M = named(M, of_shifted.operator(f"preconditioner={M!r}"), method)
+            many = {"cycle": "auto"} if M == "amg" else {}
+            M = named(M, of_shifted.operator(f"preconditioner={M!r}"), method, **many)
         known = map_of_preconditioner(of_shifted, taken_map(M), vectors)
     except (TypeError, ValueError) as error:
         error.args = (f"preconditioner cannot be used: {error}",)

@@ -35,9 +35,14 @@ _ROUNDINGS = 16  # or more have gone into an entry of a coarsest matrix, however
 _STRENGTH = 0.03
 _SAFETY = 1.05  # of estimates of eigenvalues, which are from below
 _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
-_SMALLER = (
-    0.4  # entries of a level that is visited twice, of the next finer one: all take 5 times as long at most
-)
+# Entries of a level that is visited twice, of the next finer one: all levels take 5 times as long at most.
+_SMALLER = 0.4
+
+# Prolongators are smoothed if products with them have at most so many terms, see `_Arguments`. On meshes
+# there are 2 to 5 for each entry, beside hubs of a graph 10 and more. On a GPU, unsmoothed levels pay for one
+# solve in three dimensions, which have more than 3.1; in two there are more of them, and each takes launches.
+_MOST_TERMS = {"auto": 8.0, "V": np.inf, "AMLI": 0.0, "once": 3.1}
+_MOST_TERMS_ONCE_ON_CPU = 0.0
 
 # As the core takes a level.
 _Matrix: TypeAlias = AnyMatrix | None
@@ -68,7 +73,9 @@ class _Arguments(NamedTuple):
     strength: float
     smoother: str
     degree: int
-    cycle: str
+    most_terms: (
+        float  # of a product with a smoothed prolongator, for an entry of the matrix and a column of B
+    )
     max_coarse: int
     max_levels: int
 
@@ -105,7 +112,7 @@ class Multigrid(DevicePreconditioner):
             arguments.B,
             arguments.block,
             arguments.strength,
-            arguments.cycle == "V",
+            arguments.most_terms,
             arguments.max_coarse,
             arguments.max_levels,
         )
@@ -181,7 +188,7 @@ class Multigrid(DevicePreconditioner):
         return (
             f"<{self.shape[0]}x{self.shape[1]} Multigrid of {self.dtype} on {device_name(self._ordinal)!r}: "
             f"{unknowns} unknowns, operator complexity {self.operator_complexity:.2f}"
-            f"{'' if self._arguments.cycle == 'V' else ', AMLI cycles'}>"
+            f"{', AMLI cycles' if self._hierarchy.smoothed_levels < len(finer) else ''}>"
         )
 
     def update_values(self, new: object) -> None:
@@ -282,14 +289,15 @@ class Multigrid(DevicePreconditioner):
         return _core.cycle_map(self.dtype, levels, self._memory, self._visited_twice())
 
     def _visited_twice(self) -> list[int]:
-        """The levels that a cycle solves for twice: each is much smaller than the next finer one.
+        """The levels that a cycle solves for twice: unsmoothed, and much smaller than the next finer one.
 
         None if the coarsest system is not solved: what is known of the eigenvalues of cycles needs that.
         """
-        if self._arguments.cycle == "V" or self._inverse is None:
+        if self._inverse is None:
             return []
         entries = [level.A.nnz for level in self.levels]
-        return [k for k in range(1, len(entries) - 1) if entries[k] <= _SMALLER * entries[k - 1]]
+        first = self._hierarchy.smoothed_levels + 1
+        return [k for k in range(first, len(entries) - 1) if entries[k] <= _SMALLER * entries[k - 1]]
 
     def _conjugate_transposed(self) -> Multigrid:
         adjoints = tuple(Level(A.H, R, P) for A, R, P in self.levels)
@@ -362,7 +370,7 @@ def amg(
     strength: float | None = None,
     smoother: str = "chebyshev",
     degree: int = 2,
-    cycle: str = "V",
+    cycle: str = "auto",
     max_coarse: int = 300,
     max_levels: int = 20,
     device: str | None = None,
@@ -370,9 +378,9 @@ def amg(
 ) -> Multigrid:
     """Return an algebraic multigrid preconditioner of a positive definite matrix.
 
-    The method is smoothed aggregation [1]_, or unsmoothed aggregation with ``cycle="AMLI"``. The setup runs
-    on the device where the matrix is stored: aggregates from maximal independent sets of distance 2 [2]_
-    [3]_, prolongators that contain the vectors `B`, and sparse products. One application is one cycle. The
+    The method is smoothed aggregation [1]_, or unsmoothed aggregation, see `cycle`. The setup runs on the
+    device where the matrix is stored: aggregates from maximal independent sets of distance 2 [2]_ [3]_,
+    prolongators that contain the vectors `B`, and sparse products. One application is one cycle. The
     coarsest system is solved with its dense inverse. The same matrix gives the same hierarchy on every
     device, to the last bit.
 
@@ -396,14 +404,15 @@ def amg(
         Smoother before and after the correction from the coarser level. The cycle is symmetric with both.
     degree : int, default 2
         Degree of the "chebyshev" smoother.
-    cycle : {"V", "AMLI"}
+    cycle : {"auto", "once", "V", "AMLI"}
         "V" is smoothed aggregation with V-cycles. "AMLI" is unsmoothed aggregation: coarser matrices have
         fewer entries, and setup takes less time and memory. V-cycles would converge slowly. So corrections
         from a coarser level are polynomials of degree 2 in a cycle from there (algebraic multilevel iteration
-        [4]_), unless the level has more than 0.4 times the entries of the next finer one. It takes more
-        iterations than "V" on meshes. It suits graphs with hubs, whose operator complexity
-        is large with "V", and a single solve, or little memory. The coefficients are constants,
-        so the cycle is linear and suits the same solvers.
+        [4]_), unless the level has more than 0.4 times the entries of the next finer one. The coefficients
+        are constants, so the cycle is linear and suits the same solvers. On meshes it takes more iterations
+        than "V". "auto" is "V", but for levels from which on smoothing would make coarser matrices nearly
+        dense, as on graphs with hubs. "once" is what is likely to be faster for the setup and one solve
+        on the device; ``M="amg"`` of solvers is that.
     max_coarse : int, default 300
         A level with at most so many unknowns is the coarsest. At most 2000.
     max_levels : int, default 20
@@ -449,7 +458,7 @@ def amg(
     """
     one_of("smoother", smoother, ("chebyshev", "jacobi"))
     whole_number("degree", degree, 1, 1000)
-    one_of("cycle", cycle, ("V", "AMLI"))
+    one_of("cycle", cycle, _MOST_TERMS)
     whole_number("max_coarse", max_coarse, 1, _LARGEST_DIRECT)
     whole_number("max_levels", max_levels, 1, 100)
     if strength is not None:
@@ -459,9 +468,11 @@ def amg(
     n = csr.shape[0]
     modes, size = _near_null_space(B, block, of_bsr, csr)
     weak = strength if strength is not None else _STRENGTH if size == 1 else 0.0
-    arguments = _Arguments(modes, size, float(weak), smoother, degree, cycle, max_coarse, max_levels)
     if op is None:
         op = _stored(csr, "auto" if device is None else device, Request())
+    is_once_on_cpu = cycle == "once" and op._ordinal < 0
+    terms = _MOST_TERMS_ONCE_ON_CPU if is_once_on_cpu else _MOST_TERMS[cycle]
+    arguments = _Arguments(modes, size, float(weak), smoother, degree, terms, max_coarse, max_levels)
     del n
     return Multigrid(op, csr, arguments)
 

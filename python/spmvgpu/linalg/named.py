@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -42,12 +43,12 @@ _OF_ENTRIES: dict[str, Maker] = {
     "chebyshev": chebyshev,
     "ic0": ic0,
     "ilu0": ilu0,
-    "amg": amg,
+    "amg": partial(amg, cycle="once"),
 }
 NAMES = ("jacobi", *_OF_ENTRIES)
 
 
-def named(name: str, op: SparseOperator | OverRanks, solver: str, **options: int) -> object:
+def named(name: str, op: SparseOperator | OverRanks, solver: str, **options: object) -> object:
     """The preconditioner of a name for an operator and a solver, as solvers take it.
 
     Raises
