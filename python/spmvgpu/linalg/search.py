@@ -27,9 +27,9 @@ _LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has f
 _LANCZOS_STEPS = 12
 _RESTART = 50  # of gmres, which is the last to be tried
 # Iterations before a residual that has ceased to fall ends a method, and more of them, times the square root
-# of the rows, with cg and minres, whose residuals may fall late, and with bicgstab on a GPU, where the
-# triangular factors that come next take as long as hundreds of iterations.
-_PATIENCE, _PATIENCE_EACH = 300, 3
+# of the rows, with cg and minres, whose residuals may fall late; and with bicgstab on a GPU, where the
+# triangular factors that come next take as long as a thousand iterations.
+_PATIENCE, _PATIENCE_EACH, _PATIENCE_EACH_ON_GPU = 300, 3, 10
 _FORECAST_FROM = 200  # iterations after which it is foreseen how many more there will be
 _SETUP = 800, 0.06  # what multigrid has to save to be tried: iterations, and seconds
 _SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
@@ -208,8 +208,10 @@ class Search:
         rows = self._problem.rows
         root = int(np.sqrt(rows))
         most = min(10 * rows, 1000 + 50 * root) if maxiter is None else maxiter
-        is_cheap = step.solver == "bicgstab" and self.device != "cpu"
-        patience = _PATIENCE + (_PATIENCE_EACH * root if is_cheap or step.solver in SYMMETRIC_SOLVERS else 0)
+        each = _PATIENCE_EACH if step.solver in SYMMETRIC_SOLVERS else 0
+        if step.solver == "bicgstab" and self.device != "cpu":
+            each = _PATIENCE_EACH_ON_GPU
+        patience = _PATIENCE + each * root
 
         def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
             limits = check_limits(self._rtol, self._atol, most, 10, unknowns, callback)
