@@ -24,10 +24,10 @@ struct Level {
     Matrix inverse;  // of the last grid's matrix; null: its smoother is all there is
 
     // Whether a correction from here is a polynomial of degree 2 in a cycle, not one cycle: algebraic multilevel
-    // iteration (Axelsson and Vassilevski, SIAM J. Numer. Anal. 27, 1990). With B the cycle, it is kFirst B - kSecond
-    // B A B: an eigenvalue t of B A becomes kFirst t - kSecond t^2, which is between 0 and kLargest for all t that are.
-    // If the eigenvalues of a correction are, so are those of the next finer cycle, whose smoother lets no error grow
-    // in the norm of the matrix. So cycles of any number of levels are positive definite.
+    // iteration (Axelsson and Vassilevski, SIAM Journal on Numerical Analysis 27, 1990). With B the cycle, it is kFirst
+    // B - kSecond B A B: an eigenvalue t of B A becomes kFirst t - kSecond t^2, which is between 0 and kLargest for all
+    // t that are. If the eigenvalues of a correction are, so are those of the next finer cycle, whose smoother lets no
+    // error grow in the norm of the matrix. So cycles of any number of levels are positive definite.
     bool twice = false;
     static constexpr double kLargest = 1.4;  // above 1, for unsmoothed prolongators make corrections too small
     static constexpr double kFirst = 3.6;    // below 4, or kLargest becomes a negative eigenvalue

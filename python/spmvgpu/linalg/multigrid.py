@@ -445,8 +445,8 @@ def amg(
        methods", SIAM J. Sci. Comput. 34, 2012.
     .. [3] B. Kelley and S. Rajamanickam, "Parallel, portable algorithms for distance-2 maximal independent
        set and graph coarsening", 2022.
-    .. [4] O. Axelsson and P. S. Vassilevski, "Algebraic multilevel preconditioning methods, II", SIAM J.
-       Numer. Anal. 27, 1990.
+    .. [4] O. Axelsson and P. S. Vassilevski, "Algebraic multilevel preconditioning methods, II", SIAM Journal
+       on Numerical Analysis 27, 1990.
 
     Examples
     --------
