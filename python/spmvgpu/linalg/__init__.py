@@ -8,6 +8,7 @@
 """
 
 from ..operator.solve_info import SolveInfo
+from .amg import amg
 from .bicgstab import bicgstab
 from .cg import cg
 from .cgls import cgls
@@ -21,7 +22,7 @@ from .lobpcg import lobpcg
 from .lsmr import lsmr
 from .lsqr import lsqr
 from .minres import minres
-from .multigrid import Multigrid, amg
+from .multigrid import Multigrid
 from .preconditioners import Jacobi, jacobi
 from .solve import NotSolvedError, Solved, solve
 from .stopping import SolverWarning

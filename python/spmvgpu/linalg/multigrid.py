@@ -1,4 +1,4 @@
-"""Algebraic multigrid by aggregation, smoothed or not, set up on the device of the matrix."""
+"""Multigrid hierarchies of aggregates as preconditioners."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import scipy.sparse as sp
 
 from .. import _core
 from .._core import AnyMatrix, LinearMap
-from .._util.arguments import one_of, real_number, whole_number, with_hints
-from .._util.types import DType, HostArray
-from ..arrays import as_array, library_of
+from .._util.types import HostArray
+from ..arrays import library_of
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
-from ..inputs.compressed import wanted_dtype
 from ..inputs.csr import CanonicalCsr
 from ..inputs.source import device_csr
 from ..operator.build import build
@@ -27,22 +25,14 @@ from ..planning.parts import takes_new_values
 from ..planning.request import Request
 from ..planning.symmetry import Symmetry
 from .preconditioners import DevicePreconditioner, positive_inverse, requested_device, what_fits
-from .systems import OverRanks, check_square
+from .systems import OverRanks
 
-_MOST_MODES = 64  # columns of B
-_LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse is made
+LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse is made
 _ROUNDINGS = 16  # or more have gone into an entry of a coarsest matrix, however small that is
-_STRENGTH = 0.03
 _SAFETY = 1.05  # of estimates of eigenvalues, which are from below
 _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
 # Entries of a level that is visited twice, of the next finer one: all levels take 5 times as long at most.
 _SMALLER = 0.4
-
-# Prolongators are smoothed if products with them have at most so many terms, see `_Arguments`. On meshes
-# there are 2 to 5 for each entry, beside hubs of a graph 10 and more. On a GPU, unsmoothed levels pay for one
-# solve in three dimensions, which have more than 3.1; in two there are more of them, and each takes launches.
-_MOST_TERMS = {"auto": 8.0, "V": np.inf, "AMLI": 0.0, "once": 3.1}
-_MOST_TERMS_ONCE_ON_CPU = 0.0
 
 # As the core takes a level.
 _Matrix: TypeAlias = AnyMatrix | None
@@ -65,7 +55,7 @@ class Level(NamedTuple):
     P: SparseOperator | None = None
 
 
-class _Arguments(NamedTuple):
+class Arguments(NamedTuple):
     """What a hierarchy is made with, apart from the matrix."""
 
     B: HostArray | None  # a constant for each unknown of a node
@@ -103,7 +93,7 @@ class Multigrid(DevicePreconditioner):
     <3600x3600 Multigrid of float64 on 'cpu': 3600, 693 and 75 unknowns, operator complexity 1.48>
     """
 
-    def __init__(self, A: SparseOperator, csr: CanonicalCsr, arguments: _Arguments) -> None:
+    def __init__(self, A: SparseOperator, csr: CanonicalCsr, arguments: Arguments) -> None:
         super().__init__(A.dtype, A.shape, A._ordinal)
         self._arguments = arguments
         self._requested = requested_device(A)
@@ -158,15 +148,15 @@ class Multigrid(DevicePreconditioner):
 
     def _operator(self, level: int, name: str) -> SparseOperator:
         request = Request(tune="off", symmetric=Symmetry.NEITHER)
-        return _stored(self._csr(level, name), self._requested, request)
+        return stored(self._csr(level, name), self._requested, request)
 
     def _inverse_of_coarsest(self) -> SparseOperator | None:
         coarsest = self.levels[-1].A
-        if coarsest.shape[0] > _LARGEST_DIRECT:
+        if coarsest.shape[0] > LARGEST_DIRECT:
             return None
         inverse = _dense_inverse(coarsest.tocsr().toarray()).astype(self.dtype)
         dense = CanonicalCsr.of(sp.csr_array(inverse))
-        return _stored(dense, self._requested, Request("csr", symmetric=Symmetry.NEITHER))
+        return stored(dense, self._requested, Request("csr", symmetric=Symmetry.NEITHER))
 
     @property
     def A(self) -> SparseOperator:  # noqa: N802
@@ -232,7 +222,7 @@ class Multigrid(DevicePreconditioner):
         if library_of(new) is not None and getattr(new, "ndim", 1) == 1:
             NewValues(self.A._stored, new).renew(self._hierarchy)
         else:
-            _check_kind(new)
+            check_kind(new)
             self._renew_as(self._canonical(new))
         if self._hierarchy.levels == 0:
             return self.A
@@ -316,14 +306,14 @@ class Multigrid(DevicePreconditioner):
         return _restored, (self.A, self._arguments)
 
 
-def _restored(A: SparseOperator, arguments: _Arguments) -> Multigrid:
+def _restored(A: SparseOperator, arguments: Arguments) -> Multigrid:
     """What pickle calls."""
     B = arguments.B
     own = arguments._replace(B=None if B is None else np.require(B, None, ["C", "A"]))
     return Multigrid(A, A._stored.canonical_there().at(A._ordinal), own)
 
 
-def _stored(csr: CanonicalCsr, device: str, request: Request) -> SparseOperator:
+def stored(csr: CanonicalCsr, device: str, request: Request) -> SparseOperator:
     """A matrix of a hierarchy, in a format that is predicted to suit."""
     description = Description(device, (resolve_device(device),), request, reorder=False)
     made: SparseOperator = operator_of(build(csr, description))
@@ -352,199 +342,10 @@ def _inverse_of_scaled(matrix: HostArray, rounding: float) -> HostArray:
     return np.asarray(la.pinvh(hermitian, rtol=rounding))
 
 
-def _check_kind(A: object) -> None:
+def check_kind(A: object) -> None:
     """Refuse what is on several devices, or in several processes."""
     if isinstance(A, OverRanks) or (isinstance(A, SparseOperator) and A._stored.description.is_divided):
         raise TypeError(
             f"amg is for a matrix on one device, not for a {type(A).__name__}; use jacobi(op) or "
             "chebyshev(op)"
         )
-
-
-@with_hints
-def amg(
-    A: object,
-    *,
-    B: object = None,
-    block: int | None = None,
-    strength: float | None = None,
-    smoother: str = "chebyshev",
-    degree: int = 2,
-    cycle: str = "auto",
-    max_coarse: int = 300,
-    max_levels: int = 20,
-    device: str | None = None,
-    dtype: object = None,
-) -> Multigrid:
-    """Return an algebraic multigrid preconditioner of a positive definite matrix.
-
-    The method is smoothed aggregation [1]_, or unsmoothed aggregation, see `cycle`. The setup runs on the
-    device where the matrix is stored: aggregates from maximal independent sets of distance 2 [2]_ [3]_,
-    prolongators that contain the vectors `B`, and sparse products. One application is one cycle. The
-    coarsest system is solved with its dense inverse. The same matrix gives the same hierarchy on every
-    device, to the last bit.
-
-    Parameters
-    ----------
-    A : SparseOperator or sparse matrix
-        Symmetric or Hermitian, and positive definite. Symmetry is not checked: the restriction is always the
-        conjugate transpose of the prolongator, which rarely suits an unsymmetric matrix. A positive
-        semidefinite matrix is solved in the least squares sense on the coarsest level.
-    B : (n,) or (n, k) array, optional
-        Near null space: vectors that `A` nearly maps to zero, such as the rigid body modes of
-        `gallery.rigid_body_modes` for elasticity. By default, a constant for each unknown of a node.
-    block : int, optional
-        Unknowns per node, which are neighbours and are aggregated together. By default, the block size of a
-        BSR matrix, or the number of leading columns of `B` of which each is zero but for one unknown per
-        node, or 1.
-    strength : float, optional
-        Entries with ``abs(A[i, j]) < strength * sqrt(abs(A[i, i] * A[j, j]))`` are weak: they connect no
-        nodes. It is halved on each coarser level. By default 0.03 for one unknown per node, and 0 otherwise.
-    smoother : {"chebyshev", "jacobi"}
-        Smoother before and after the correction from the coarser level. The cycle is symmetric with both.
-    degree : int, default 2
-        Degree of the "chebyshev" smoother.
-    cycle : {"auto", "once", "V", "AMLI"}
-        "V" is smoothed aggregation with V-cycles. "AMLI" is unsmoothed aggregation: coarser matrices have
-        fewer entries, and setup takes less time and memory. V-cycles would converge slowly. So corrections
-        from a coarser level are polynomials of degree 2 in a cycle from there (algebraic multilevel iteration
-        [4]_), unless the level has more than 0.4 times the entries of the next finer one. The coefficients
-        are constants, so the cycle is linear and suits the same solvers. On meshes it takes more iterations
-        than "V". "auto" is "V", but for levels from which on smoothing would make coarser matrices nearly
-        dense, as on graphs with hubs. "once" is what is likely to be faster for the setup and one solve
-        on the device; ``M="amg"`` of solvers is that.
-    max_coarse : int, default 300
-        A level with at most so many unknowns is the coarsest. At most 2000.
-    max_levels : int, default 20
-        Largest number of levels.
-    device : str, default "auto"
-        Device for a sparse matrix. An operator has its own.
-    dtype : dtype, optional
-        Dtype for a sparse matrix, by default its own. An operator has its own.
-
-    Returns
-    -------
-    Multigrid
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `A` is not a square matrix on one device, or another argument is not allowed.
-    numpy.linalg.LinAlgError
-        If an entry of the diagonal is not positive, or an entry of the matrix is not finite.
-
-    See Also
-    --------
-    aspreconditioner : Run a hierarchy of pyamg on a device.
-
-    References
-    ----------
-    .. [1] P. Vanek, J. Mandel and M. Brezina, "Algebraic multigrid by smoothed aggregation for second and
-       fourth order elliptic problems", Computing 56, 1996.
-    .. [2] N. Bell, S. Dalton and L. N. Olson, "Exposing fine-grained parallelism in algebraic multigrid
-       methods", SIAM J. Sci. Comput. 34, 2012.
-    .. [3] B. Kelley and S. Rajamanickam, "Parallel, portable algorithms for distance-2 maximal independent
-       set and graph coarsening", 2022.
-    .. [4] O. Axelsson and P. S. Vassilevski, "Algebraic multilevel preconditioning methods, II", SIAM Journal
-       on Numerical Analysis 27, 1990.
-
-    Examples
-    --------
-    >>> import numpy as np, spmvgpu as sg
-    >>> M = sg.linalg.amg(sg.gallery.poisson2d(100), device="cpu")
-    >>> x, info = sg.linalg.cg(M.A, np.ones(10_000), rtol=1e-8, M=M)
-    >>> info, M.A.solve_info.iterations < 15
-    (0, True)
-    """
-    one_of("smoother", smoother, ("chebyshev", "jacobi"))
-    whole_number("degree", degree, 1, 1000)
-    one_of("cycle", cycle, _MOST_TERMS)
-    whole_number("max_coarse", max_coarse, 1, _LARGEST_DIRECT)
-    whole_number("max_levels", max_levels, 1, 100)
-    if strength is not None:
-        real_number("strength", strength, "a number from 0 to 1", lambda number: 0 <= number <= 1)
-    of_bsr: tuple[int, int] = getattr(A, "blocksize", (1, 1)) if sp.issparse(A) else (1, 1)
-    op, csr = _given(A, device, dtype)
-    n = csr.shape[0]
-    modes, size = _near_null_space(B, block, of_bsr, csr)
-    weak = strength if strength is not None else _STRENGTH if size == 1 else 0.0
-    if op is None:
-        op = _stored(csr, "auto" if device is None else device, Request())
-    is_once_on_cpu = cycle == "once" and op._ordinal < 0
-    terms = _MOST_TERMS_ONCE_ON_CPU if is_once_on_cpu else _MOST_TERMS[cycle]
-    arguments = _Arguments(modes, size, float(weak), smoother, degree, terms, max_coarse, max_levels)
-    del n
-    return Multigrid(op, csr, arguments)
-
-
-def _given(A: object, device: str | None, dtype: object) -> tuple[SparseOperator | None, CanonicalCsr]:
-    """The operator, if the caller gave one, and the canonical matrix on its device."""
-    _check_kind(A)
-    if isinstance(A, SparseOperator):
-        for name, value in (("device", device), ("dtype", dtype)):
-            if value is not None:
-                raise TypeError(f"{name}={value!r} is for a sparse matrix; leave it out for an operator")
-        check_square(A)
-        op: SparseOperator = A._snapshot()
-        csr = op._stored.canonical_there()
-    else:
-        ordinal = resolve_device("auto" if device is None else device)
-        op_or_none, found = None, None
-        if ordinal != CPU:
-            found = device_csr(A, ordinal, None, wanted_dtype(dtype))
-        csr = canonical_csr(A, dtype=dtype) if found is None else found
-        if csr.shape[0] != csr.shape[1]:
-            raise ValueError(f"A has shape {csr.shape}; amg needs a square matrix")
-        op, csr = op_or_none, csr.at(ordinal)  # type: ignore[assignment]
-    if csr.is_wide:
-        raise ValueError(f"A has {csr.nnz} stored entries; amg takes at most 2**31 - 1")
-    return op, csr if op is None else csr.at(op._ordinal)
-
-
-def _near_null_space(
-    B: object, block: int | None, of_bsr: tuple[int, int], csr: CanonicalCsr
-) -> tuple[HostArray | None, int]:
-    """The vectors B, if they are given, and the unknowns per node."""
-    n, dtype = csr.shape[0], csr.dtype
-    if block is not None:
-        whole_number("block", block, 1, max(1, n))
-        if n % block:
-            raise ValueError(f"block={block} does not divide the {n} rows of A")
-    modes = None if B is None else _checked_modes(B, n, dtype)
-    if block is None:
-        is_bsr = of_bsr[0] == of_bsr[1] > 1 and n % of_bsr[0] == 0
-        block = of_bsr[0] if is_bsr else 1 if modes is None else _block_of(modes)
-    if modes is None:
-        if block > _MOST_MODES:
-            raise ValueError(f"block={block} needs B; without it, at most {_MOST_MODES} are allowed")
-        return None, block
-    return np.ascontiguousarray(modes), block
-
-
-def _checked_modes(B: object, n: int, dtype: DType) -> HostArray:
-    modes = as_array("B", B)
-    if modes.ndim == 1:
-        modes = modes[:, np.newaxis]
-    if modes.ndim != 2 or modes.shape[0] != n or not 1 <= modes.shape[1] <= _MOST_MODES:
-        raise ValueError(
-            f"B has shape {np.shape(modes)}; it must have {n} rows, as A, and 1 to {_MOST_MODES} columns"
-        )
-    if modes.dtype.kind not in ("biufc" if dtype.kind == "c" else "biuf"):
-        raise TypeError(
-            f"B has dtype {modes.dtype}; it must be numeric, and complex only if the matrix is complex"
-        )
-    modes = modes.astype(dtype)
-    if not np.isfinite(modes).all():
-        raise ValueError("B contains inf or NaN")
-    return modes
-
-
-def _block_of(modes: HostArray) -> int:
-    """Unknowns per node, as far as the first columns of B show translations of these."""
-    n, count = modes.shape
-    for block in range(count, 1, -1):
-        if n % block == 0:
-            by_node = modes[:, :block].reshape(-1, block, block) != 0
-            if (by_node == np.eye(block, dtype=bool)).all():
-                return block
-    return 1

@@ -11,9 +11,9 @@ import numpy as np
 from .._util.arguments import one_of
 from .._util.types import HostArray
 from ..operator.operator import SparseOperator
+from .amg import amg
 from .cycles import block_jacobi, chebyshev
 from .incomplete import ic0, ilu0
-from .multigrid import amg
 from .preconditioners import Jacobi, inverse_diagonal, inverse_of
 from .systems import OverRanks
 
