@@ -49,7 +49,7 @@ def amg(
     device where the matrix is stored: aggregates from maximal independent sets of distance 2 [2]_ [3]_,
     prolongators that contain the vectors `B`, and sparse products. One application is one cycle. The
     coarsest system is solved with its dense inverse. The same matrix gives the same hierarchy on every
-    device, to the last bit.
+    device, to the last bit, but for ``cycle="once"``.
 
     Parameters
     ----------

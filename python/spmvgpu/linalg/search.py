@@ -31,7 +31,7 @@ _RESTART = 50  # of gmres, which is the last to be tried
 # triangular factors that come next take as long as a thousand iterations.
 _PATIENCE, _PATIENCE_EACH, _PATIENCE_EACH_ON_GPU = 300, 3, 10
 _FORECAST_FROM = 200  # iterations after which it is foreseen how many more there will be
-_SETUP = 800, 0.06  # what multigrid has to save to be tried: iterations, and seconds
+_SETUP = 450, 0.025  # what multigrid has to save to be tried: iterations, and seconds
 _SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
 # Of an iteration of cg, on a GPU and on a CPU: seconds, and seconds for each row.
 _OF_GPU, _OF_CPU = (5e-6, 4e-11), (0.0, 5e-9)
