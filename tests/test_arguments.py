@@ -125,6 +125,7 @@ TABLE = {
     "amg.strength": (given(linalg.amg, op()), "strength", ()),
     "amg.smoother": (given(linalg.amg, op()), "smoother", ()),
     "amg.degree": (given(linalg.amg, op()), "degree", ()),
+    "amg.cycle": (given(linalg.amg, op()), "cycle", ()),
     "amg.max_coarse": (given(linalg.amg, op()), "max_coarse", ()),
     "amg.max_levels": (given(linalg.amg, op()), "max_levels", ()),
     "amg.device": (given(linalg.amg, A), "device", ()),

@@ -798,7 +798,7 @@ def blocks(side, nodes=3000):
     return valued(sp.kron(graph, np.ones((side, side)), format="csr"))
 
 
-def short_rows(longest, rows=40_000):
+def short_rows(longest, rows):
     """Rows of any length up to the longest."""
     rng = np.random.default_rng(4)
     counts = rng.integers(1, longest, rows, endpoint=True)
@@ -816,8 +816,9 @@ KINDS = {
     "blocks of 3": (lambda: blocks(3), "bsell"),
     "blocks of 6": (lambda: blocks(6, 600), "bsell"),
     "blocks of 5": (lambda: blocks(5), "csr"),
-    "short rows": (lambda: short_rows(12), "sell"),
-    "longer rows": (lambda: short_rows(60), "csr"),
+    "short rows": (lambda: short_rows(12, 80_000), "sell"),
+    "few short rows": (lambda: short_rows(12, 40_000), "csr"),
+    "longer rows": (lambda: short_rows(60, 80_000), "csr"),
     "random": (lambda: gallery.uniform_random(20_000, 20_000, 16, seed=5), "csr"),
     "hubs": (lambda: gallery.powerlaw(30_000, 4, exponent=1.8, max_length=10_000, seed=6), "csr"),
 }

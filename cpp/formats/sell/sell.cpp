@@ -23,12 +23,11 @@ static_assert(kSliceRows == kSliceLanes);
 namespace sell_choice {
 
 // In csr the CPU guesses the end of a row wrong if the next row is of another length, which takes as long as some ten
-// entries, unless there are so few rows that it learns their lengths. Rows of one length side by side are faster where
-// that happens once in so many entries, without much padding.
+// entries, unless that happens so seldom that it learns when. Rows of one length side by side are faster where it
+// happens once in so many entries, without much padding.
 std::optional<Promise> promise(const RowSample& sample) {
-    constexpr double kUneven = 0.09, kShare = 0.8, kMostPadding = 1.3;
-    constexpr index_t kLearntRows = 20'000;
-    if (sample.rows < kLearntRows || sample.uneven < kUneven * std::max(sample.mean(), 1.0)) return {};
+    constexpr double kUneven = 0.06, kShare = 0.8, kMostPadding = 1.3, kLearnt = 60'000;
+    if (sample.uneven * sample.rows < kLearnt || sample.uneven < kUneven * std::max(sample.mean(), 1.0)) return {};
     return Promise{
         kShare,
         "rows are short and seldom as long as the next row, so the CPU multiplies rows of one length side by "
