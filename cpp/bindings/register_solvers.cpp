@@ -121,7 +121,7 @@ void register_maps(py::module_& module) {
         }),
         py::arg("dtype"), py::arg("levels"), py::arg("memory"), py::arg("twice") = std::vector<std::size_t>{},
         "A multigrid cycle, or a Chebyshev polynomial. A level is (A, address of its inverse diagonal, low, "
-        "high, degree, R, P, inverse). `twice` has the numbers of those that are visited twice.");
+        "high, degree, R, P, inverse). A cycle visits the levels in `twice` twice.");
     module.def("projected_map",
                of_dtype([]<class T>(const std::optional<AnyMap>& M, index_t n, std::uintptr_t basis, int count,
                                     std::shared_ptr<SolverMemory> memory) -> AnyMap {

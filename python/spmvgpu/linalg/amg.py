@@ -22,7 +22,7 @@ _MOST_MODES = 64  # columns of B
 _STRENGTH = 0.03
 
 # Prolongators are smoothed if products with them have at most so many terms, see `Arguments`. On meshes
-# there are 2 to 5 for each entry, beside hubs of a graph 10 and more. On a GPU, unsmoothed levels pay for one
+# there are 2 to 7 for each entry, beside hubs of a graph 10 and more. On a GPU, unsmoothed levels pay for one
 # solve in three dimensions, which have more than 3.1; in two there are more of them, and each takes launches.
 _MOST_TERMS = {"auto": 8.0, "V": np.inf, "AMLI": 0.0, "once": 3.1}
 _MOST_TERMS_ONCE_ON_CPU = 0.0
