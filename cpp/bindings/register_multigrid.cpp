@@ -68,30 +68,31 @@ void register_multigrid(py::module_& module) {
     register_invert_definite<double>(module);
     register_invert_definite<Complex<double>>(module);
     py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of aggregates, on the device of its matrix.")
-        .def(py::init(method<AnyCsrSource>(
-                 []<class T>(const PlannedSource<T>& source, const std::optional<py::array>& given, index_t block,
-                             double strength, double most_terms, index_t max_coarse, int max_levels) -> AnyHierarchy {
-                     multigrid::Settings settings;
-                     settings.strength = strength;
-                     settings.most_terms = most_terms;
-                     settings.max_coarse = max_coarse;
-                     settings.max_levels = max_levels;
-                     const CsrMatrix<T>& A = source.csr();
-                     std::optional<Dense<T>> B;
-                     if (given) B = array_as<Dense<T>>(*given);
-                     if (A.rows != A.cols || (B && (B->ndim() != 2 || B->shape(0) != A.rows)) || A.rows % block != 0) {
-                         throw std::invalid_argument(
-                             "a hierarchy needs a square matrix, and B with a row for each of it");
-                     }
-                     const auto modes = B ? static_cast<index_t>(B->shape(1)) : block;
-                     const T* const entries = B ? B->data() : nullptr;
-                     const GilRelease release;
-                     return std::make_shared<Hierarchy<T>>(A, block, entries, modes, settings);
-                 })),
+        .def(py::init(method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source,
+                                                       const std::optional<py::array>& given, index_t block,
+                                                       double strength, std::pair<double, double> most_terms,
+                                                       index_t max_coarse, int max_levels) -> AnyHierarchy {
+                 multigrid::Settings settings;
+                 settings.strength = strength;
+                 settings.most_terms = most_terms.first;
+                 settings.most_terms_below = most_terms.second;
+                 settings.max_coarse = max_coarse;
+                 settings.max_levels = max_levels;
+                 const CsrMatrix<T>& A = source.csr();
+                 std::optional<Dense<T>> B;
+                 if (given) B = array_as<Dense<T>>(*given);
+                 if (A.rows != A.cols || (B && (B->ndim() != 2 || B->shape(0) != A.rows)) || A.rows % block != 0) {
+                     throw std::invalid_argument("a hierarchy needs a square matrix, and B with a row for each of it");
+                 }
+                 const auto modes = B ? static_cast<index_t>(B->shape(1)) : block;
+                 const T* const entries = B ? B->data() : nullptr;
+                 const GilRelease release;
+                 return std::make_shared<Hierarchy<T>>(A, block, entries, modes, settings);
+             })),
              py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("most_terms"),
              py::arg("max_coarse"), py::arg("max_levels"), py::keep_alive<1, 2>(),
              "Nodes have `block` rows each. Without B, it is a constant for each row of a node. Prolongators are "
-             "smoothed if products with them have at most so many terms, see Settings.")
+             "smoothed if products with them have at most so many terms: on the finest grid, and on others.")
         .def("renew", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;

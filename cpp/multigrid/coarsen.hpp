@@ -20,7 +20,8 @@ struct Settings {
     // A prolongator is smoothed if the product of the matrix with it has at most so many terms for each entry of the
     // matrix and each near-null vector. If one is not, neither are those of coarser grids.
     double most_terms = 0;
-    index_t max_coarse = 300;  // unknowns of a grid that is not made coarser
+    double most_terms_below = 0;  // the same for coarser grids than the finest one
+    index_t max_coarse = 300;     // unknowns of a grid that is not made coarser
     int max_levels = 20;
     int lanczos_steps = 10;
 };

@@ -66,7 +66,7 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_
         near_null = made.grid.tentative.near_null;
         if (level == 0) made.grid.A.values = {};
         made.grid.tentative.near_null.entries = {};
-        if (!made.grid.is_smoothed) settings_.most_terms = 0;
+        settings_.most_terms = made.grid.is_smoothed ? settings.most_terms_below : 0;
         grids_.push_back(std::move(made.grid));
         settings_.strength /= 2;  // far entries of coarse matrices are small and matter
     }

@@ -570,7 +570,7 @@ class Hierarchy:
         B: npt.NDArray[np.generic] | None,
         block: int,
         strength: float,
-        most_terms: float,
+        most_terms: tuple[float, float],
         max_coarse: int,
         max_levels: int,
     ) -> None: ...

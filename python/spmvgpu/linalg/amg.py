@@ -24,8 +24,8 @@ _STRENGTH = 0.03
 # Prolongators are smoothed if products with them have at most so many terms, see `Arguments`. On meshes
 # there are 2 to 7 for each entry, beside hubs of a graph 10 and more. On a GPU, unsmoothed levels pay for one
 # solve in three dimensions, which have more than 3.1; in two there are more of them, and each takes launches.
-_MOST_TERMS = {"auto": 8.0, "V": np.inf, "AMLI": 0.0, "once": 3.1}
-_MOST_TERMS_ONCE_ON_CPU = 0.0
+# The second number is for coarser levels.
+_MOST_TERMS = {"auto": (8.0, 8.0), "V": (np.inf, np.inf), "AMLI": (0.0, 0.0), "once": (3.1, 8.0)}
 
 
 @with_hints
@@ -137,7 +137,7 @@ def amg(
     if op is None:
         op = stored(csr, "auto" if device is None else device, Request())
     is_once_on_cpu = cycle == "once" and op._ordinal < 0
-    terms = _MOST_TERMS_ONCE_ON_CPU if is_once_on_cpu else _MOST_TERMS[cycle]
+    terms = _MOST_TERMS["AMLI" if is_once_on_cpu else cycle]
     arguments = Arguments(modes, size, float(weak), smoother, degree, terms, max_coarse, max_levels)
     return Multigrid(op, csr, arguments)
 

@@ -63,9 +63,9 @@ class Arguments(NamedTuple):
     strength: float
     smoother: str
     degree: int
-    most_terms: (
-        float  # of a product with a smoothed prolongator, for an entry of the matrix and a column of B
-    )
+    # Of a product with a smoothed prolongator, for an entry of the matrix and a column of B: on the
+    # finest level, and on others.
+    most_terms: tuple[float, float]
     max_coarse: int
     max_levels: int
 
