@@ -17,6 +17,8 @@
 #include "core/array.hpp"
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
+#include "core/passes/random.hpp"
+#include "gpu/run.hpp"
 #include "gpu/runtime.hpp"
 #include "gpu/stream.hpp"
 #include "solvers/engines/resident.hpp"
@@ -137,6 +139,12 @@ void register_maps(py::module_& module) {
                    return std::make_shared<ComposedMap<T>>(first, second.of<T>(), between, std::move(memory));
                }),
                py::arg("first"), py::arg("second"), py::arg("between"), py::arg("memory"), "One map after another.");
+    module.def("draw_vector", of_dtype([]<class T>(std::int64_t n, std::uint64_t seed, std::uintptr_t to, int ordinal) {
+                   const GilRelease release;
+                   gpu::run(DrawVector<T>{n, seed, at<T>(to)}, Device{ordinal});
+               }),
+               py::arg("dtype"), py::arg("n"), py::arg("seed"), py::arg("to"), py::arg("ordinal"),
+               "Random numbers from -1 to 1, the same on every device, to a vector on one; complete on return.");
     module.def("apply_map",
                method<AnyMap>([]<class T>(const LinearMap<T>& map, std::uintptr_t x, std::uintptr_t y, index_t n,
                                           index_t columns, int ordinal) {

@@ -12,8 +12,8 @@
 
 #include "core/array.hpp"
 #include "core/csr_matrix.hpp"
-#include "core/passes/bits.hpp"
 #include "core/passes/passes.hpp"
+#include "core/passes/random.hpp"
 #include "core/wide.hpp"
 
 namespace spmvgpu::multigrid {
@@ -36,17 +36,6 @@ constexpr double squared(double number) { return number * number; }
 constexpr double squared(Complex<double> number) { return number.real * number.real + number.imag * number.imag; }
 constexpr double real_product(double a, double b) { return a * b; }
 constexpr double real_product(Complex<double> a, Complex<double> b) { return a.real * b.real + a.imag * b.imag; }
-
-// A number from -1 to 1 that belongs to an index, as if by chance.
-constexpr double random_number(std::int64_t index) { return static_cast<double>(mixed(1, index) >> 11) * 0x1p-52 - 1; }
-template <class V>
-constexpr V random_entry(std::int64_t index) {
-    if constexpr (kIsComplex<V>) {
-        return V(random_number(2 * index), random_number(2 * index + 1));
-    } else {
-        return random_number(index);
-    }
-}
 
 // The largest eigenvalue of the symmetric tridiagonal matrix with this diagonal and these numbers beside it, by
 // bisection: the pivots of a matrix less a number above all its eigenvalues are negative.
@@ -107,7 +96,7 @@ double largest_eigenvalue(Passes& passes, const CsrPattern& A, const T* values, 
     {
         V* const to = vectors[2].data();
         passes.add(sums, n, [=] SPMVGPU_BODY(std::int64_t i) {
-            to[i] = random_entry<V>(i);
+            to[i] = random_entry<V>(1, i);
             return to_fixed(squared(to[i]) / (first_unit * first_unit));
         });
     }

@@ -1,4 +1,5 @@
 #include "core/passes/csr_operations.hpp"
+#include "core/passes/random.hpp"
 #include "gpu/cuda/run.cuh"
 
 namespace spmvgpu {
@@ -8,6 +9,7 @@ SPMVGPU_RUN_ON_GPU(IsCanonical)
 SPMVGPU_RUN_ON_GPU(Clustering)
 SPMVGPU_RUN_ON_GPU(TakeEvery)
 #define INSTANTIATE(T)                       \
+    SPMVGPU_RUN_ON_GPU(DrawVector<T>)        \
     SPMVGPU_RUN_ON_GPU(Diagonal<T>)          \
     SPMVGPU_RUN_ON_GPU(InvertDiagonal<T>)    \
     SPMVGPU_RUN_ON_GPU(Transpose<T>)         \

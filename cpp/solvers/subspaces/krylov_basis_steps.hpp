@@ -1,8 +1,10 @@
 // The steps of a Krylov basis, for a place of either kind: included where they are compiled, for CPUs and for GPUs.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "core/interrupt.hpp"
 #include "solvers/engines/scales.hpp"
@@ -17,7 +19,7 @@ class KrylovBasisOn : public KrylovBasis<T> {
 public:
     struct Scalars {
         std::int32_t stopped = 0;  // never
-        double norm = 0, scale = 0;
+        double along = 0, norm = 0, scale = 0;
         template <class Visit>
         void visit_pointers(Visit&&) {}
     };
@@ -63,15 +65,22 @@ public:
 
     std::vector<double> extend(const LinearMap<T>& map, int first, int last, int exponent) override {
         Place place(device_, partials_);
-        for (int j = first; j < last; ++j) {
-            T* const w = v_[j + 1];
-            map.apply(v_[j], w, place.queue.stream());
-            if (exponent != 0) scale_by_power(place.queue, n_, static_cast<const T*>(w), w, exponent);
-            orthonormalise(place.queue, j + 1);
-            check_interrupt();
-        }
         std::vector<double> found(2 * (last - first));
-        place.queue.download(found.data(), found_ + 2 * (first + 1), found.size() * sizeof(double));
+        for (int begin = first; begin < last;) {
+            for (int j = begin; j < last; ++j) {
+                T* const w = v_[j + 1];
+                map.apply(v_[j], w, place.queue.stream());
+                if (exponent != 0) scale_by_power(place.queue, n_, static_cast<const T*>(w), w, exponent);
+                // Vectors before the two neighbours have parts in it by rounding errors only, but for the first.
+                j == begin ? take_out(place.queue, j + 1) : take_out_neighbours(place.queue, j);
+                finish(place.queue, j + 1);
+                check_interrupt();
+            }
+            place.queue.download(found.data() + 2 * (begin - first), found_ + 2 * (begin + 1),
+                                 2 * (last - begin) * sizeof(double));
+            begin = first + after_cancellation(found, begin - first);
+            if (begin < last) orthonormalise(place.queue, begin);
+        }
         return found;
     }
 
@@ -95,30 +104,73 @@ public:
         place.finish();
     }
 
-    // v_count less its parts along those before it, twice, as what is left the first time of a part is too small to
-    // matter after the second; then divided by its norm. found_[2 * count] is its product with the one before it, as it
-    // was, and the norm stands behind that. (Public, as functions with lambdas for the GPU must be.)
+    // What follows is public, as functions with lambdas for the GPU must be.
+
+    // v_count orthonormal to those before. Twice, as what is left the first time of a part is too small to matter after
+    // the second.
     template <class Queue>
     void orthonormalise(Queue& queue, int count) {
+        take_out(queue, count);
+        finish(queue, count);
+    }
+
+    // v_count less its parts along those before it.
+    template <class Queue>
+    void take_out(Queue& queue, int count) {
+        queue.dots(scalars_, n_, v_, count, static_cast<const T*>(v_[count]), first_, Nothing{});
+        queue.combine(
+            scalars_, n_, v_, [=] SPMVGPU_DEVICE(const Scalars&) { return count; }, first_, -1, v_[count], Nothing{});
+    }
+
+    // v_j+1 = A v_j less its parts along v_j and, of which the norm before is known, along v_j-1.
+    template <class Queue>
+    void take_out_neighbours(Queue& queue, int j) {
+        T* const w = v_[j + 1];
+        const Wide<T>* const along = first_ + j;
+        const double* const norm = found_ + 2 * j + 1;
+        queue.dots(scalars_, n_, Basis<T>{v_[j], v_.stride}, 1, static_cast<const T*>(w), first_ + j,
+                   [=] SPMVGPU_DEVICE(Scalars & s) {
+                       s.along = real_of(*along);
+                       s.norm = *norm;
+                   });
+        queue.sweep(scalars_, n_,
+                    read(static_cast<const T*>(w), static_cast<const T*>(v_[j]), static_cast<const T*>(v_[j - 1])),
+                    write(w), [=] SPMVGPU_DEVICE(const Scalars& s, T w, T v, T before) {
+                        return spmvgpu::put(w - Real<T>(s.along) * v - Real<T>(s.norm) * before);
+                    });
+    }
+
+    // The same less what is left of its parts, divided by its norm. found_[2 * count] is its product with the one
+    // before it, as it was, and the norm stands behind that.
+    template <class Queue>
+    void finish(Queue& queue, int count) {
         T* const w = v_[count];
         Wide<T>*const first = first_, *const again = again_;
         double* const found = found_ + 2 * count;
-        const auto all = [=] SPMVGPU_DEVICE(const Scalars&) { return count; };
-        queue.dots(scalars_, n_, v_, count, static_cast<const T*>(w), first, Nothing{});
-        queue.combine(scalars_, n_, v_, all, first, -1, w, Nothing{});
         queue.dots(scalars_, n_, v_, count, static_cast<const T*>(w), again, Nothing{});
-        queue.combine(scalars_, n_, v_, all, again, -1, w, [=] SPMVGPU_DEVICE(Scalars & s, const Sums<T, 1>& sums) {
-            constexpr double kNothing = 1e-30;  // 1 / norm is to be a number of any type
-            s.norm = root(sums.real(0));
-            s.scale = s.norm > kNothing ? 1 / s.norm : 0;
-            found[0] = count > 0 ? real_of(first[count - 1] + again[count - 1]) : 0;
-            found[1] = s.norm;
-        });
+        queue.combine(
+            scalars_, n_, v_, [=] SPMVGPU_DEVICE(const Scalars&) { return count; }, again, -1, w,
+            [=] SPMVGPU_DEVICE(Scalars & s, const Sums<T, 1>& sums) {
+                constexpr double kNothing = 1e-30;  // 1 / norm is to be a number of any type
+                s.norm = root(sums.real(0));
+                s.scale = s.norm > kNothing ? 1 / s.norm : 0;
+                found[0] = count > 0 ? real_of(first[count - 1] + again[count - 1]) : 0;
+                found[1] = s.norm;
+            });
         queue.sweep(scalars_, n_, read(static_cast<const T*>(w)), write(w),
                     [=] SPMVGPU_DEVICE(const Scalars& s, T w) { return spmvgpu::put(Real<T>(s.scale) * w); });
     }
 
 private:
+    // Behind which step, from `begin` on, so little was left that rounding errors are a part of it.
+    static int after_cancellation(const std::vector<double>& found, int begin) {
+        constexpr double kLittle = 0.01;
+        const double largest = *std::max_element(found.begin(), found.end());
+        int step = begin;
+        while (step < int(found.size() / 2) && !(found[2 * step + 1] < kLittle * largest)) ++step;
+        return step + 1;
+    }
+
     const Wide<T>* put_factors(const Wide<T>* q, std::size_t count) {
         copy_bytes(factors_, device_, q, {}, count * sizeof(Wide<T>));
         return factors_;

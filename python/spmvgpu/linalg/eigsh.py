@@ -17,7 +17,7 @@ from ..operator.operator import SparseOperator
 from . import cudss
 from .direct import DirectFactors
 from .factors import SingularMatrixError
-from .lanczos import Lanczos, checked_which, no_convergence, with_start
+from .lanczos import Lanczos, checked_which, no_convergence, start_of, with_start
 from .named import named
 from .preconditioners import map_of_preconditioner, taken_map
 from .stopping import check_limits, tolerance
@@ -147,8 +147,7 @@ def eigsh(
     which, k, ncv = checked_which(which, k, n, ncv, n)
     restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
     vectors = Vectors(system, system.b, system.library)
-    start = vectors.take("v0", system.b)
-    vectors.wait()
+    start = start_of(None if v0 is None else system.b, vectors)
     shift = None if sigma is None else real_number("sigma", sigma, "a finite real number", np.isfinite)
     method = one_of("inner", inner, _INNER)
     if shift is None:

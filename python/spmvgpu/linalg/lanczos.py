@@ -14,7 +14,7 @@ from .._util.types import DType, HostArray
 from ..arrays import AnyArray, is_sparse
 from ..inputs.canonical import matrix_of
 from .systems import refuse_ranks
-from .vectors import DeviceVector, staged
+from .vectors import DeviceVector, Vectors, random_vector
 
 WHICH = ("LM", "SM", "LA", "SA", "BE")
 
@@ -75,11 +75,13 @@ class Lanczos:
         self._matrix = np.zeros((ncv, ncv))
         self._size = self._kept = 0  # of the matrix that is known, and of the part that a restart has left
         self._beside = 0.0  # what stands beside it, for the next vector
-        self._random = np.random.default_rng(1)
+        self._seed = 0
         self.eps = float(np.finfo(dtype).eps)
 
-    def find(self, start: DeviceVector, k: int, which: str, tol: float, maxiter: int) -> Eigenpairs:
+    def find(self, start: DeviceVector | None, k: int, which: str, tol: float, maxiter: int) -> Eigenpairs:
         """The eigenpairs at one end of the spectrum, or both, as `which` says; in `maxiter` restarts at most.
+
+        Without a start vector it begins with a random one, the same in every run.
 
         Raises
         ------
@@ -123,19 +125,22 @@ class Lanczos:
         if number >= self._n:
             return False
         for _ in range(3):
-            vector = self._random.standard_normal(self._n).astype(self._dtype)
-            size = float(np.linalg.norm(vector))
-            staged_vector = staged(vector, self._ordinal)
-            if abs(self.basis.put(staged_vector.pointer, number)[-1]) > 1e-6 * size:
+            self._seed += 1
+            vector = random_vector(self._n, self._dtype, self._seed, self._ordinal)
+            parts = np.abs(self.basis.put(vector.pointer, number))
+            if parts[-1] > 1e-6 * np.linalg.norm(parts):
                 return True
         return False
 
-    def _begin(self, start: DeviceVector) -> None:
-        norm = abs(self.basis.put(start.pointer, 0)[0])
-        if not np.isfinite(norm):
-            raise ValueError("v0 contains inf or NaN")
-        if norm == 0:
-            raise ValueError("v0 is zero; give another vector, or None")
+    def _begin(self, start: DeviceVector | None) -> None:
+        if start is None:
+            self.put_random(0)
+        else:
+            norm = abs(self.basis.put(start.pointer, 0)[0])
+            if not np.isfinite(norm):
+                raise ValueError("v0 contains inf or NaN")
+            if norm == 0:
+                raise ValueError("v0 is zero; give another vector, or None")
         exponent = self.basis.exponent(self._map)
         # A map whose numbers are far from 1 is scaled, so that no square leaves the range of numbers.
         far = 30 if self._dtype.itemsize // (2 if self._dtype.kind == "c" else 1) == 4 else 100
@@ -198,10 +203,7 @@ def checked_which(which: object, k: object, most: int, ncv: object, n: int) -> t
 
 
 def with_start(A: Any, v0: object) -> tuple[object, object]:
-    """A matrix or an operator, and a start vector on its smaller side.
-
-    The default is the same random vector in every run, as precise as the matrix.
-    """
+    """A matrix or an operator, and a vector on its smaller side that stands for the start: `v0`, or zeros."""
     refuse_ranks(A)
     if not (hasattr(A, "matvec") or (is_sparse(A) and hasattr(A, "dtype"))):  # CuPy's stays on its GPU
         A = matrix_of(A)
@@ -209,9 +211,17 @@ def with_start(A: Any, v0: object) -> tuple[object, object]:
         raise ValueError(f"A has {len(A.shape)} dimensions; give a matrix")
     if v0 is None:
         dtype = np.dtype(getattr(A, "dtype", np.float64))
-        real = np.float32 if dtype in (np.float32, np.complex64) else np.float64
-        v0 = np.random.default_rng(0).uniform(-1, 1, min(A.shape)).astype(real)
+        v0 = np.zeros(min(A.shape), np.float32 if dtype in (np.float32, np.complex64) else np.float64)
     return A, v0
+
+
+def start_of(v0: object, vectors: Vectors) -> DeviceVector | None:
+    """The start vector of a caller on the device; None for a random one."""
+    if v0 is None:
+        return None
+    start = vectors.take("v0", v0)
+    vectors.wait()
+    return start
 
 
 def no_convergence(found: int, k: int, restarts: int, values: AnyArray, vectors: AnyArray) -> None:

@@ -10,21 +10,24 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 from scipy.sparse.linalg import LinearOperator
 
+from .. import _core
 from .._util.types import DType, HostArray
-from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, is_sparse
+from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, is_sparse, taken
 from ..arrays.products import kind_of
-from ..devices import device_name, resolve_device
+from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import matrix_of
 from ..inputs.compressed import storage_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from .choice import dominance
 from .preconditioners import InverseDiagonal, Jacobi, inverse_diagonal, inverse_of
-from .systems import check_square
+from .systems import check_square, system_of
+from .vectors import empty, random_vector, staged
 
 _SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any other
 _SMALL_ENTRIES = 50  # in a row of such a matrix, unless it is very small
 _VERY_SMALL_ROWS = 500
+_SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
 
 
 class Problem:
@@ -35,12 +38,16 @@ class Problem:
     A : matrix, SparseOperator or LinearOperator
     b, library, located
         The right-hand side, as `taken` gives it.
+    x0 : array, optional
+        Initial guess.
     device : str
         Where a matrix goes to.
     """
 
-    def __init__(self, A: Any, b: AnyArray, library: AnyLibrary, located: Located, device: str) -> None:
-        self.b, self.library, self.located = b, library, located
+    def __init__(
+        self, A: Any, b: AnyArray, library: AnyLibrary, located: Located, x0: AnyArray, device: str
+    ) -> None:
+        self.b, self.library, self.located, self.x0 = b, library, located, x0
         resolve_device(device)  # refuses what is none
         self._device = device_name(located.ordinal) if device == "auto" and library is not NUMPY else device
         self.is_foreign = (
@@ -119,19 +126,73 @@ class Problem:
         diagonal = self.diagonal
         return diagonal is not None and signs.negative == 0 and bool((diagonal.real > 0).all())
 
+    @property
+    def ordinal(self) -> int:
+        """The device that vectors in host memory stay on from one attempt to the next."""
+        op = self.op
+        is_whole = isinstance(op, SparseOperator) and not op._stored.description.is_divided
+        return op._ordinal if is_whole else CPU
+
+    @cached_property
+    def vectors(self) -> tuple[AnyArray, AnyArray]:
+        """The right-hand side and the guess, on the operator's GPU if they are vectors in host memory.
+
+        What solvers refuse stays as it is, for their messages.
+        """
+        pair = self.b, self.x0
+        if self.ordinal == CPU or self.rows == 0 or isinstance(self.x0, str):
+            return pair
+        arrays = [
+            taken(name, array) for name, array in zip(("b", "x0"), pair, strict=True) if array is not None
+        ]
+        hosts = [library.locate(array, "b").host for array, library in arrays]
+        numbers = "biufc" if self.dtype.kind == "c" else "biuf"
+        if any(x is None or x.shape != (self.rows,) or kind_of(x.dtype) not in numbers for x in hosts):
+            return pair
+        b, *x0 = (staged(np.ascontiguousarray(x, self.dtype), self.ordinal).owner for x in hosts)
+        return b, x0[0] if x0 else None
+
+    def delivered(self, x: AnyArray) -> AnyArray:
+        """A solution as the caller gets it, if it is of `vectors` on a GPU."""
+        if not isinstance(x, _core.DeviceArray) or self.vectors[0] is self.b:
+            return x
+        result = np.empty(self.rows, self.dtype)
+        x.download(result)
+        return self.library.from_host(result, self.b)
+
     @cached_property
     def is_hermitian(self) -> bool:
         """Whether two products with random vectors differ by rounding errors only."""
-        u, v = (random_vector(self.rows, self.dtype, seed) for seed in (0, 1))
-        a, b = self.op @ u, self.op @ v
-        size = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
+        system, n = system_of(self.op, self.vectors[0]), self.rows
+        if n == 0:
+            return True
+        A, ordinal = system.core_map(), system.vectors(False).ordinal
+        basis = _core.KrylovBasis(self.dtype, n, 3, system.memory, system.max_threads)
+        product = empty((n,), self.dtype, ordinal)
+        size, across = 0.0, []
+        for number in range(2):
+            basis.put(random_vector(n, self.dtype, number, ordinal).pointer, number)
+        for number in range(2):
+            basis.multiply(A, number, product.pointer)
+            found = basis.put(product.pointer, 2)  # parts along both vectors, and what is left
+            size = max(size, *map(abs, found))
+            across.append(found[1 - number])
         if not np.isfinite(size):
             raise ValueError("A contains inf or NaN, or its products overflow")
-        if size == 0:
-            return True
-        difference = abs(np.vdot(u, b / size) - np.vdot(a / size, v))
-        allowed = 1e4 * np.finfo(self.dtype).eps * np.linalg.norm(u) * np.linalg.norm(b / size)
-        return bool(difference <= allowed)
+        return bool(abs(across[0] - np.conj(across[1])) <= 1e4 * np.finfo(self.dtype).eps * size)
+
+    @cached_property
+    def suits_multigrid(self) -> bool:
+        """Whether the matrix nearly maps constant vectors to zero, for which multigrid takes them."""
+        signs = self._signs
+        if signs is None or signs.others:
+            return False
+        system, n, ordinal = system_of(self.op, self.vectors[0]), self.rows, self.ordinal
+        basis = _core.KrylovBasis(self.dtype, n, 2, system.memory, system.max_threads)
+        product, ones = empty((n,), self.dtype, ordinal), staged(np.ones(n, self.dtype), ordinal)
+        norm = basis.put(signs.inverse._on_device(system, ordinal).pointer, 0)[0]
+        _core.apply_map(system.core_map(), ones.pointer, product.pointer, n, 1, ordinal)
+        return bool(abs(basis.put(product.pointer, 1)[0] * norm) <= _SMOOTH * n)
 
     @cached_property
     def dominance(self) -> float:
@@ -139,10 +200,3 @@ class Problem:
         if self.diagonal is None or isinstance(self._given, SparseOperator):
             return 0.0
         return dominance(self.matrix, self.diagonal)
-
-
-def random_vector(length: int, dtype: DType, seed: int) -> HostArray:
-    """A vector whose entries are drawn evenly about 0."""
-    rng = np.random.default_rng(seed)
-    drawn: HostArray = (rng.random(length) - 0.5).astype(dtype, copy=False)
-    return drawn + 1j * (rng.random(length) - 0.5) if dtype.kind == "c" else drawn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 from typing import NamedTuple
@@ -19,9 +20,10 @@ from ..operator.solve_info import SolveInfo
 from . import krylov
 from .choice import Choice, Step, choose
 from .named import SYMMETRIC_SOLVERS
-from .problem import Problem, random_vector
+from .problem import Problem
 from .stopping import Info, check_limits
 from .systems import Callback
+from .vectors import random_vector
 
 _LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has failed
 _LANCZOS_STEPS = 12
@@ -32,7 +34,6 @@ _RESTART = 50  # of gmres, which is the last to be tried
 _PATIENCE, _PATIENCE_EACH, _PATIENCE_EACH_ON_GPU = 300, 3, 10
 _FORECAST_FROM = 200  # iterations after which it is foreseen how many more there will be
 _SETUP = 450, 0.025  # what multigrid has to save to be tried: iterations, and seconds
-_SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
 # Of an iteration of cg, on a GPU and on a CPU: seconds, and seconds for each row.
 _OF_GPU, _OF_CPU = (5e-6, 4e-11), (0.0, 5e-9)
 
@@ -81,18 +82,21 @@ class Search:
     tried : list of Attempt
     reason : str
         Why the first one was chosen.
-    x : array or None
-        The best approximation so far.
     """
 
-    def __init__(self, problem: Problem, rtol: float, atol: float, x0: object, nullspace: object) -> None:
+    def __init__(self, problem: Problem, rtol: float, atol: float, nullspace: object) -> None:
         self._problem, self._rtol, self._atol = problem, rtol, atol
-        self._x0, self._nullspace = x0, nullspace
+        self._nullspace = nullspace
         self.tried: list[Attempt] = []
         self.reason = ""
         self.device = "cpu"
-        self.x: AnyArray = None
+        self._x: AnyArray = None
         self._best = np.inf
+
+    @property
+    def x(self) -> AnyArray:
+        """The best approximation so far, as the caller gets it; None before there is one."""
+        return self._problem.delivered(self._x)
 
     # Krylov methods
 
@@ -130,12 +134,12 @@ class Search:
             return False
         self.reason = "the initial guess is a solution, or b is zero"
         self.tried.append(Attempt("guess", "none", "converged", 0, _relative(how), how.seconds))
-        self.x = x
+        self._x = x
         return True
 
     def _choice(self) -> Choice:
         problem = self._problem
-        hermitian = problem.is_hermitian
+        hermitian, on_gpu = problem.is_hermitian, self.device != "cpu"
         positive = problem.has_positive_diagonal
         choice = choose(
             hermitian,
@@ -144,8 +148,8 @@ class Search:
             problem.kind,
             indefinite=hermitian and positive and not self._seems_definite(),
             divides=problem.divides,
-            dominance=0.0 if hermitian else problem.dominance,
-            on_gpu=self.device != "cpu",
+            dominance=0.0 if hermitian or on_gpu else problem.dominance,
+            on_gpu=on_gpu,
         )
         if problem.is_foreign and "cg" in choice.solvers:
             why = f"products with random vectors are those of a {problem.kind} matrix"
@@ -155,7 +159,7 @@ class Search:
     def _seems_definite(self) -> bool:
         """Whether a few steps of the Lanczos method, which those of cg are, find no negative eigenvalue."""
         problem = self._problem
-        v = random_vector(problem.rows, problem.dtype, 2)
+        v = random_vector(problem.rows, problem.dtype, 2, problem.ordinal).owner
         M = problem.preconditioner("jacobi" if problem.divides else "none")
         limits = partial(check_limits, 1e-8, 0.0, _LANCZOS_STEPS, 10)
         _, _, how = krylov.run("cg", problem.op, v, None, M, limits, nullspace=self._nullspace, warns=False)
@@ -166,17 +170,15 @@ class Search:
         op = self._problem.op
         if not isinstance(op, SparseOperator) or op._stored.description.is_divided:
             return None
-        ones = np.ones(self._problem.rows, self._problem.dtype)
-        diagonal = self._problem.diagonal
-        assert diagonal is not None
-        if float(np.vdot(ones, op @ ones).real) > _SMOOTH * float(diagonal.real.sum()):
-            return None  # multigrid takes constants for what the matrix nearly maps to zero
         iterations, seconds = _SETUP
         fixed, each = _OF_CPU if op._ordinal < 0 else _OF_GPU
         return iterations + seconds / (fixed + each * self._problem.rows)
 
     def _attempt(self, step: Step, most: float | None = None) -> str:
-        """Try a method, unless it seems to take more than `most` further iterations; its status."""
+        """Try a method; its status.
+
+        It ends if it seems to take more than `most` further iterations, and multigrid suits the matrix.
+        """
         start, x, iterations, residual = perf_counter(), None, 0, np.inf
         try:
             x, info, how = self._run(step, None, most)
@@ -200,7 +202,7 @@ class Search:
     def _keep(self, attempt: Attempt, x: AnyArray) -> None:
         self.tried.append(attempt)
         if x is not None and (attempt.residual < self._best or attempt.outcome == "converged"):
-            self._best, self.x = attempt.residual, x
+            self._best, self._x = attempt.residual, x
 
     def _run(
         self, step: Step, maxiter: int | None, slow: float | None = None
@@ -221,11 +223,10 @@ class Search:
         return krylov.run(
             step.solver,
             self._problem.op,
-            self._problem.b,
-            self._x0,
+            *self._problem.vectors,
             self._problem.preconditioner(step.preconditioner),
             limits,
-            watch=_Patience(patience, slow, self._rtol, self._atol),
+            watch=_Patience(patience, slow, self._rtol, self._atol, lambda: self._problem.suits_multigrid),
             nullspace=self._nullspace,
             warns=False,
         )
@@ -267,8 +268,8 @@ class Search:
             raise TypeError(f"b has dtype {host.dtype}; allowed are numbers")
         if host.ndim not in (1, 2) or host.shape[0] != n or host.shape[1:] == (0,):
             raise ValueError(f"b has shape {host.shape}; a matrix of shape {(n, n)} needs ({n},) or ({n}, k)")
-        if self._x0 is not None:
-            x0, library = taken("x0", self._x0)
+        if self._problem.x0 is not None:
+            x0, library = taken("x0", self._problem.x0)
             shape = library.locate(x0, "x0").shape
             if shape != host.shape:
                 raise ValueError(f"x0 has shape {shape}; it must have the shape of b, {host.shape}")
@@ -293,8 +294,10 @@ _WORDS = {
 class _Patience:
     """Ends a method whose residual has ceased to fall; called with each look at a solve."""
 
-    def __init__(self, patience: int, most: float | None, rtol: float, atol: float) -> None:
-        self._patience, self._most = patience, most
+    def __init__(
+        self, patience: int, most: float | None, rtol: float, atol: float, may_end: Callable[[], bool]
+    ) -> None:
+        self._patience, self._most, self._may_end = patience, most, may_end
         self._rtol, self._atol = rtol, atol
         self._best: list[tuple[int, float]] = []  # iterations, and the smallest residual up to there
         self._third = 0  # which of them was at a third of the iterations
@@ -310,7 +313,7 @@ class _Patience:
         if self._most is not None:
             goal = max(self._rtol * norm_b, self._atol)
             more = _forecast(iterations - since, before, best, goal)
-            if more > self._most:
+            if more > self._most and self._may_end():
                 raise SlowError(
                     f"at a relative residual of {best / (norm_b or 1.0):.1e} after {iterations} iterations"
                 )

@@ -191,8 +191,8 @@ def solve(
     if isinstance(A, OverRanks):
         raise TypeError("A is distributed over ranks; use cg, minres, bicgstab or gmres, or the command line")
     b, library = taken("b", b)
-    problem = Problem(A, b, library, library.locate(b, "b"), device)
-    search = Search(problem, rtol, atol, x0, nullspace)
+    problem = Problem(A, b, library, library.locate(b, "b"), x0, device)
+    search = Search(problem, rtol, atol, nullspace)
     is_solved = search.is_direct() and problem.is_small and search.direct()
     was_direct = bool(search.tried)
     is_solved = is_solved or search.iterate()

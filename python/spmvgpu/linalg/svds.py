@@ -10,7 +10,7 @@ from .. import _core
 from .._util.arguments import one_of, whole_number, with_hints
 from .._util.types import HostArray
 from ..arrays import AnyArray
-from .lanczos import Lanczos, checked_which, no_convergence, with_start
+from .lanczos import Lanczos, checked_which, no_convergence, start_of, with_start
 from .stopping import tolerance
 from .systems import Rectangle, System
 from .vectors import DeviceVector, Vectors, empty
@@ -114,8 +114,7 @@ def svds(
     which, k, ncv = checked_which("LA" if which == "LM" else "SA", k, n, ncv, n)
     restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
     vectors = Vectors(small, small.b, small.library)
-    start = vectors.take("v0", small.b)
-    vectors.wait()
+    start = start_of(None if v0 is None else small.b, vectors)
     ordinal, dtype, threads = vectors.ordinal, small.dtype, rectangle.max_threads
     product = _core.composed_map(forward, back, large.unknowns, _core.SolverMemory(ordinal))
     method = Lanczos(product, n, dtype, ordinal, ncv, _core.SolverMemory(ordinal), threads)

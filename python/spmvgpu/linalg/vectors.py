@@ -135,6 +135,13 @@ def empty(shape: tuple[int, ...], dtype: DType, ordinal: int) -> DeviceVector:
     return staged(np.empty(shape, dtype), ordinal, upload=False)
 
 
+def random_vector(length: int, dtype: DType, seed: int, ordinal: int) -> DeviceVector:
+    """Random numbers from -1 to 1, the same on every device."""
+    vector = empty((length,), dtype, ordinal)
+    _core.draw_vector(dtype, length, seed, vector.pointer, ordinal)
+    return vector
+
+
 def staged(array: HostArray, ordinal: int, upload: bool = True) -> DeviceVector:
     """A NumPy array where the device can read it: as it is on the CPU, in the GPU's memory otherwise."""
     if ordinal == CPU:
