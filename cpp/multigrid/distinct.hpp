@@ -28,33 +28,43 @@ struct Pattern {
     std::size_t bytes() const { return row_offsets.bytes() + col_indices.bytes(); }
 };
 
-// A row whose group holds up to so many numbers, equal ones included, is one thread's, which keeps them sorted in a
-// list. Others are of some lanes together, which keep a hash table: few lanes with near memory for rows of a few more
-// numbers, and a warp otherwise, first with a small table, for most of the numbers of a long row are equal to others,
-// and with larger ones for rows that have too many.
-constexpr index_t kListed = 12, kOfFew = 64;
+// A row whose group holds up to kTried numbers, equal ones included, is one thread's, which keeps the different ones
+// sorted in a list. If these are more than kListed, it is of some lanes together, which keep a hash table: of few lanes
+// with near memory for up to kOfFew numbers, and of a warp otherwise, first with a small table, for most of the numbers
+// of a long row are equal to others, and with larger ones for rows that have too many.
+constexpr index_t kListed = 16, kTried = 128, kOfFew = 64;
 enum Sharing : Mark { kOfThread, kOfFewLanes, kOfWarp };
-constexpr Sharing sharing_of(std::int64_t numbers) {
-    return numbers <= kListed ? kOfThread : numbers <= kOfFew ? kOfFewLanes : kOfWarp;
-}
+constexpr index_t kTooMany = -1;  // in place of a count
 constexpr int kFewSlotBits = 7, kSlotBits[] = {9, 12};
 constexpr index_t most_in_table(int slot_bits) { return static_cast<index_t>(3) << (slot_bits - 2); }
 
 // How many rows there are of each kind, and how many numbers there may be.
 struct RowBounds {
-    std::int64_t rows[kOfWarp + 1] = {};
+    std::int64_t of_thread = 0, of_warp = 0;
     std::int64_t all = 0;
     index_t longest = 0;
 
     constexpr RowBounds& operator+=(const RowBounds& other) {
-        for (int kind = 0; kind <= kOfWarp; ++kind) rows[kind] += other.rows[kind];
+        of_thread += other.of_thread;
+        of_warp += other.of_warp;
         all += other.all;
         if (other.longest > longest) longest = other.longest;
         return *this;
     }
 };
 
-// Inserts the numbers of a group into a sorted list, and returns how many are different.
+// How many numbers there are in a group, equal ones included.
+template <class Group>
+SPMVGPU_IN_BODY std::int64_t count_numbers(const Group& group) {
+    std::int64_t count = 0;
+    for (index_t i = 0; i < group.runs; ++i) {
+        const Run run = group.run(i);
+        count += run.end - run.begin;
+    }
+    return count;
+}
+
+// Inserts the numbers of a group into a sorted list of kListed places, and returns how many are different.
 template <class Group>
 SPMVGPU_IN_BODY index_t list_distinct(const Group& group, index_t* list) {
     index_t count = 0;
@@ -65,6 +75,7 @@ SPMVGPU_IN_BODY index_t list_distinct(const Group& group, index_t* list) {
             index_t at = count;
             while (at > 0 && list[at - 1] > number) --at;
             if (at > 0 && list[at - 1] == number) continue;
+            if (count == kListed) return kTooMany;
             for (index_t other = count; other > at; --other) list[other] = list[other - 1];
             list[at] = number;
             ++count;
@@ -127,7 +138,6 @@ SPMVGPU_IN_BODY bool hash_distinct(const Lanes& lanes, const Group& group, Word*
 
 // How many different numbers a group has, or kTooMany if that is more than `most`, and what they are, ascending. The
 // table is at the beginning of the memory; behind it there are `count` words and one more for the second.
-constexpr index_t kTooMany = -1;
 template <class Lanes, class Group>
 SPMVGPU_IN_BODY index_t count_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits,
                                        index_t most) {
@@ -210,11 +220,7 @@ Pattern distinct_pattern(HostPasses& passes, index_t rows, index_t cols, const G
         InterruptTimer timer;
         for (std::int64_t row = part_begin(rows, pieces, p); row < part_begin(rows, pieces, p + 1); ++row) {
             const auto group = group_of(row);
-            std::int64_t sum = 0;
-            for (index_t i = 0; i < group.runs; ++i) {
-                const Run run = group.run(i);
-                sum += run.end - run.begin;
-            }
+            const std::int64_t sum = count_numbers(group);
             const std::size_t before = lists[p].size();
             numbers.append(group, static_cast<index_t>(std::min<std::int64_t>(sum, cols)), lists[p]);
             offsets[row] = static_cast<index_t>(lists[p].size() - before);
@@ -247,31 +253,40 @@ Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const Group
     const auto found = passes.template reduce<RowBounds>(
         rows,
         [=] SPMVGPU_BODY(std::int64_t row) {
-            const auto group = group_of(row);
-            std::int64_t sum = 0;
-            for (index_t i = 0; i < group.runs; ++i) {
-                const Run run = group.run(i);
-                sum += run.end - run.begin;
-            }
+            const std::int64_t sum = count_numbers(group_of(row));
             RowBounds own;
             own.all = own.longest = static_cast<index_t>(sum < cols ? sum : cols);
-            own.rows[sharing[row] = sharing_of(sum)] = 1;
+            own.of_warp = sum > kTried;
+            own.of_thread = !own.of_warp;
+            sharing[row] = own.of_warp ? kOfWarp : kOfThread;
             return own;
         },
         work);
     Pattern pattern{rows, cols, 0, passes.template make<index_t>(rows + std::size_t(1)), {}};
     index_t* const offsets = pattern.row_offsets.data();
     constexpr std::int64_t kFewSlots = std::int64_t(1) << kFewSlotBits;
-    if (found.rows[kOfThread] > 0) {
+    bool is_any_of_few = false, is_any_of_warp = found.of_warp > 0;
+    if (found.of_thread > 0) {
+        Array<Mark> kinds = passes.template scratch<Mark>(kOfWarp + 1);
+        Mark* const is_any = kinds.data();
+        passes.fill(is_any, kOfWarp + 1, Mark(0));
         passes.each(
             rows,
             [=] SPMVGPU_BODY(std::int64_t row) {
+                if (sharing[row] != kOfThread) return;
+                const auto group = group_of(row);
                 index_t list[kListed];
-                if (sharing[row] == kOfThread) offsets[row] = list_distinct(group_of(row), list);
+                offsets[row] = list_distinct(group, list);
+                if (offsets[row] != kTooMany) return;
+                sharing[row] = count_numbers(group) <= kOfFew ? kOfFewLanes : kOfWarp;
+                set_mark(is_any + sharing[row]);
             },
             work);
+        const std::vector<Mark> found_kinds = passes.read_all(kinds);
+        is_any_of_few = found_kinds[kOfFewLanes] != 0;
+        is_any_of_warp |= found_kinds[kOfWarp] != 0;
     }
-    if (found.rows[kOfFewLanes] > 0) {
+    if (is_any_of_few) {
         passes.each_by_few_with(
             rows, kFewSlots,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {
@@ -283,12 +298,12 @@ Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const Group
     }
     std::vector<Tables> tables;
     const int bits_for_all = slot_bits_for(found.longest);
-    while (found.rows[kOfWarp] > 0 && (tables.empty() || tables.back().slot_bits < bits_for_all)) {
+    while (is_any_of_warp && (tables.empty() || tables.back().slot_bits < bits_for_all)) {
         const bool is_first = tables.empty();
         const std::size_t size = tables.size();
         const int slot_bits = size < std::size(kSlotBits) ? std::min(kSlotBits[size], bits_for_all) : bits_for_all;
         Array<index_t> tried;
-        if (!is_first || found.rows[kOfWarp] < rows) {
+        if (!is_first || found.of_warp < rows) {
             tried = select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) {
                 return is_first ? sharing[row] == kOfWarp : offsets[row] == kTooMany;
             });
@@ -316,7 +331,7 @@ Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const Group
     pattern.nnz = passes.scan(offsets, rows);
     pattern.col_indices = passes.template make<index_t>(pattern.nnz);
     index_t* const to = pattern.col_indices.data();
-    if (found.rows[kOfThread] > 0) {
+    if (found.of_thread > 0) {
         passes.each(
             rows,
             [=] SPMVGPU_BODY(std::int64_t row) {
@@ -327,7 +342,7 @@ Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const Group
             },
             work);
     }
-    if (found.rows[kOfFewLanes] > 0) {
+    if (is_any_of_few) {
         passes.each_by_few_with(
             rows, kFewSlots + 1 + kOfFew,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {
