@@ -249,3 +249,12 @@ def test_matrices_that_are_refused(device):
         eigsh(sg.aslinearoperator(np.diag([1.0, np.nan, 2.0]), device=device), 1)
     with pytest.raises(TypeError):
         eigsh("matrix")
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_vectors_are_orthonormal_where_little_is_left_of_a_product(dtype, device):
+    """The start is all but a sum of eight eigenvectors, so that the ninth vector is what rounding leaves."""
+    A = sp.csr_array(sp.diags_array(np.r_[np.linspace(1, 2, 8), np.linspace(0, 0.9, 300)])).astype(dtype)
+    v0 = np.r_[np.ones(8), np.full(300, 1e3 * eps(dtype))].astype(dtype)
+    v = eigsh(sg.aslinearoperator(A, device=device), k=14, ncv=60, v0=v0)[1]
+    np.testing.assert_allclose(v.conj().T @ v, np.eye(14), rtol=0, atol=100 * eps(dtype))

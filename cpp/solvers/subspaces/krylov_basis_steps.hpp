@@ -1,7 +1,6 @@
 // The steps of a Krylov basis, for a place of either kind: included where they are compiled, for CPUs and for GPUs.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -65,22 +64,18 @@ public:
 
     std::vector<double> extend(const LinearMap<T>& map, int first, int last, int exponent) override {
         Place place(device_, partials_);
-        std::vector<double> found(2 * (last - first));
-        for (int begin = first; begin < last;) {
-            for (int j = begin; j < last; ++j) {
-                T* const w = v_[j + 1];
-                map.apply(v_[j], w, place.queue.stream());
-                if (exponent != 0) scale_by_power(place.queue, n_, static_cast<const T*>(w), w, exponent);
-                // Vectors before the two neighbours have parts in it by rounding errors only, but for the first.
-                j == begin ? take_out(place.queue, j + 1) : take_out_neighbours(place.queue, j);
-                finish(place.queue, j + 1);
-                check_interrupt();
-            }
-            place.queue.download(found.data() + 2 * (begin - first), found_ + 2 * (begin + 1),
-                                 2 * (last - begin) * sizeof(double));
-            begin = first + after_cancellation(found, begin - first);
-            if (begin < last) orthonormalise(place.queue, begin);
+        for (int j = first; j < last; ++j) {
+            T* const w = v_[j + 1];
+            map.apply(v_[j], w, place.queue.stream());
+            if (exponent != 0) scale_by_power(place.queue, n_, static_cast<const T*>(w), w, exponent);
+            // But for the first, which may be behind a restart, nothing but rounding errors lies along other vectors
+            // than the neighbours, so this is as good as the first time.
+            j == first ? take_out(place.queue, j + 1) : take_out_neighbours(place.queue, j);
+            finish(place.queue, j + 1);
+            check_interrupt();
         }
+        std::vector<double> found(2 * (last - first));
+        place.queue.download(found.data(), found_ + 2 * (first + 1), found.size() * sizeof(double));
         return found;
     }
 
@@ -162,15 +157,6 @@ public:
     }
 
 private:
-    // Behind which step, from `begin` on, so little was left that rounding errors are a part of it.
-    static int after_cancellation(const std::vector<double>& found, int begin) {
-        constexpr double kLittle = 0.01;
-        const double largest = *std::max_element(found.begin(), found.end());
-        int step = begin;
-        while (step < int(found.size() / 2) && !(found[2 * step + 1] < kLittle * largest)) ++step;
-        return step + 1;
-    }
-
     const Wide<T>* put_factors(const Wide<T>* q, std::size_t count) {
         copy_bytes(factors_, device_, q, {}, count * sizeof(Wide<T>));
         return factors_;

@@ -1,0 +1,44 @@
+"""Random vectors that the core draws where they are needed."""
+
+import numpy as np
+import pytest
+
+from battery import TYPES
+from spmvgpu import _core
+from spmvgpu.linalg.vectors import random_vector
+
+
+def drawn(n, dtype, seed, ordinal=-1):
+    made = np.empty(n, dtype)
+    random_vector(n, np.dtype(dtype), seed, ordinal).read(made)
+    return made
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_entries_are_spread_evenly(dtype):
+    parts = drawn(100_000, dtype, 3).view(np.finfo(dtype).dtype)
+    assert np.all(np.abs(parts) <= 1)
+    counts = np.histogram(parts, 10, (-1, 1))[0]
+    assert np.abs(counts / parts.size - 0.1).max() < 0.005
+    assert abs(np.vdot(parts[1:], parts[:-1])) < 0.01 * np.vdot(parts, parts)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_seeds_draw_independent_vectors(dtype):
+    vectors = np.stack([drawn(50_000, dtype, seed) for seed in range(6)])
+    np.testing.assert_array_equal(vectors[2], drawn(50_000, dtype, 2))
+    norms = np.linalg.norm(vectors, axis=1)
+    across = vectors.conj() @ vectors.T / np.outer(norms, norms)
+    np.testing.assert_allclose(across, np.eye(6), rtol=0, atol=0.02)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", TYPES)
+def test_devices_draw_the_same(dtype):
+    np.testing.assert_array_equal(drawn(10_007, dtype, 5, 0), drawn(10_007, dtype, 5))
+
+
+def test_one_entry_and_none():
+    assert drawn(1, np.float64, 0).shape == (1,)
+    assert drawn(0, np.float64, 0).shape == (0,)
+    assert _core.draw_vector(np.dtype(np.float64), 0, 0, 0, -1) is None
