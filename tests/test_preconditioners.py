@@ -306,3 +306,50 @@ def test_factors_on_another_device_or_of_another_type(device):
 def test_an_empty_system(device):
     M = linalg.ilu0(sg.aslinearoperator(sp.csr_array((0, 0)), device=device))
     assert (M @ np.ones(0)).shape == (0,)
+
+
+SINGLE = {
+    "amg": linalg.amg,
+    "block_jacobi": linalg.block_jacobi,
+    "chebyshev": linalg.chebyshev,
+    "ic0": linalg.ic0,
+    "an operator": lambda op: sg.aslinearoperator(sp.diags_array(1 / op.diagonal()), device=op.device),
+}
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("name", SINGLE)
+def test_preconditioners_in_single_precision(name, dtype, columns, device, monkeypatch):
+    """They are applied where the vectors are, and do not limit what a solve reaches."""
+    A = spd("poisson2d", dtype)
+    op = sg.aslinearoperator(A, device=device)
+    single = op.astype(np.complex64 if np.dtype(dtype).kind == "c" else np.float32)
+    M, N = SINGLE[name](single), SINGLE[name](op)
+    for way in ("_matvec", "_matmat", "matvec", "matmat"):
+        monkeypatch.setattr(type(M), way, lambda *_: pytest.fail("the host was asked"), raising=False)
+    b = np.stack([vector(A.shape[0], A.dtype, seed) for seed in range(columns)], axis=1)
+    b = b[:, 0] if columns == 1 else b
+    for scale in (1.0, 1e-250, 1e250):
+        x, info = linalg.cg(op, scale * b, rtol=1e-12, M=M)
+        assert np.all(info == 0)
+        np.testing.assert_allclose(A @ (x / scale), b, rtol=0, atol=1e-10 * np.abs(b).max())
+    linalg.cg(op, b, rtol=1e-10, M=M)
+    iterations = op.solve_info.iterations
+    linalg.cg(op, b, rtol=1e-10, M=N)
+    assert iterations <= 1.1 * op.solve_info.iterations + 1
+
+
+def test_single_precision_beside_zeros_and_what_is_not_finite(device):
+    A = spd("poisson2d", np.float64)
+    op = sg.aslinearoperator(A, device=device)
+    M = linalg.amg(op.astype(np.float32))
+    B = np.zeros((A.shape[0], 2))
+    B[5, 1] = 1e-310  # a column of zeros, and one below all normal numbers
+    x, info = linalg.cg(op, B, rtol=1e-3, M=M)
+    assert np.all(info == 0)
+    assert np.all(x[:, 0] == 0)
+    b = np.ones(A.shape[0])
+    b[3] = np.nan
+    with pytest.warns(linalg.SolverWarning, match="NaN"):
+        assert linalg.cg(op, b, M=M)[1] == -12

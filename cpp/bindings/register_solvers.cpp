@@ -22,6 +22,7 @@
 #include "gpu/runtime.hpp"
 #include "gpu/stream.hpp"
 #include "solvers/engines/resident.hpp"
+#include "solvers/preconditioners/converted.hpp"
 #include "solvers/preconditioners/cycle.hpp"
 #include "solvers/preconditioners/incomplete.hpp"
 #include "solvers/preconditioners/projection.hpp"
@@ -133,6 +134,18 @@ void register_maps(py::module_& module) {
                py::arg("dtype"), py::arg("M"), py::arg("n"), py::arg("basis"), py::arg("count"), py::arg("memory"),
                "A map, or the identity for None, and then the projection onto what is orthogonal to a null space. Its "
                "basis has `count` orthonormal vectors at an address on the device, one after the other.");
+    module.def("converted_map",
+               method<AnyMap>([]<class T>(const std::shared_ptr<LinearMap<T>>& map, index_t n, index_t columns,
+                                          std::shared_ptr<SolverMemory> memory) -> AnyMap {
+                   if constexpr (std::is_same_v<Real<T>, float>) {
+                       using Wide = std::conditional_t<kIsComplex<T>, Complex<double>, double>;
+                       return std::make_shared<ConvertedMap<Wide>>(map, n, columns, std::move(memory));
+                   } else {
+                       throw std::invalid_argument("the map must be in single precision");
+                   }
+               }),
+               py::arg("map"), py::arg("n"), py::arg("columns"), py::arg("memory"),
+               "A map in single precision for up to so many columns of length n in double precision.");
     module.def("composed_map",
                method<AnyMap>([]<class T>(const std::shared_ptr<LinearMap<T>>& first, const AnyMap& second,
                                           index_t between, std::shared_ptr<SolverMemory> memory) -> AnyMap {

@@ -113,6 +113,19 @@ void register_source(py::module_& module) {
              py::arg("products"), py::arg("spent_us"),
              "(permutation, source, steps): as by_clusters, or None twice, if format=\"auto\" is to store the matrix "
              "so.")
+        .def("astype", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const py::dtype& dtype) {
+                 return with_value_type(dtype, [&]<class To>() -> AnyCsrSource {
+                     if constexpr (std::is_same_v<T, To> || (kIsComplex<T> && !kIsComplex<To>)) {
+                         throw py::type_error("values of " + value_name<T>() + " are not converted to " +
+                                              value_name<To>());
+                     } else {
+                         const GilRelease release;
+                         return source_of(source.template as<To>());
+                     }
+                 });
+             }),
+             py::arg("dtype"), py::keep_alive<0, 1>(),
+             "A source of the matrix with values of another type, which share its index arrays.")
         .def("transposed", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
                  return source_of(source.transposed());
              }),

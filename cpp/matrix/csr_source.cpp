@@ -43,6 +43,13 @@ CsrMatrix<T> CsrSource<T>::with_values(const Array<T>& values) const {
 }
 
 template <class T>
+template <class To>
+CsrMatrix<To> CsrSource<T>::as() const {
+    Array<To> values = gpu::run(ConvertValues<T, To>{csr_.values}, device_);
+    return {csr_.rows, csr_.cols, csr_.nnz, csr_.row_offsets, csr_.col_indices, std::move(values)};
+}
+
+template <class T>
 CsrMatrix<T> CsrSource<T>::transposed() const {
     return gpu::run(Transpose<T>{csr_}, device_);
 }
@@ -91,6 +98,9 @@ typename CsrSource<T>::Sample CsrSource<T>::sample(std::int64_t row_step, std::i
     template CsrMatrix<T> copy_to(const CsrMatrix<T>&, Device); \
     template class CsrSource<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+#define INSTANTIATE(From, To) template CsrMatrix<To> CsrSource<From>::as() const;
+SPMVGPU_FOR_CONVERSIONS(INSTANTIATE)
 #undef INSTANTIATE
 
 }  // namespace spmvgpu

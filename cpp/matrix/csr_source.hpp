@@ -34,6 +34,9 @@ public:
     // Other values in the same places, which lie in host memory or on the device and are copied. Throws
     // std::invalid_argument if they are too few or too many.
     CsrMatrix<T> with_values(const Array<T>& values) const;
+    // The same matrix with values of another type, on the device; see SPMVGPU_FOR_CONVERSIONS.
+    template <class To>
+    CsrMatrix<To> as() const;
     CsrMatrix<T> transposed() const;              // on the device
     Array<T> diagonal(std::int64_t shift) const;  // entries (i, i + shift), in host memory
     // The inverses of the entries on the diagonal, or of their sizes, to an array on the device; see InvertDiagonal.

@@ -147,6 +147,45 @@ struct ReorderByClusters {
     }
 };
 
+// A number of another type. A complex one does not become real.
+template <class To, class From>
+constexpr To converted_to(From value) {
+    using R = Real<To>;
+    if constexpr (kIsComplex<From>) {
+        return To(static_cast<R>(value.real), static_cast<R>(value.imag));
+    } else {
+        return To(static_cast<R>(value));
+    }
+}
+
+// The values in another type.
+template <class From, class To>
+struct ConvertValues {
+    using Result = Array<To>;
+    const Array<From>& values;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const From* const from = values.data();
+        Array<To> converted = passes.template make<To>(values.size());
+        To* const to = converted.data();
+        passes.each(static_cast<std::int64_t>(values.size()),
+                    [=] SPMVGPU_BODY(std::int64_t i) { to[i] = converted_to<To>(from[i]); });
+        return converted;
+    }
+};
+
+// The types that values are converted to, of another one: a complex number does not become real.
+#define SPMVGPU_FOR_CONVERSIONS(MACRO)     \
+    MACRO(float, double)                   \
+    MACRO(float, Complex<float>)           \
+    MACRO(float, Complex<double>)          \
+    MACRO(double, float)                   \
+    MACRO(double, Complex<float>)          \
+    MACRO(double, Complex<double>)         \
+    MACRO(Complex<float>, Complex<double>) \
+    MACRO(Complex<double>, Complex<float>)
+
 // See entries_before().
 template <class T>
 struct EntriesBefore {

@@ -156,6 +156,19 @@ class CanonicalCsr:
             return CanonicalCsr.of(sp.csr_array(here.host.T))
         return here._like(here.source.transposed(), shape)
 
+    def astype(self, dtype: DType) -> CanonicalCsr:
+        """With values of another type, on the same device, if that has room; else in host memory."""
+        if dtype == self.dtype:
+            return self
+        if not self.is_wide:
+            try:
+                source = self.source.astype(dtype)
+                return CanonicalCsr.on(source, self.shape, dtype, self.nnz, self.ordinal)
+            except MemoryError:
+                if self.ordinal == CPU:
+                    raise
+        return self.with_data(self.data.astype(dtype))
+
     def diagonal(self, shift: int) -> HostArray:
         """The entries (i, i + shift) in new memory."""
         if self.is_wide:

@@ -28,6 +28,10 @@ from .vectors import DeviceVector, Vectors, empty, staged, staged_numpy
 Given: TypeAlias = Any
 
 
+# Types of preconditioners and of systems between which the core converts.
+_SINGLES = [(np.dtype(single), np.dtype(double)) for single, double in (("f4", "f8"), ("c8", "c16"))]
+
+
 class Preconditioner(Composable):
     """A preconditioner of this package beside NumPy arrays, of which it takes what an operator takes."""
 
@@ -353,8 +357,13 @@ def map_of_preconditioner(system: System, M: Given, vectors: Vectors) -> Precond
         M = aslinearoperator(M, device=device_name(vectors.ordinal), dtype=system.dtype)
     if isinstance(M, DevicePreconditioner) and (there := M._map_for(system, vectors.ordinal)):
         return there
-    if isinstance(M, SparseOperator) and M._ordinal == vectors.ordinal and M.dtype == system.dtype:
-        return PreconditionerMap(_core.matrix_map(M._matrix), M)
+    if isinstance(M, DevicePreconditioner | SparseOperator) and M._ordinal == vectors.ordinal:
+        core = M._core_map() if isinstance(M, DevicePreconditioner) else _core.matrix_map(M._matrix)
+        if M.dtype == system.dtype:
+            return PreconditionerMap(core, M)
+        if (np.dtype(M.dtype), system.dtype) in _SINGLES:
+            memory, columns = _core.SolverMemory(vectors.ordinal), system.columns or 1
+            return PreconditionerMap(_core.converted_map(core, system.shape[0], columns, memory), M)
     return PreconditionerMap(callback_map(system, "M", sla.aslinearoperator(M), vectors.ordinal), M)
 
 

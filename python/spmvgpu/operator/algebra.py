@@ -32,6 +32,14 @@ def multiple(stored: Stored, function: Callable[[HostArray], HostArray], factor:
     return build_multiple(csr.with_data(function(csr.data)), stored.description, of_multiple(known, factor))
 
 
+def retyped(stored: Stored, dtype: DType) -> Stored:
+    """The matrix with values of another type, made where it lies."""
+    description = stored.description
+    with at_most(description.threads):
+        csr = stored.canonical_there().astype(dtype)
+    return build_multiple(csr, description, of_multiple(description.request.symmetric, 1))
+
+
 def is_factor(value: object, dtype: DType) -> TypeGuard[complex]:
     """Whether this is a number, and values of a type times it are of a type that operators have."""
     if isinstance(value, bool | np.bool_ | np.longdouble | np.clongdouble):

@@ -607,7 +607,7 @@ class SparseOperator(Composable):
             raise TypeError(f"dtype=None is not a dtype; allowed are {NAMES}")
         if wanted == self.dtype and not copy:
             return self
-        return self._multiple(lambda values: values.astype(storage_dtype(self.dtype, wanted)))
+        return type(self)(algebra.retyped(self._stored, storage_dtype(self.dtype, wanted)))
 
     def conj(self) -> Self:
         """Return the complex conjugate of the operator.
