@@ -9,8 +9,10 @@ import spmvgpu as sg
 from battery import vector
 from libraries import OnlyDlpack
 from spmvgpu import gallery
+from spmvgpu.arrays import taken
 from spmvgpu.linalg import NotSolvedError, named, solve
 from spmvgpu.linalg.choice import choose
+from spmvgpu.linalg.problem import Problem
 from spmvgpu.linalg.search import Search
 from systems import SPD, spd
 
@@ -67,6 +69,11 @@ LARGE = {
         {"bicgstab", "gmres"},
         "not Hermitian",
     ),
+    "absorbing": (
+        lambda: sp.csr_array(gallery.poisson2d(80) - 0.5j * sp.eye_array(6400)),
+        {"bicgstab", "gmres"},
+        "not Hermitian",
+    ),
     "scattered": (scattered, {"bicgstab", "gmres", "direct"}, "not symmetric"),
     "shift": (
         lambda: sp.csr_array(sp.diags_array([1.0, 1.0], offsets=[1, -4999], shape=(5000, 5000))),
@@ -91,6 +98,28 @@ def test_what_is_chosen(name, device):
     assert how.method in text.splitlines()[-1]
     assert x.dtype == np.result_type(A.dtype, np.float64)
     np.testing.assert_array_equal(solve(A, b, device=device), x)
+
+
+def skew(n):
+    return np.triu(np.ones((n, n)), 1) - np.tril(np.ones((n, n)), -1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 150])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_whether_a_matrix_is_hermitian(dtype, n, device):
+    """By random vectors, whatever part of it is not: beside, on all of, or at one place of the diagonal."""
+    rng = np.random.default_rng(n)
+    G = rng.standard_normal((n, n)).astype(dtype)
+    others = [(1e-3, skew(n))]
+    if np.dtype(dtype).kind == "c":
+        G += 1j * rng.standard_normal((n, n))
+        others += [(1e-3j, np.eye(n)), (1j, np.diag(np.arange(n) == n // 2)), (1e-3j, G + G.conj().T)]
+    H = G + G.conj().T
+    for factor, other in [(0, H), *others]:
+        A = sp.csr_array(H + factor * other)
+        b, library = taken("b", np.ones(n))
+        problem = Problem(A, b, library, library.locate(b, "b"), None, device)
+        assert problem.is_hermitian == np.array_equal(A.toarray(), A.toarray().conj().T)
 
 
 @pytest.mark.parametrize("name", SPD)

@@ -169,17 +169,18 @@ class Problem:
         A, ordinal = system.core_map(), system.vectors(False).ordinal
         basis = _core.KrylovBasis(self.dtype, n, 3, system.memory, system.max_threads)
         product = empty((n,), self.dtype, ordinal)
-        size, across = 0.0, []
         for number in range(2):
             basis.put(random_vector(n, self.dtype, number, ordinal).pointer, number)
+        found = []  # of each product, its parts along both vectors and what is left
         for number in range(2):
             basis.multiply(A, number, product.pointer)
-            found = basis.put(product.pointer, 2)  # parts along both vectors, and what is left
-            size = max(size, *map(abs, found))
-            across.append(found[1 - number])
+            found.append(basis.put(product.pointer, 2))
+        size = float(np.abs(found).max())
         if not np.isfinite(size):
             raise ValueError("A contains inf or NaN, or its products overflow")
-        return bool(abs(across[0] - np.conj(across[1])) <= 1e4 * np.finfo(self.dtype).eps * size)
+        along = np.array(found)[:, :2]
+        allowed = 1e4 * float(np.finfo(self.dtype).eps) * size
+        return bool(np.abs(along - along.conj().T).max() <= allowed)
 
     @cached_property
     def suits_multigrid(self) -> bool:
