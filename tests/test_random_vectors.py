@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from battery import TYPES
-from spmvgpu import _core
 from spmvgpu.linalg.vectors import random_vector
 
 
@@ -38,7 +37,8 @@ def test_devices_draw_the_same(dtype):
     np.testing.assert_array_equal(drawn(10_007, dtype, 5, 0), drawn(10_007, dtype, 5))
 
 
-def test_one_entry_and_none():
-    assert drawn(1, np.float64, 0).shape == (1,)
-    assert drawn(0, np.float64, 0).shape == (0,)
-    assert _core.draw_vector(np.dtype(np.float64), 0, 0, 0, -1) is None
+@pytest.mark.parametrize("dtype", TYPES)
+def test_entries_belong_to_their_places(dtype):
+    whole = drawn(100, dtype, 4)
+    for length in (0, 1, 57):
+        np.testing.assert_array_equal(drawn(length, dtype, 4), whole[:length])

@@ -357,13 +357,14 @@ def map_of_preconditioner(system: System, M: Given, vectors: Vectors) -> Precond
         M = aslinearoperator(M, device=device_name(vectors.ordinal), dtype=system.dtype)
     if isinstance(M, DevicePreconditioner) and (there := M._map_for(system, vectors.ordinal)):
         return there
-    if isinstance(M, DevicePreconditioner | SparseOperator) and M._ordinal == vectors.ordinal:
-        core = M._core_map() if isinstance(M, DevicePreconditioner) else _core.matrix_map(M._matrix)
-        if M.dtype == system.dtype:
-            return PreconditionerMap(core, M)
-        if (np.dtype(M.dtype), system.dtype) in _SINGLES:
+    is_there = isinstance(M, DevicePreconditioner | SparseOperator) and M._ordinal == vectors.ordinal
+    is_single = is_there and (np.dtype(M.dtype), system.dtype) in _SINGLES
+    if is_there and (is_single or M.dtype == system.dtype):
+        core = _core.matrix_map(M._matrix) if isinstance(M, SparseOperator) else M._core_map()
+        if is_single:
             memory, columns = _core.SolverMemory(vectors.ordinal), system.columns or 1
-            return PreconditionerMap(_core.converted_map(core, system.shape[0], columns, memory), M)
+            core = _core.converted_map(core, system.shape[0], columns, memory)
+        return PreconditionerMap(core, M)
     return PreconditionerMap(callback_map(system, "M", sla.aslinearoperator(M), vectors.ordinal), M)
 
 
