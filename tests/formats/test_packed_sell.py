@@ -20,7 +20,7 @@ SLICE, GRANULE, GROUP_SLOTS, BATCH = 32, 32, 32, 4
 EVERY_TYPE = [*TYPES, *COMPLEX_TYPES]
 
 INDEX = ["shared", "masks", "8", "16", "32"]
-VALUES = ["constant", "full", "narrow", "int16", "dictionary"]
+VALUES = ["constant", "full", "dictionary"]
 
 
 class Head(NamedTuple):
@@ -81,17 +81,11 @@ def test_golden_arrays(dtype, device):
     arrays = op.arrays()
     assert arrays["permutation"].size == 0
     assert arrays["dictionary"].size == 0
-    # Small integers, in 16 bits: as such, or as the upper half of a float32, which is cheaper to read.
-    mode = "int16" if dtype == np.float64 else "narrow"
     ((group,),) = heads_of(arrays)
-    assert group == Head(0, 0, 0, 2, "8", mode, more=False)
+    assert group == Head(0, 0, 0, 2, "8", "full", more=False)
 
     def elements(values):
-        if dtype == np.float64:
-            values = np.array(values, np.int16)
-        else:
-            values = (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
-        return values.tobytes().ljust(2 * SLICE, b"\0")
+        return np.array(values, dtype).tobytes().ljust(np.dtype(dtype).itemsize * SLICE, b"\0")
 
     expected = [
         np.array([-3, 1], np.int32).tobytes(),
@@ -110,37 +104,22 @@ def test_golden_product(dtype, device):
     np.testing.assert_array_equal(op @ np.array([1, 2, 3, 4, 5], dtype), [16, 28, 26, 46, 9])
 
 
-def test_slices_of_a_stencil_with_constant_coefficients_share_what_is_stored():
-    """Of a slice hardly more than its head is stored."""
+def test_a_stencil_with_constant_coefficients_stores_hardly_anything():
+    """Of a slice a head, bases and constants."""
     A = sg.gallery.poisson2d(256)
     plan = plan_of(A)
     slots = plan.slots // SLICE
     found = counts(A)
     assert found.pop("ragged") == found.pop("index_masks") < slots / 5
-    assert found.pop("slices_alike") > 0.9 * A.shape[0] / SLICE
     assert found.pop("index_shared") > 0.8 * slots
     assert found == {"values_constant": slots}
-    heads = A.shape[0] / SLICE * 16
-    assert heads < plan.bytes < 1.2 * heads
+    of_slice = 16 + GRANULE + 2 * GRANULE  # the head, five bases and five constants
+    assert plan.bytes < 1.2 * of_slice * A.shape[0] / SLICE
     arrays = sg.aslinearoperator(A, format=FORMAT, device="cpu").arrays()
-    groups = [group for (group,) in heads_of(arrays)]
-    assert len({group.position for group in groups}) < 0.1 * len(groups)
-    assert {(group.index, group.values) for group in groups} == {
+    assert {(group.index, group.values) for (group,) in heads_of(arrays)} == {
         ("shared", "constant"),
         ("masks", "constant"),
     }
-
-
-def test_slices_share_only_what_is_the_same():
-    """Bases that are the same with values that differ, and the other way round."""
-    A = sg.gallery.poisson2d(64)
-    rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
-    B = sp.csr_array((A.data * (rows // SLICE + 1), A.indices, A.indptr), shape=A.shape)
-    assert "slices_alike" not in counts(B)
-    apart = np.argsort(np.arange(A.shape[0]) % 3, kind="stable")
-    for C in (A, B, sp.csr_array(A[apart]), sp.csr_array(A[:, apart])):
-        C.sort_indices()
-        assert_same_entries(sg.aslinearoperator(C, format=FORMAT, device="cpu").tocsr(), C)
 
 
 def test_entries_are_placed_by_diagonal_where_that_shares_columns():
@@ -187,7 +166,7 @@ def test_offsets_are_left_out_of_whole_batches():
 
 
 def one_slot(values, dtype, offsets=None):
-    """A slice of one slot, beneath many others that decide the dictionary and the scale."""
+    """A slice of one slot, beneath many others that decide the dictionary."""
     values = np.asarray(values, dtype)
     offsets = np.zeros(SLICE, int) if offsets is None else np.asarray(offsets)
     return sp.csr_array((values, np.arange(SLICE) + offsets, np.arange(SLICE + 1)),
@@ -197,33 +176,18 @@ def one_slot(values, dtype, offsets=None):
 RNG = np.random.default_rng(5)
 RANDOM = RNG.standard_normal(SLICE)
 FLOATS = RANDOM.astype(np.float32).astype(float)
-INTEGERS = RNG.permutation(np.arange(-30_000, 30_000, 7))[:SLICE].astype(float)
 
 MODES = [
     ("full", np.float64, RANDOM),
-    ("narrow", np.float64, FLOATS),
-    ("narrow", np.float64, [*FLOATS[:-2], np.inf, -0.0]),
-    ("full", np.float64, [*FLOATS[:-1], np.nextafter(FLOATS[-1], 9)]),  # an ulp of float64 off
+    ("full", np.float64, [*FLOATS[:-2], np.inf, -0.0]),
     ("full", np.float64, [*FLOATS[:-1], np.nan]),
-    ("full", np.float64, [*FLOATS[:-1], 1e-40]),  # subnormal as a float32
-    ("full", np.float64, [*FLOATS[:-1], 1e300]),
-    ("int16", np.float64, INTEGERS),
-    ("int16", np.float64, INTEGERS / 128),
-    ("int16", np.float64, [*INTEGERS[:-1], 0.0]),
-    ("int16", np.float64, [*INTEGERS[:-1], -32767]),
-    ("narrow", np.float64, [*INTEGERS[:-1], -0.0]),
-    ("narrow", np.float64, [*INTEGERS[:-1], 0.5]),
-    ("full", np.float32, RANDOM),
-    ("int16", np.float32, INTEGERS),
-    ("full", np.float32, [*INTEGERS[:-1], np.nextafter(np.float32(3), np.float32(9))]),
-    ("narrow", np.float32, np.arange(SLICE) * 2.0**20),
-    ("narrow", np.float32, [*2.0 ** np.arange(SLICE - 4), -0.0, np.inf, np.nan, 2.0**-130]),
+    ("full", np.float64, [*FLOATS[:-1], 5e-324]),
+    ("full", np.float32, [*2.0 ** np.arange(SLICE - 4), -0.0, np.inf, np.nan, 2.0**-130]),
     ("full", np.complex128, RANDOM + 0.1j),
-    ("narrow", np.complex128, FLOATS + 0.25e9j),
-    ("int16", np.complex128, INTEGERS + 1j),
-    ("full", np.complex128, FLOATS + 0.1j),
-    ("narrow", np.complex64, np.arange(SLICE) - 3j),
-    ("int16", np.complex64, INTEGERS + 1j),
+    ("full", np.complex64, np.arange(SLICE) - 3j),
+    ("dictionary", np.float64, [*np.repeat(FLOATS[:8], 3), *np.repeat([np.inf, -0.0, 0.0, 5e-324], 2)]),
+    ("dictionary", np.complex64, np.repeat(RANDOM[:16] - 3j, 2)),
+    ("full", np.float64, [*np.repeat(FLOATS[:8], 3), *FLOATS[8:16]]),  # some come up once
     ("constant", np.float64, [0.1] * SLICE),
     ("constant", np.complex64, [0.1 - 3j] * SLICE),
 ]
@@ -496,7 +460,7 @@ def test_explain_says_where_the_bytes_went():
     op = sg.aslinearoperator(sg.gallery.poisson2d(40), format=FORMAT, device="cpu")
     found = counts(sg.gallery.poisson2d(40))
     line = next(line for line in explained(op).splitlines() if line.startswith("stored with"))
-    for name in ("index_shared", "values_constant", "slices_alike"):
+    for name in ("index_shared", "index_masks", "values_constant"):
         assert f"{name} {found[name]:.0f}" in line
     assert "index_8" not in line
 

@@ -115,11 +115,7 @@ SPMVGPU_IN_BODY constexpr std::uint32_t whole_batches(std::uint32_t slots) {
 template <class T, class Lanes>
 SPMVGPU_IN_BODY Head describe_group(const Lanes& lanes, SliceReader<T, Lanes>& reader, bool by_diagonals,
                                     const ValueCoder<T>& coder, ModeCounts& counts) {
-    // The mode of fewest bytes, and of two with as many the one that is cheaper to read.
-    constexpr bool kNarrowIsSmaller = value_bytes<T>(ValueMode::kNarrow) <= value_bytes<T>(ValueMode::kInt16);
-    constexpr ValueMode kSmaller = kNarrowIsSmaller ? ValueMode::kNarrow : ValueMode::kInt16;
-    constexpr ValueMode kLarger = kNarrowIsSmaller ? ValueMode::kInt16 : ValueMode::kNarrow;
-    bool in_dictionary = true, in_smaller = true, in_larger = true;
+    bool in_dictionary = true;
     Head head;
     std::uint32_t farthest = 0;
     int ragged = 0;
@@ -138,12 +134,7 @@ SPMVGPU_IN_BODY Head describe_group(const Lanes& lanes, SliceReader<T, Lanes>& r
         const bool constant = all([&](const T& value) { return bits_of(value) == first; });
         head.constant |= std::uint32_t(constant) << s;
         if (constant) continue;
-        const auto still = [&](bool& fits, ValueMode mode) {
-            fits = fits && all([&](const T& value) { return coder.holds(mode, value); });
-        };
-        still(in_dictionary, ValueMode::kDictionary);
-        still(in_smaller, kSmaller);
-        still(in_larger, kLarger);
+        in_dictionary = in_dictionary && all([&](const T& value) { return coder.has_code(value); });
     }
     const std::uint32_t every_slot = head.every_slot();
     head.index = head.shared == every_slot             ? IndexMode::kShared
@@ -153,10 +144,7 @@ SPMVGPU_IN_BODY Head describe_group(const Lanes& lanes, SliceReader<T, Lanes>& r
                                                        : IndexMode::k32;
     if (head.index >= IndexMode::k8) head.shared = whole_batches(head.shared);
     if (head.constant != every_slot) {
-        head.value = in_dictionary ? ValueMode::kDictionary
-                     : in_smaller  ? kSmaller
-                     : in_larger   ? kLarger
-                                   : ValueMode::kFull;
+        head.value = in_dictionary ? ValueMode::kDictionary : ValueMode::kFull;
     }
     head.more = reader.has_more(lanes);
     counts.add(head, ragged);
@@ -202,19 +190,40 @@ SPMVGPU_IN_BODY SliceLayout lay_out(const Lanes& lanes, const SliceReader<T, Lan
     return by_diagonals.bytes <= by_columns.bytes ? by_diagonals : by_columns;
 }
 
-template <class T, class Sink>
-SPMVGPU_IN_BODY void put_bits(Sink& sink, std::int64_t place, const Bits<T>& bits, int bytes) {
+// Stores what is put: so many low bytes of `bits`, at a place behind the start of a slice's part.
+struct StoreSink {
+    Byte* to;
+
+    SPMVGPU_IN_BODY void put(std::int64_t place, std::uint64_t bits, int bytes) const {
+        Byte* const here = to + place;
+        switch (bytes) {
+            case 1:
+                *here = static_cast<Byte>(bits);
+                break;
+            case 2:
+                store_element(here, static_cast<std::uint16_t>(bits));
+                break;
+            case 4:
+                store_element(here, static_cast<std::uint32_t>(bits));
+                break;
+            default:
+                store_element(here, bits);
+        }
+    }
+};
+
+template <class T>
+SPMVGPU_IN_BODY void put_bits(const StoreSink& sink, std::int64_t place, const Bits<T>& bits, int bytes) {
     if (bytes <= 4) return sink.put(place, bits.word[0], bytes);
     for (int word = 0; 4 * word < bytes; word += 2) {
         sink.put(place + 4 * word, bits.word[word] | std::uint64_t(bits.word[(word + 1) % (sizeof(T) / 4)]) << 32, 8);
     }
 }
 
-// Shows all that is stored of a slice to sink.put(place, bits, bytes): so many low bytes of `bits` belong `place` bytes
-// behind the start of its part. What nobody puts is zero. A lane shows what is its own.
-template <class T, class Lanes, class Sink>
+// Stores a slice. What nobody puts is zero. A lane puts what is its own.
+template <class T, class Lanes>
 SPMVGPU_IN_BODY void put_slice(const Lanes& lanes, SliceReader<T, Lanes> reader, const SliceLayout& layout,
-                               const ValueCoder<T>& coder, Sink& sink) {
+                               const ValueCoder<T>& coder, const StoreSink& sink) {
     const bool by_diagonals = layout.by_diagonals;
     std::int64_t start = 0, before = -1;  // where this group begins, and the one before
     bool more = layout.bytes > 0;
@@ -275,47 +284,5 @@ SPMVGPU_IN_BODY void put_slice(const Lanes& lanes, SliceReader<T, Lanes> reader,
         start += at.end;
     }
 }
-
-// Stores what is put.
-struct StoreSink {
-    Byte* to;
-
-    SPMVGPU_IN_BODY void put(std::int64_t place, std::uint64_t bits, int bytes) const {
-        Byte* const here = to + place;
-        switch (bytes) {
-            case 1:
-                *here = static_cast<Byte>(bits);
-                break;
-            case 2:
-                store_element(here, static_cast<std::uint16_t>(bits));
-                break;
-            case 4:
-                store_element(here, static_cast<std::uint32_t>(bits));
-                break;
-            default:
-                store_element(here, bits);
-        }
-    }
-};
-
-// A number that follows from all that is put, in whatever order.
-struct HashSink {
-    std::uint64_t hash = 0;
-
-    SPMVGPU_IN_BODY void put(std::int64_t place, std::uint64_t bits, int bytes) {
-        if (bytes < 8) bits &= (std::uint64_t(1) << 8 * bytes) - 1;
-        hash += mixed(bits, place);
-    }
-};
-
-// Whether what is put is there already.
-struct CompareSink {
-    const Byte* with;
-    bool differs = false;
-
-    SPMVGPU_IN_BODY void put(std::int64_t place, std::uint64_t bits, int bytes) {
-        for (int i = 0; i < bytes; ++i) differs |= with[place + i] != static_cast<Byte>(bits >> 8 * i);
-    }
-};
 
 }  // namespace spmvgpu::packed

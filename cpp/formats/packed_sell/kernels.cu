@@ -25,7 +25,6 @@ struct Packed {
     const Byte* stream;
     const T* dictionary;
     const index_t* permutation;
-    Real<T> scale;
     std::uint64_t policy;
 };
 
@@ -148,7 +147,7 @@ __device__ __forceinline__ T sum_group(const Packed<T>& matrix, const Head& head
             if constexpr (kValues != Values::kConstants) {
                 const bool is_constant = kValues == Values::kEither && (constants >> i & 1) != 0;
                 const ValueMode mode = is_constant ? ValueMode::kFull : kMode;
-                values[i] = value_of<T>(mode, bits[i], matrix.dictionary, matrix.scale);
+                values[i] = value_of<T>(mode, bits[i], matrix.dictionary);
             }
             sum += values[i] * gathered[i];
         }
@@ -170,10 +169,6 @@ __device__ __forceinline__ T sum_group_of(const Packed<T>& matrix, const Head& h
             return sum_group<kIndex, Values::kConstants, ValueMode::kFull>(matrix, head, group, first, step, x, sum);
         case ValueMode::kFull:
             return with_elements.template operator()<ValueMode::kFull>();
-        case ValueMode::kNarrow:
-            return with_elements.template operator()<ValueMode::kNarrow>();
-        case ValueMode::kInt16:
-            return with_elements.template operator()<ValueMode::kInt16>();
         default:
             return with_elements.template operator()<ValueMode::kDictionary>();
     }
@@ -259,7 +254,6 @@ void PackedSell<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
                            this->stream.data(),
                            dictionary.data(),
                            permutation.data(),
-                           scale,
                            product.policy};
     dispatch<1, 2, 4, 8>("warps_per_slice", tuning.warps_per_slice, [&]<int kWarps>() {
         const unsigned blocks = blocks_for(std::int64_t(slices) * kWarps, kBlockWarps);

@@ -20,15 +20,11 @@
 //
 // The column of a lane is base + row + offset, the offset being none or an unsigned number of 8, 16 or 32 bits, all
 // ones of which say that the lane has no entry; where only that is to be said, a slot has a mask of its lanes. Values
-// are full, half as wide, 16-bit integers times the scale of the matrix (a power of two), codes of its dictionary, or
-// one for all lanes. Offsets of one width and values of one kind serve a group, the fewest bytes that lose nothing: a
-// value may be stored in fewer bits only if the very bits come back. Lanes without an entry have an element, which
-// nobody reads: such a lane neither reads x nor multiplies. A slot for each diagonal that a slice touches takes the
-// place of a slot for each entry of the longest row where that makes few more slots and takes no more bytes: columns
-// need but a mask then.
-//
-// Slices whose part of the stream is the same, byte for byte, as most of a stencil with constant coefficients, share
-// one: it stays in a GPU's L1. Which are looked for follows from a sample of the slices.
+// are full, codes of the dictionary of the matrix, or one for all lanes. Offsets of one width and values of one kind
+// serve a group, the fewest bytes that lose nothing: the very bits of a value come back. Lanes without an entry have an
+// element, which nobody reads: such a lane neither reads x nor multiplies. A slot for each diagonal that a slice
+// touches takes the place of a slot for each entry of the longest row where that makes few more slots and takes no more
+// bytes: columns need but a mask then.
 //
 // With sigma > 1 rows are sorted by length within windows of sigma rows, as in sell. Values that are all different,
 // with columns anywhere, take as many bytes as in sell and more work to read: do not use it there. Nor where row
@@ -84,9 +80,6 @@ struct PackedSellPlan {
     Cost cost;
     Slices slices;
     std::vector<T> dictionary;  // empty if no slot uses it
-    Real<T> scale = 0;          // of 16-bit integers; 0 if no slot uses it
-    // The parts of the stream that slices share, one behind the other from its start; then come those of the others.
-    Array<packed::Byte> common;
     Array<std::uint64_t> heads;
     std::int64_t granules = 0;  // of the stream
     packed::ModeCounts counts;
@@ -112,7 +105,6 @@ struct PackedSell {
     Array<packed::Byte> stream;
     Array<T> dictionary;         // at most 256 values
     Array<index_t> permutation;  // length rows: row of y that a lane of a slice belongs to; empty where sigma is 1
-    Real<T> scale = 0;
     Tuning tuning;
 
     template <class Self, class Visit>

@@ -40,14 +40,9 @@ inline constexpr int kIndexModes = 5;
 enum class ValueMode : std::uint8_t {
     kConstant,    // there are none: each slot has one value for all lanes
     kFull,        // the values
-    kNarrow,      // half of their bytes: float32 for float64, bfloat16 for float32
-    kInt16,       // 16-bit integers, times the scale of the matrix
     kDictionary,  // 8-bit codes of the values in the dictionary of the matrix
 };
-inline constexpr int kValueModes = 5;
-
-template <class T>
-inline constexpr int kParts = kIsComplex<T> ? 2 : 1;  // real numbers in a value
+inline constexpr int kValueModes = 3;
 
 // Bytes of an element; 0 in a mode without elements.
 SPMVGPU_IN_BODY constexpr int index_bytes(IndexMode mode) {
@@ -56,18 +51,7 @@ SPMVGPU_IN_BODY constexpr int index_bytes(IndexMode mode) {
 
 template <class T>
 SPMVGPU_IN_BODY constexpr int value_bytes(ValueMode mode) {
-    switch (mode) {
-        case ValueMode::kFull:
-            return sizeof(T);
-        case ValueMode::kNarrow:
-            return sizeof(T) / 2;
-        case ValueMode::kInt16:
-            return 2 * kParts<T>;
-        case ValueMode::kDictionary:
-            return 1;
-        default:
-            return 0;
-    }
+    return mode == ValueMode::kFull ? sizeof(T) : mode == ValueMode::kDictionary ? 1 : 0;
 }
 
 // What a group is read with, as two words:
@@ -124,14 +108,12 @@ SPMVGPU_IN_BODY constexpr Head head_of(HeadWords words) {
 struct ModeCounts {
     std::int64_t index[kIndexModes] = {}, value[kValueModes] = {};
     std::int64_t slots = 0, ragged = 0;
-    std::int64_t alike = 0;  // slices whose part of the stream others share
 
     SPMVGPU_IN_BODY ModeCounts& operator+=(const ModeCounts& other) {
         for (int i = 0; i < kIndexModes; ++i) index[i] += other.index[i];
         for (int i = 0; i < kValueModes; ++i) value[i] += other.value[i];
         slots += other.slots;
         ragged += other.ragged;
-        alike += other.alike;
         return *this;
     }
     SPMVGPU_IN_BODY void add(const Head& head, int ragged_slots) {
@@ -148,12 +130,10 @@ struct ModeCounts {
     template <class Visit>
     void each_count(const Visit& visit) const {
         constexpr const char* kIndexNames[] = {"index_shared", "index_masks", "index_8", "index_16", "index_32"};
-        constexpr const char* kValueNames[] = {"values_constant", "values_full", "values_narrow", "values_int16",
-                                               "values_dictionary"};
+        constexpr const char* kValueNames[] = {"values_constant", "values_full", "values_dictionary"};
         for (int i = 0; i < kIndexModes; ++i) visit(kIndexNames[i], index[i]);
         for (int i = 0; i < kValueModes; ++i) visit(kValueNames[i], value[i]);
         visit("ragged", ragged);
-        visit("slices_alike", alike);
     }
     std::int64_t of(ValueMode mode) const { return value[static_cast<int>(mode)]; }
 };
@@ -242,47 +222,10 @@ SPMVGPU_IN_BODY constexpr index_t column_of(std::int32_t base, index_t row, std:
     return static_cast<index_t>(static_cast<std::uint32_t>(base) + static_cast<std::uint32_t>(row) + offset);
 }
 
-// A real number of a narrow element: the upper half of a float32, or a float32 for a float64.
-SPMVGPU_IN_BODY void widen(std::uint32_t bits, float& value) { value = std::bit_cast<float>(bits << 16); }
-SPMVGPU_IN_BODY void widen(std::uint32_t bits, double& value) { value = std::bit_cast<float>(bits); }
-
-template <class Real>
-SPMVGPU_IN_BODY Real scaled_int16(std::uint32_t bits, Real scale) {
-    return static_cast<Real>(static_cast<std::int16_t>(bits)) * scale;
-}
-
 // The value that an element stands for, in a mode with elements.
 template <class T>
-SPMVGPU_IN_BODY T value_of(ValueMode mode, Bits<T> bits, const T* dictionary, Real<T> scale) {
-    T value;
-    if constexpr (kIsComplex<T>) {
-        // The parts of a narrow element: halves of one word of complex64, words of complex128.
-        const std::uint32_t second = bits.word[sizeof(T) == 16];
-        switch (mode) {
-            case ValueMode::kNarrow:
-                widen(sizeof(T) == 16 ? bits.word[0] : bits.word[0] & 0xffff, value.real);
-                widen(sizeof(T) == 16 ? second : bits.word[0] >> 16, value.imag);
-                return value;
-            case ValueMode::kInt16:
-                return {scaled_int16(bits.word[0] & 0xffff, scale), scaled_int16(bits.word[0] >> 16, scale)};
-            case ValueMode::kDictionary:
-                return dictionary[bits.word[0]];
-            default:
-                return std::bit_cast<T>(bits);
-        }
-    } else {
-        switch (mode) {
-            case ValueMode::kNarrow:
-                widen(bits.word[0], value);
-                return value;
-            case ValueMode::kInt16:
-                return scaled_int16(bits.word[0], scale);
-            case ValueMode::kDictionary:
-                return dictionary[bits.word[0]];
-            default:
-                return std::bit_cast<T>(bits);
-        }
-    }
+SPMVGPU_IN_BODY T value_of(ValueMode mode, Bits<T> bits, const T* dictionary) {
+    return mode == ValueMode::kDictionary ? dictionary[bits.word[0]] : std::bit_cast<T>(bits);
 }
 
 }  // namespace spmvgpu::packed

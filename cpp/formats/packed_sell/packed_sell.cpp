@@ -85,18 +85,6 @@ inline void for_each_stored_slot(const PackedSell<T>& matrix, index_t slice, con
     }
 }
 
-template <ValueMode kMode, class T>
-inline void read_elements(const PackedSell<T>& matrix, const Byte* from, T* values) {
-    constexpr int kBytes = value_bytes<T>(kMode);
-    const T* const dictionary = matrix.dictionary.data();
-    const Real<T> scale = matrix.scale;
-    const auto load = []<class Element>(const Byte* at) { return load_element<Element>(at); };
-#pragma omp simd
-    for (int lane = 0; lane < kLanes; ++lane) {
-        values[lane] = value_of<T>(kMode, load_bits<T, kBytes>(from + lane * kBytes, load), dictionary, scale);
-    }
-}
-
 // The values of a slot, one per lane: where they lie, or in the buffer.
 template <class T>
 inline const T* values_of(const PackedSell<T>& matrix, const StoredSlot<T>& slot, T* buffer) {
@@ -106,14 +94,8 @@ inline const T* values_of(const PackedSell<T>& matrix, const StoredSlot<T>& slot
             break;
         case ValueMode::kFull:
             return reinterpret_cast<const T*>(slot.values);
-        case ValueMode::kNarrow:
-            read_elements<ValueMode::kNarrow>(matrix, slot.values, buffer);
-            break;
-        case ValueMode::kInt16:
-            read_elements<ValueMode::kInt16>(matrix, slot.values, buffer);
-            break;
         case ValueMode::kDictionary:
-            read_elements<ValueMode::kDictionary>(matrix, slot.values, buffer);
+            for (int lane = 0; lane < kLanes; ++lane) buffer[lane] = matrix.dictionary[slot.values[lane]];
             break;
     }
     return buffer;
