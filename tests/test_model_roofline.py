@@ -4,12 +4,14 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import CASES, matrix
 from spmvgpu import _core, gallery
 from spmvgpu.devices import CPU
 from spmvgpu.formats import variant_name
+from spmvgpu.gallery import meshes
 from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.planning import calibrate
 from support import over
@@ -49,7 +51,7 @@ def test_a_device_that_takes_twice_as_long_for_everything_does_so_for_products()
         assert time_of(A, plan, twice) == pytest.approx(2 * time_of(A, plan, gpu()))
 
 
-@over(("case", "format"), product(CASES, _core.formats_to_consider(0, "cached", None)))
+@over(("case", "format"), product(CASES, _core.formats_to_consider(0, "cached", True)))
 def test_no_matrix_takes_less_than_it_takes_at_least(case, format):
     """What is not planned because of it would not have been chosen."""
     csr = CanonicalCsr.of(matrix(case, np.dtype("float64")))
@@ -80,6 +82,21 @@ def test_a_matrix_beyond_the_cache_comes_from_memory():
     slow = {"memory": 100.0}
     assert time_of(A, plan, gpu(1 << 30, **slow)) == time_of(A, plan, gpu(1 << 30))
     assert time_of(A, plan, gpu(1 << 16, **slow)) > 2 * time_of(A, plan, gpu(1 << 16))
+
+
+def test_halos_and_small_blocks_take_time_in_tsmv():
+    A = meshes.symmetric_values(sp.kron(gallery.poisson3d(24), np.ones((3, 3)), "csr"), 1)
+    n = A.shape[0]
+    shuffled = meshes.permuted(
+        A, np.random.default_rng(1).permutation(n // 3).repeat(3) * 3 + np.arange(n) % 3
+    )
+    machine = _core.Machine(True, 400e3 * PROCESSORS, PROCESSORS, {})
+
+    def time(A, **options):
+        return time_of(A, plan_of(A, "tsmv", max_memory=1e6, **options), machine)
+
+    assert time(shuffled) > 1.1 * time(A)
+    assert time(A, block=1) > 1.1 * time(A, block=3)
 
 
 def test_formats_take_the_options_that_are_predicted_to_be_fastest():

@@ -64,7 +64,6 @@ using Rates = std::array<double, kRateCount>;
     MACRO(kEntries, kRateWork)                                                                     \
     MACRO(kSlots, kRateWork)                                                                       \
     MACRO(kRows, kRateWork)                                                                        \
-    MACRO(kIndices, kRateWork)  /* bytes beside values */                                          \
     MACRO(kChanges, kRateWork)  /* rows that are unlike the one before */                          \
     MACRO(kSums, kRateWork)     /* that warps of a slice add up */                                 \
     MACRO(kLongRows, kRateWork) /* of a tile, of more entries than its lanes are for */            \
@@ -131,7 +130,6 @@ public:
         : features(features), stored(stored), machine(machine), item_(item_bytes), entries_(features.nnz / kMillion) {}
 
     double rows() const { return std::max<index_t>(features.rows, 1); }
-    double index_bytes() const { return std::max(0.0, stored.bytes - stored.slots * item_); }
 
     // What every kernel moves that reads what is stored, without x and with it.
     Terms streams() const { return streams(stored.bytes); }

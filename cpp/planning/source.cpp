@@ -37,21 +37,23 @@ const Features* AnySource::known_features() {
 template <class T>
 std::shared_ptr<const MatrixPlan> PlannedSource<T>::plan(const std::string& format, const Options& options,
                                                          const Target& target) {
-    Target informed = target;
-    informed.features = known_features();
-    const auto make = [&] {
-        return std::make_shared<const MatrixPlan>(plan_matrix(this->csr(), format, options, informed));
-    };
-    if (target.device != device()) return make();
+    if (target.device != device()) return made_plan(format, options, target);
     const Key key{format, options, target.processors};
     {
         const std::lock_guard lock(mutex_);
         if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
     }
-    auto made = make();
+    auto made = made_plan(format, options, target);
     const std::lock_guard lock(mutex_);
     plans_[key] = made;
     return made;
+}
+
+template <class T>
+std::shared_ptr<const MatrixPlan> PlannedSource<T>::made_plan(const std::string& format, const Options& options,
+                                                              Target target) {
+    target.features = known_features();
+    return std::make_shared<const MatrixPlan>(plan_matrix(this->csr(), format, options, target));
 }
 
 template <class T>
@@ -68,6 +70,7 @@ std::shared_ptr<Matrix<T>> PlannedSource<T>::build(const std::string& format, co
         if (found) planned = found.mapped();
     }
     try {
+        if (!planned && device == this->device()) planned = made_plan(format, options, target_of(device));
         return build_by(builders);
     } catch (const OutOfMemory&) {
         const std::lock_guard lock(mutex_);

@@ -92,6 +92,9 @@ public:
 private:
     using Key = std::tuple<std::string, Options, int>;
 
+    // With the features that are known.
+    std::shared_ptr<const MatrixPlan> made_plan(const std::string& format, const Options& options, Target target);
+
     Mutex mutex_;
     std::map<Key, std::shared_ptr<const MatrixPlan>> plans_;
 };

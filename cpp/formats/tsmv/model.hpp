@@ -7,14 +7,16 @@ namespace spmvgpu::roofline {
 
 template <class T>
 struct FormatModel<Tsmv<T>> : GeneralModel<Tsmv<T>> {
-    // Half of the matrix is stored; what is not a value says where the values belong, and how the tiles meet.
     static constexpr bool kIsMeasured = true;
     static const Terms& gpu_costs(const auto&) {
-        static constexpr Terms kCosts = times::costs({{times::kLaunch, 6.61},
-                                                      {times::kCache, 0.136},
-                                                      {times::kIndices, 0.189},
-                                                      {times::kSlots, 3.46},
-                                                      {times::kWaves, 0.0165}});
+        static constexpr Terms kCosts = times::costs({{times::kLaunch, 5.26},
+                                                      {times::kMemory, 0.311},
+                                                      {times::kCache, 0.132},
+                                                      {times::kXCache, 14.8},
+                                                      {times::kEntries, 36},
+                                                      {times::kSlots, 1.86},
+                                                      {times::kRows, 6.45},
+                                                      {times::kLoads, 0.183}});
         return kCosts;
     }
     static constexpr Terms kCpuCosts = times::costs({{times::kWake, 185},
@@ -22,14 +24,20 @@ struct FormatModel<Tsmv<T>> : GeneralModel<Tsmv<T>> {
                                                      {times::kXCache, 2.69e+04},
                                                      {times::kEntries, 907},
                                                      {times::kRows, 8.82e+03}});
-    static Terms on_gpu(const Work& work, const TsmvPlan<T>&) {
+    // Tiles read x of their halos and write what is to be added to y there; a step waits for the one before. The
+    // remainder's entries are in csr. What is not planned has blocks of the largest size, and neither halo nor steps.
+    static Terms on_gpu(const Work& work, const TsmvPlan<T>& plan) {
+        const TsmvLayout& layout = plan.layout;
+        const int block = plan.tuning.block > 0 ? plan.tuning.block : kMaxBlock;
         Terms terms = work.streams();
-        terms[times::kIndices] = work.index_bytes() / kMillion;
-        terms[times::kSlots] = work.stored.slots / kMillion;
+        terms[times::kXCache] = double(layout.halo) * block / kMillion;
+        terms[times::kEntries] = layout.remainder / kMillion;
+        terms[times::kSlots] = (work.stored.slots - layout.remainder) / (block * block) / kMillion;
         terms[times::kRows] = work.features.rows / kMillion;
-        terms[times::kLoads] = work.features.longest;
+        terms[times::kLoads] = layout.most_steps;
         return terms;
     }
+    static index_t block(const Features&) { return kMaxBlock; }
 };
 
 }  // namespace spmvgpu::roofline

@@ -78,6 +78,7 @@ struct TsmvLayout {
     std::int64_t slots = 0;
     std::int64_t entries = 0, remainder = 0;  // of the matrix: in slots, and left to the remainder
     std::int64_t shared_bytes = 0;            // of the most demanding thread block
+    std::int64_t most_steps = 0;              // of a tile
 };
 
 }  // namespace spmvgpu

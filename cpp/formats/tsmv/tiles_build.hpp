@@ -220,6 +220,17 @@ public:
             TsmvTileWork<Passes>::kNanosecondsPerBlock);
     }
 
+    // The most of what a thread block needs.
+    struct Demand {
+        std::int64_t shared_bytes = 0, steps = 0;
+
+        constexpr Demand& operator+=(const Demand& other) {
+            if (other.shared_bytes > shared_bytes) shared_bytes = other.shared_bytes;
+            if (other.steps > steps) steps = other.steps;
+            return *this;
+        }
+    };
+
     // The arrays of the layout.
     TsmvLayout finish(const Kept& kept) {
         TsmvLayout layout;
@@ -233,9 +244,12 @@ public:
         layout.remainder = kept.remainder;
         const TsmvTiles all = work_.tiles();
         const index_t* const counts = work_.slice_steps().data();
-        layout.shared_bytes = largest<std::int64_t>(passes_, work_.count(), [=] SPMVGPU_BODY(std::int64_t t) {
-            return all.limits.shared_bytes(all.local_nodes(t), TsmvTileWork<Passes>::steps_of(all, counts, t));
+        const auto most = passes_.template reduce<Demand>(work_.count(), [=] SPMVGPU_BODY(std::int64_t t) {
+            const std::int64_t steps = TsmvTileWork<Passes>::steps_of(all, counts, t);
+            return Demand{all.limits.shared_bytes(all.local_nodes(t), steps), steps};
         });
+        layout.shared_bytes = most.shared_bytes;
+        layout.most_steps = most.steps;
         list_halos(layout);
         list_steps(layout);
         return layout;
