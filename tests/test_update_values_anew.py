@@ -14,24 +14,18 @@ from support import assert_same_entries, over, run_python
 from test_update_values import ALL_TYPES, assert_is_as_new, with_values
 
 FORMAT = "packed_sell"
-MODES = ["constant", "dictionary", "int16", "narrow", "full"]
+MODES = ["constant", "dictionary", "full"]
 
 
 def values_of(mode, n, dtype, seed=0):
     """Values all of which are stored in a mode."""
     rng = np.random.default_rng(seed)
-    part = np.empty(0, dtype).real.dtype
 
     def draw():
         if mode == "constant":
             return np.full(n, rng.random())
         if mode == "dictionary":
             return rng.random(12)[rng.integers(0, 12, n)]
-        if mode == "int16":
-            return rng.integers(-30_000, 30_001, n) / 8
-        if mode == "narrow":  # half of the bytes say them
-            wide = (rng.random(n) * 2.0 ** rng.integers(-40, 40, n)).astype(np.float32)
-            return wide if part == np.float64 else (wide.view(np.uint32) & 0xFFFF0000).view(np.float32)
         return rng.random(n)
 
     data = np.empty(n, dtype)
@@ -54,14 +48,12 @@ def test_values_are_stored_in_the_fewest_bytes_again(dtype, device):
     """They are demoted to more bytes and promoted to fewer as they demand, from each way to every other."""
     A = grid(60, dtype)
     op = sg.aslinearoperator(A, format=FORMAT, device=device)
-    assert counts(op)["slices_alike"] > 0
-    for number, mode in enumerate([*MODES, *reversed(MODES), "narrow", "dictionary", "full", "int16"]):
+    for number, mode in enumerate([*MODES, *reversed(MODES), "full", "constant"]):
         B = with_values(A, values_of(mode, A.nnz, dtype, number))
         op.update_values(B.data)
         assert_is_as_new(op, B, FORMAT, device)
         found = counts(op)
         assert found[f"values_{mode}"] > 0, mode
-        assert mode != "constant" or found["slices_alike"] > 0
         assert found == counts(sg.aslinearoperator(B, format=FORMAT, device=device))
     op.update_values(A.data)
     assert_is_as_new(op, A, FORMAT, device)
