@@ -45,6 +45,18 @@ def test_attributes(op, A, fmt, device, dtype):
     assert op.nbytes >= A.nnz * dtype.itemsize
 
 
+def test_the_type_is_known_by_identity(A, device, dtype):
+    """As products know the arrays that need no conversion; a slower way would give the same results."""
+    other = np.dtype(dtype).newbyteorder()
+    op = build(A, "csr", device)
+    made = (
+        op, op.T, op.H, pickle.loads(pickle.dumps(op)), sg.aslinearoperator(A, device=device, dtype=other),
+        sg.aslinearoperator(A.toarray().astype(other), device=device),
+        build(A.real.astype(np.int16), "csr", device).astype(dtype),
+    )  # fmt: skip
+    assert all(one.dtype is np.dtype(dtype) for one in made)
+
+
 def test_options_are_those_of_the_format(op, fmt):
     assert set(op.options) == {option["name"] for option in sg.format_options(fmt)}
 

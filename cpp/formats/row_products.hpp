@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "core/parallel.hpp"
@@ -116,7 +117,17 @@ struct RowPieces {
         : rows(rows),
           row_offsets(row_offsets),
           steps(std::int64_t(rows) + row_offsets[rows]),
-          count(piece_count(steps)) {}
+          count(count_for(steps)) {}
+
+    // A power of two where there are few, so that threads get as many; and two from half as much work on as is worth
+    // waking a thread for, as the threads of products in a loop are awake.
+    static std::int64_t count_for(std::int64_t steps) {
+        constexpr std::uint64_t kFew = 16;
+        const auto pieces = static_cast<std::uint64_t>(piece_count(steps));
+        if (pieces >= kFew) return static_cast<std::int64_t>(pieces);
+        return piece_count(2 * steps) > 1 ? static_cast<std::int64_t>(std::bit_ceil(std::max<std::uint64_t>(pieces, 2)))
+                                          : 1;
+    }
 
     // Where piece p begins.
     MergePoint begin(std::int64_t p) const { return merge_point(part_begin(steps, count, p), rows, row_offsets); }

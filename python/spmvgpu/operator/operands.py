@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar, cast
 
 import numpy as np
 
@@ -58,13 +58,18 @@ class Transposable(Multiplier, Operator, Protocol):
 
 def multiply(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
     """``op @ x`` for a vector, or the columns of a 2-D array."""
-    if type(x) is np.ndarray and x.dtype is op.dtype and x.shape == (op.shape[1],):
-        # What most products are, known by as few questions as can be: what the way below makes of it, sooner.
-        flags = x.flags
-        if flags.c_contiguous and flags.aligned:
-            return op._matrix.multiply_numpy(x)
+    if _is_plain(x, op, op.shape[1]):  # as most are: what the way below makes of it, sooner
+        return op._matrix.multiply_numpy(x)
     recorded = library.differentiable(op, x)
     return multiply_now(op, x, library) if recorded is None else recorded
+
+
+def _is_plain(x: object, op: HasType, length: int) -> TypeGuard[HostArray]:
+    """Whether it is a vector in host memory as products need it, by as few questions as can be."""
+    if type(x) is not np.ndarray or x.dtype is not op.dtype or x.shape != (length,):
+        return False
+    flags = x.flags
+    return flags.c_contiguous and flags.aligned
 
 
 def multiply_now(op: Multiplier, x: AnyArray, library: AnyLibrary) -> AnyArray:
@@ -168,6 +173,15 @@ def scaled_product(op: Multiplier, x: A, out: A | None, alpha: complex, beta: co
         alpha, beta = factor(op, "alpha", alpha), factor(op, "beta", beta)
     if out is None and beta != 0:
         raise ValueError(f"beta={beta} needs out=, the array to scale and add to")
+    if (
+        stream is None
+        and _is_plain(x, op, op.shape[1])
+        and _is_plain(out, op, op.shape[0])
+        and out.flags.writeable
+        and not np.may_share_memory(x, out)
+    ):
+        op._matrix.multiply_numpy(x, out, alpha, beta)
+        return cast("A", out)
     library, located = operand(op, "x", x, op.shape[1], many=True)
     if located.host is None:
         handle = op._stream if stream is None else stream_handle(stream)
