@@ -103,11 +103,11 @@ def wanted_dtype(dtype: Any) -> DType | None:
         raise TypeError(f"dtype={dtype!r} is not a dtype; allowed are {NAMES}") from error
     if not is_value_type(wanted):
         raise TypeError(f"dtype {wanted} is not supported; allowed are {NAMES}")
-    return wanted
+    return np.dtype(wanted.type)
 
 
 def storage_dtype(given: DType, wanted: DType | None) -> DType:
-    """The type that values of a given type are stored in."""
+    """The type that values of a given type are stored in, as the object that NumPy gives its arrays."""
     if given.kind not in "biufc":
         raise TypeError(f"dtype {given} is not supported; {_ALLOWED_TYPES}")
     if wanted is not None:
@@ -117,7 +117,7 @@ def storage_dtype(given: DType, wanted: DType | None) -> DType:
                 "complex dtype"
             )
         return wanted
-    native = given.newbyteorder("=")
+    native: DType = np.dtype(given.type)  # `newbyteorder` makes another object
     if is_value_type(native):
         return native
     if given.itemsize > 8:

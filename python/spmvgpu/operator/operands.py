@@ -65,7 +65,7 @@ def multiply(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
 
 
 def _is_plain(x: object, op: HasType, length: int) -> TypeGuard[HostArray]:
-    """Whether it is a vector in host memory as products need it, by as few questions as can be."""
+    """Whether `x` is a contiguous NumPy vector of the operator's type. This is quick, and may miss some."""
     if type(x) is not np.ndarray or x.dtype is not op.dtype or x.shape != (length,):
         return False
     flags = x.flags

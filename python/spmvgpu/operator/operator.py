@@ -100,8 +100,7 @@ class SparseOperator(Composable):
         def adjoint(self) -> Self: ...
 
     def __init__(self, stored: Stored) -> None:
-        # NumPy's own object, which most arrays have: products know it by identity.
-        super().__init__(np.dtype(stored.dtype.type), stored.shape)
+        super().__init__(stored.dtype, stored.shape)
         self._ordinal, self._stream = stored.ordinal, stored.description.stream
         self.solve_info: SolveInfo | None = None
         self._copies: dict[Variant, Self] = {}  # `T` and `H` as they were asked for
