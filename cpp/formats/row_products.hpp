@@ -119,8 +119,8 @@ struct RowPieces {
           steps(std::int64_t(rows) + row_offsets[rows]),
           count(count_for(steps)) {}
 
-    // Few pieces are a power of two, so that each thread gets as many. Half of the work that is worth waking a thread for
-    // is enough for two of them: in a loop of products the threads are awake.
+    // Few pieces are a power of two, so that each thread gets as many. Half of the work that is worth waking a thread
+    // for is enough for two of them: in a loop of products the threads are awake.
     static std::int64_t count_for(std::int64_t steps) {
         constexpr std::uint64_t kFew = 16;
         const auto pieces = static_cast<std::uint64_t>(piece_count(steps));
