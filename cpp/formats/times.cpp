@@ -144,25 +144,26 @@ Terms Work::by_rows(int lanes) const {
     return terms;
 }
 
-Terms Work::by_tiles(int tile, int threads, int longest_segment) const {
-    const int items = tile / threads, blocks = (items < 8 ? 8 : 6) * 256 / threads;  // of a multiprocessor
-    const double mean = std::max(features.mean, 1e-3), uneven = std::min(mean + features.deviation, double(tile));
-    const double tiles = std::max(features.nnz / (tile - 0.5 * uneven), double(features.rows) / tile);
-    const double fills = tiles / (blocks * machine.processors), waves = waves_of(fills);
+Terms Work::by_tiles(const Tiling& tiling) const {
+    const double tile = tiling.tile, threads = tiling.threads;
+    const bool is_cut = features.longest > tiling.longest_row;
+    const double mean = std::max(features.mean, 1e-3), uneven = std::min(mean + features.deviation, tile);
+    const double tiles = std::max(features.nnz / (tile - 0.5 * uneven), features.rows / tile);
+    const double fills = tiles / (tiling.blocks * machine.processors), waves = waves_of(fills);
     const double rows_of_tile = std::clamp<double>(tile / mean, 1, tile);
     int lanes_log = Features::kLaneCounts - 1;
     while (lanes_log > 0 && rows_of_tile * (1 << lanes_log) > threads) --lanes_log;
     const double long_rows = features.longer[lanes_log], long_of_tile = long_rows / std::max(tiles, 1.0);
     Terms terms = base(csr_bytes());
     terms[kXStart] = terms[kXCache] / (1 + fills);
-    terms[kCut] = features.longest > longest_segment;
+    terms[kCut] = is_cut ? item_ / 8 : 0;  // of sums of doubles
     terms[kEntries] = entries_;
     terms[kLongRows] = long_rows / kMillion;
     terms[kWaves] = waves;
     terms[kRounds] = waves * std::max(1.0, rows_of_tile / threads);
     terms[kHasLong] = waves * std::min(1.0, long_of_tile);
-    terms[kDepth] = waves * long_of_tile / (threads / 32.0);
-    terms[kLoads] = std::ceil(std::min<double>(features.longest, longest_segment) / threads / kInFlight);
+    terms[kDepth] = waves * long_of_tile / (threads / 32);
+    terms[kLoads] = std::ceil((is_cut ? tiling.segment : features.longest) / threads / kInFlight);
     terms[kGathers] = (terms[kLoads] + waves) * run_sectors();
     return terms;
 }

@@ -123,12 +123,19 @@ struct Slicing {
     double in_flight = 4;  // slots that a warp loads at once
 };
 
+// CSR by tiles of so many entries, each by a block.
+struct Tiling {
+    int tile, threads, blocks;     // blocks of a processor at a time
+    index_t longest_row, segment;  // a longer row is cut into segments
+};
+
 // A matrix with values of a type, of which so much is stored, on a device.
 class Work {
 public:
     Work(const Features& features, int item_bytes, const Machine& machine, const Amount& stored = {})
         : features(features), stored(stored), machine(machine), item_(item_bytes), entries_(features.nnz / kMillion) {}
 
+    int item_bytes() const { return static_cast<int>(item_); }
     double rows() const { return std::max<index_t>(features.rows, 1); }
 
     // What every kernel moves that reads what is stored, without x and with it.
@@ -139,8 +146,7 @@ public:
     Terms by_diagonals() const;
     // CSR by rows, so many lanes each.
     Terms by_rows(int lanes) const;
-    // CSR by tiles of so many entries, each by a block.
-    Terms by_tiles(int tile, int threads, int longest_segment) const;
+    Terms by_tiles(const Tiling& tiling) const;
     Terms by_slices(const Slicing& slicing) const;
 
     // On the CPU, where threads walk slots and entries row by row: as many as there are processors, or no more than so

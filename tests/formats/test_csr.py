@@ -71,15 +71,25 @@ def test_unknown_kernel_names_the_kernels():
     assert all(kernel in str(caught.value) for kernel in KERNELS)
 
 
+@over("others", [500, 120_000])  # below and above what a GPU loads at once: rows are cut more finely below
 @over_types
-def test_a_row_of_several_blocks_is_summed_anew_by_every_product(dtype, device):
+def test_a_row_of_several_blocks_is_summed_anew_by_every_product(others, dtype, device):
     """What a block leaves for the one that adds a row up is not what it left for the product before."""
-    A = from_lengths([3] * 300 + [9000, 0, 5000] + [17] * 200, 9001)
+    A = from_lengths([3] * 300 + [9000, 0, 5000] + [17] * others, 9001)
     A = sp.csr_array((typed(A, dtype), A.indices, A.indptr), shape=A.shape)
     op = sg.aslinearoperator(A, format="csr", kernel="balanced", device=device)
     for power in range(20):
         x = vector(A.shape[1], dtype) * A.dtype.type(2.0**power)
         assert_product(op @ x, A, x)
+
+
+def test_long_rows_are_cut_finely_where_they_are_all_that_is_waited_for():
+    A = CanonicalCsr.of(from_lengths([3] * 300 + [9000, 0, 5000] + [17] * 500, 9001))
+
+    def bytes_on(processors):  # each segment takes some
+        return A.plan("csr", 0, {"kernel": "balanced"}, processors).bytes
+
+    assert bytes_on(132) > bytes_on(1)
 
 
 def test_a_row_of_several_blocks_of_which_one_has_a_nan_of_ones(device):

@@ -62,7 +62,7 @@ struct Builder<Bsell<T>, Passes> {
                                 .slot_bytes = double(block * block * sizeof(T) + sizeof(std::uint16_t)),
                                 .max_padding = tuning.max_padding,
                                 .block = block,
-                                .in_flight = Bsell<T>::in_flight(block)},
+                                .in_flight = double(Bsell<T>::in_flight(block))},
                                csr.pattern(), sizeof(T), target);
         plan.slices =
             cut_into_slices(passes, block_rows, csr.nnz / (block * block), offsets.data(), tuning.sigma, times);

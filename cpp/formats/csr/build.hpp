@@ -12,9 +12,6 @@ namespace spmvgpu {
 
 namespace csr_choice {
 
-// Longer rows are cut into segments, so that no thread reads more of a row than of a tile of whole rows.
-constexpr index_t choose_segment(index_t tile) { return Tile::kMaxPerThread * Tile::threads(tile); }
-
 // Where the rows of a tile that begins with `row` end: as many whole rows as fit, and at least one; `tile` bounds the
 // rows too, for the sake of empty ones. A row that is cut into segments is by itself, as it does not fit.
 constexpr index_t tile_end(const index_t* row_offsets, index_t rows, index_t row, index_t tile) {
@@ -45,7 +42,7 @@ struct Builder<Csr<T>, Passes> {
         plan.cost.bytes = csr.bytes();
         plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
         if (target.device.is_gpu()) {
-            if (plan.tuning.kernel == CsrKernel::kBalanced) plan_tiles(passes, plan, csr.rows, csr.row_offsets.data());
+            if (plan.tuning.kernel == CsrKernel::kBalanced) plan_tiles(passes, plan, csr, target.processors);
             plan.cost.bytes +=
                 plan.tiles.bytes() + plan.spans.bytes() + Csr<T>::workspace_bytes(plan.segments, plan.spans.size());
             plan.node_rows = find_node_rows(passes, csr.rows, csr.row_offsets.data(), csr.col_indices.data());
@@ -70,8 +67,10 @@ struct Builder<Csr<T>, Passes> {
         return choose(times::of_sizes(csr.rows, csr.cols, csr.nnz));
     }
 
-    static void plan_tiles(Passes& passes, CsrPlan& plan, index_t rows, const index_t* row_offsets) {
-        const index_t tile = plan.tuning.tile, segment = csr_choice::choose_segment(tile);
+    static void plan_tiles(Passes& passes, CsrPlan& plan, const CsrMatrix<T>& csr, int processors) {
+        const index_t rows = csr.rows, tile = plan.tuning.tile;
+        const index_t* const row_offsets = csr.row_offsets.data();
+        const index_t longest_row = Tile::longest_row(tile), segment = Tile::segment(tile, csr.nnz, processors);
         const int threads = Tile::threads(tile);
         const Array<index_t> first_rows = passes.chain(
             rows, [=] SPMVGPU_BODY(index_t row) { return csr_choice::tile_end(row_offsets, rows, row, tile); });
@@ -90,7 +89,7 @@ struct Builder<Csr<T>, Passes> {
             [=] SPMVGPU_BODY(std::int64_t g) {
                 const index_t row = first_row[g], end = g + 1 < groups ? first_row[g + 1] : rows;
                 const index_t length = row_offsets[row + 1] - row_offsets[row];
-                const bool is_cut = length > segment;
+                const bool is_cut = length > longest_row;
                 const index_t pieces = is_cut ? length / segment + (length % segment != 0) : 0;
                 cut[g] = is_cut;
                 segments_before[g] = pieces;

@@ -15,7 +15,12 @@ times::Terms terms_of(const times::Work& work, const CsrTuning& tuning) {
     if (tuning.kernel == CsrKernel::kShuffle) return work.by_rows(tuning.lanes_per_row);
     if (tuning.kernel == CsrKernel::kShared) return work.by_rows(32);
     if (tuning.kernel == CsrKernel::kHalfWarp) return work.by_rows(16);
-    return work.by_tiles(tuning.tile, Tile::threads(tuning.tile), choose_segment(tuning.tile));
+    const int tile = tuning.tile;
+    return work.by_tiles({.tile = tile,
+                          .threads = Tile::threads(tile),
+                          .blocks = Tile::blocks(tile, work.item_bytes()),
+                          .longest_row = Tile::longest_row(tile),
+                          .segment = Tile::segment(tile, work.features.nnz, work.machine.processors)});
 }
 
 const times::Terms& costs_of(const CsrTuning& tuning) {

@@ -14,7 +14,7 @@ namespace {
 
 using namespace gpu;
 
-constexpr int kInFlight = 4;  // loads in flight per lane of a row
+constexpr int kInFlight = Tile::kInFlight;
 
 // A group of kLanes lanes per row; products reduced by warp shuffles (Tao and Huang 2015).
 template <class T, int kLanes>
@@ -148,7 +148,7 @@ __device__ __forceinline__ T sum_products(const T* products, int begin, int end,
 // memory without regard to row ends and with kItems loads in flight per thread; then groups of lanes add up the rows.
 // Rows that are much longer than their group is wide are for whole warps, which take them first.
 template <class T, int kItems, int kThreads>
-__global__ void __launch_bounds__(kThreads, (kItems <= 4 ? 8 : 6) * 256 / kThreads / (sizeof(T) > 8 ? 2 : 1))
+__global__ void __launch_bounds__(kThreads, Tile::blocks(kItems* kThreads, sizeof(T)))
     csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
     // Of small tiles the next kernel starts once this one has waited: of several that wait in a row, blocks would lie
     // unevenly. Large tiles fill the processors as it is.

@@ -55,6 +55,24 @@ struct alignas(16) Tile {
     static constexpr int kMaxPerThread = 8;
     static constexpr int threads(int tile) { return tile <= 2048 ? 256 : 512; }
 
+    // Blocks of a processor at a time: as many as leave enough registers for what a thread loads.
+    static constexpr int blocks(int tile, int item_bytes) {
+        const int of_256 = tile / threads(tile) * item_bytes <= 16 ? 8 : 6;
+        return of_256 * 256 / threads(tile) / (item_bytes > 8 ? 2 : 1);
+    }
+
+    // No thread reads more of a row than of a tile of whole rows: a longer row is cut.
+    static constexpr index_t longest_row(int tile) { return kMaxPerThread * threads(tile); }
+
+    // Non-zeros of a segment. Where all processors together load the whole matrix at once, a product takes as long as
+    // its longest row, so that a thread loads all of its share at once. Larger matrices hide that, and gain by fewer
+    // segments.
+    static constexpr int kInFlight = 4;  // loads of a thread at once, of a long row
+    static constexpr index_t kLoadsOfProcessor = 2048 * kInFlight;
+    static constexpr index_t segment(int tile, index_t nnz, int processors) {
+        return nnz / kLoadsOfProcessor < processors ? kInFlight * threads(tile) : longest_row(tile);
+    }
+
     // Lanes per row: as many as the block has to spare, a power of two up to a warp.
     static constexpr int lanes(int rows, int threads) {
         int lanes = 32;
