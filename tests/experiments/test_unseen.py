@@ -236,6 +236,13 @@ def test_a_wrong_product_is_noted_and_not_the_best(on_a_gpu: Callable[..., Run],
     )
 
 
+def test_what_is_chosen_has_a_row_though_its_products_take_memory(on_a_gpu, monkeypatch) -> None:
+    stored, products = unseen.stored, iter(range(10_000))
+    monkeypatch.setattr(unseen, "stored", lambda op: f"{stored(op)} and {next(products)}")
+    rows = list(unseen.compare(on_a_gpu(), _mesh()))
+    assert {"auto", "full", "best"} <= {row["variant"] for row in rows}
+
+
 def test_two_seeds_are_kept_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unseen, "WALL_SECONDS", 0.001)
     monkeypatch.setattr("experiments.environment.cpu_copy_bandwidth", lambda threads: 1e9)
@@ -327,6 +334,16 @@ def test_goals_on_a_gpu() -> None:
     slower = marks["the same, no matrix slower"]
     assert (slower.reached, slower.goal) == (False, "each >= 1")
     assert "auto over the best of all cuSPARSE, unseen matrices, f32" not in marks
+
+
+def test_large_matrices_are_beside_their_bytes_at_copy_speed() -> None:
+    content = invented("cuda")
+    content.environment.update(copy_kernel_bandwidth=2e12, cache_bytes=50_000_000)
+    for row in content.rows:
+        row.update(bytes=200_000_000 if row["matrix"] == "a" else 100_000_000, time_us=110.0)
+    assert unseen.over_bound(content) == pytest.approx({"a f64": 1.1})  # the other one is in the cache
+    marks = {mark.name: mark for mark in unseen.goals(content)}
+    assert marks["auto over its bytes at copy speed, large unseen matrices"].reached
 
 
 def test_goals_on_a_cpu() -> None:
