@@ -178,7 +178,7 @@ Terms Work::by_slices(const Slicing& s) const {
     const double far = s.is_sorted ? std::min(1.0, kVaries * features.deviation / std::max(1.0, features.mean)) : 0;
     Terms terms = base(s.bytes);
     terms[kXStart] = terms[kXCache] / (1 + fills);
-    terms[kUnsorted] = entries_ * far;
+    terms[kUnsorted] = entries_ * far * item_ / 8;  // of doubles, each in a sector by itself
     terms[kPermuted] = s.is_sorted ? rows / kMillion : 0;
     terms[kXLines] = entries_ * run_sectors() / s.block;
     terms[kEntries] = entries_ / s.block;
