@@ -264,15 +264,15 @@ void entries() {
 }
 
 // The tiles as they are described, one row after the other.
-CsrPlan plan_by_rows(const std::vector<index_t>& offsets, index_t tile) {
+CsrPlan plan_by_rows(const std::vector<index_t>& offsets, index_t tile, int processors) {
     const auto rows = static_cast<index_t>(offsets.size()) - 1;
-    const index_t segment = csr_choice::choose_segment(tile);
+    const index_t segment = Tile::segment(tile, offsets.back(), processors);
     CsrPlan plan;
     std::vector<Tile> tiles;
     std::vector<RowSpan> spans;
     for (index_t row = 0; row < rows;) {
         const index_t begin = offsets[row];
-        if (offsets[row + 1] - begin > segment) {
+        if (offsets[row + 1] - begin > Tile::longest_row(tile)) {
             const index_t first = plan.segments;
             for (index_t nz = begin; nz < offsets[row + 1]; nz += segment, ++plan.segments) {
                 const auto nonzeros = static_cast<std::uint16_t>(std::min(segment, offsets[row + 1] - nz));
@@ -297,11 +297,12 @@ CsrPlan plan_by_rows(const std::vector<index_t>& offsets, index_t tile) {
 }
 
 template <class Passes>
-void compare_tiles(Passes& own, const std::vector<index_t>& offsets, index_t tile) {
-    const CsrPlan expected = plan_by_rows(offsets, tile);
+void compare_tiles(Passes& own, const std::vector<index_t>& offsets, index_t tile, int processors) {
+    const CsrPlan expected = plan_by_rows(offsets, tile, processors);
+    const CsrPattern csr{static_cast<index_t>(offsets.size()) - 1, 0, offsets.back(), offsets.data(), nullptr};
     CsrPlan found;
     found.tuning.tile = tile;
-    Builder<Csr<float>, Passes>::plan_tiles(own, found, static_cast<index_t>(offsets.size()) - 1, offsets.data());
+    Builder<Csr<float>, Passes>::plan_tiles(own, found, csr, processors);
     const auto same_tile = [](const Tile& a, const Tile& b) {
         return a.row_begin == b.row_begin && a.nz_begin == b.nz_begin && a.rows == b.rows && a.nonzeros == b.nonzeros &&
                a.note == b.note;
@@ -326,8 +327,10 @@ void tiles() {
     }
     for (const auto& offsets : matrices) {
         for (const index_t tile : {256, 1024, 4096}) {
-            compare_tiles(passes, offsets, tile);
-            compare_tiles(jumping, offsets, tile);
+            for (const int processors : {1, 132}) {  // long rows are cut more finely where there are many
+                compare_tiles(passes, offsets, tile, processors);
+                compare_tiles(jumping, offsets, tile, processors);
+            }
         }
     }
 }

@@ -42,7 +42,7 @@ struct Builder<Csr<T>, Passes> {
         plan.cost.bytes = csr.bytes();
         plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
         if (target.device.is_gpu()) {
-            if (plan.tuning.kernel == CsrKernel::kBalanced) plan_tiles(passes, plan, csr, target.processors);
+            if (plan.tuning.kernel == CsrKernel::kBalanced) plan_tiles(passes, plan, csr.pattern(), target.processors);
             plan.cost.bytes +=
                 plan.tiles.bytes() + plan.spans.bytes() + Csr<T>::workspace_bytes(plan.segments, plan.spans.size());
             plan.node_rows = find_node_rows(passes, csr.rows, csr.row_offsets.data(), csr.col_indices.data());
@@ -67,9 +67,9 @@ struct Builder<Csr<T>, Passes> {
         return choose(times::of_sizes(csr.rows, csr.cols, csr.nnz));
     }
 
-    static void plan_tiles(Passes& passes, CsrPlan& plan, const CsrMatrix<T>& csr, int processors) {
+    static void plan_tiles(Passes& passes, CsrPlan& plan, const CsrPattern& csr, int processors) {
         const index_t rows = csr.rows, tile = plan.tuning.tile;
-        const index_t* const row_offsets = csr.row_offsets.data();
+        const index_t* const row_offsets = csr.row_offsets;
         const index_t longest_row = Tile::longest_row(tile), segment = Tile::segment(tile, csr.nnz, processors);
         const int threads = Tile::threads(tile);
         const Array<index_t> first_rows = passes.chain(

@@ -35,7 +35,7 @@ const times::Terms& costs_of(const CsrTuning& tuning) {
                                                           {times::kLoads, 0.325},
                                                           {times::kGathers, 0.268}});
     static constexpr times::Terms kTilesOf512 = times::costs({{times::kLaunch, 1.14},
-                                                              {times::kCut, 0.236},
+                                                              {times::kCut, 0.6},
                                                               {times::kXStart, 9.51},
                                                               {times::kMemory, 0.328},
                                                               {times::kCache, 0.174},
@@ -45,7 +45,7 @@ const times::Terms& costs_of(const CsrTuning& tuning) {
                                                               {times::kHasLong, 0.54},
                                                               {times::kLoads, 0.461}});
     static constexpr times::Terms kTilesOf1024 = times::costs({{times::kLaunch, 1.36},
-                                                               {times::kCut, 0.376},
+                                                               {times::kCut, 0.3},
                                                                {times::kXStart, 6.91},
                                                                {times::kMemory, 0.343},
                                                                {times::kCache, 0.218},
@@ -56,6 +56,7 @@ const times::Terms& costs_of(const CsrTuning& tuning) {
                                                                {times::kLoads, 0.214},
                                                                {times::kGathers, 0.229}});
     static constexpr times::Terms kTilesOf2048 = times::costs({{times::kLaunch, 1.45},
+                                                               {times::kCut, 0.3},
                                                                {times::kXStart, 8.38},
                                                                {times::kMemory, 0.338},
                                                                {times::kCache, 0.198},
@@ -68,6 +69,7 @@ const times::Terms& costs_of(const CsrTuning& tuning) {
                                                                {times::kHasLong, 0.307},
                                                                {times::kLoads, 0.286}});
     static constexpr times::Terms kTilesOf4096 = times::costs({{times::kLaunch, 1.49},
+                                                               {times::kCut, 0.2},
                                                                {times::kXStart, 7.57},
                                                                {times::kMemory, 0.344},
                                                                {times::kCache, 0.201},
