@@ -67,7 +67,7 @@ struct alignas(16) Tile {
     // Non-zeros of a segment. Where all processors together load the whole matrix at once, a product takes as long as
     // its longest row, so that a thread loads all of its share at once. Larger matrices hide that, and gain by fewer
     // segments.
-    static constexpr int kInFlight = 4;  // loads of a thread at once, of a long row
+    static constexpr int kInFlight = 4;  // loads of a lane at once, of its row
     static constexpr index_t kLoadsOfProcessor = 2048 * kInFlight;
     static constexpr index_t segment(int tile, index_t nnz, int processors) {
         return nnz / kLoadsOfProcessor < processors ? kInFlight * threads(tile) : longest_row(tile);
