@@ -12,9 +12,8 @@ namespace {
 constexpr std::array<Rate, kTermCount> kRateOf = {SPMVGPU_FOR_TERMS(SPMVGPU_TERM)};
 #undef SPMVGPU_TERM
 
-constexpr double kThreadsOfProcessor = 2048, kWarpsOfProcessor = 64;
+constexpr double kWarpsOfProcessor = kThreadsOfProcessor / 32;
 constexpr double kSectorsOfMesh = 0.15;
-constexpr double kInFlight = 4;  // loads of a thread, of CSR
 
 // What fraction of a product's data the next one finds in a cache; the size is in caches.
 double kept(double size, double all_up_to, double none_from) {
@@ -78,7 +77,7 @@ Terms Work::base(double bytes) const {
 }
 
 Terms Work::by_entries() const {
-    const double fills = features.nnz / (kInFlight * kThreadsOfProcessor * machine.processors);
+    const double fills = features.nnz / double(loads_at_once(machine.processors));
     Terms terms = base(stored.bytes);
     terms[kXStart] = terms[kXCache] / (1 + fills);
     terms[kEntries] = entries_;
@@ -92,7 +91,7 @@ Terms Work::by_diagonals() const {
     Terms terms = streams();
     terms[kSlots] = stored.slots / kMillion;
     terms[kRows] = features.rows / kMillion;
-    terms[kWaves] = waves_of(features.rows / (kThreadsOfProcessor * machine.processors));
+    terms[kWaves] = waves_of(features.rows / (double(kThreadsOfProcessor) * machine.processors));
     terms[kLoads] = stored.slots / rows();
     return terms;
 }
@@ -131,7 +130,7 @@ Terms Work::by_rows(int lanes) const {
     };
     const double steps = features.warp_steps[i], warps = rows * lanes / kWarp;
     const double full = machine.processors * kWarpsOfProcessor, fills = warps / full;
-    const double at_once = std::min(kThreadsOfProcessor / lanes, rows / machine.processors) * kInFlight * lanes;
+    const double at_once = std::min<double>(kThreadsOfProcessor / lanes, rows / machine.processors) * kInFlight * lanes;
     const double held = at_once * (item_ + kColumn + 32 * run_sectors());
     Terms terms = base(csr_bytes());
     terms[kLines] = steps * (touched(item_) + touched(kColumn)) / kMillion;

@@ -17,6 +17,12 @@ namespace spmvgpu::times {
 
 inline constexpr double kMillion = 1e6;
 
+// Of a GPU: threads of a processor, and loads that each has under way in CSR; and so of all threads.
+inline constexpr int kThreadsOfProcessor = 2048, kInFlight = 4;
+constexpr std::int64_t loads_at_once(int processors) {
+    return std::int64_t(kInFlight) * kThreadsOfProcessor * processors;
+}
+
 // The numbers that a device is described by: how long each takes, over how long it takes on the device that the costs
 // of formats are of, an H100 or a CPU of 16 threads.
 #define SPMVGPU_FOR_RATES(MACRO)                                       \
@@ -47,7 +53,7 @@ using Rates = std::array<double, kRateCount>;
     MACRO(kLaunch, kRateLaunch)                                                                    \
     MACRO(kWake, kRateWake)     /* whether a CPU wakes threads */                                  \
     MACRO(kEmpty, kRateLaunch)  /* whether there are empty rows */                                 \
-    MACRO(kCut, kRateLoad)      /* whether blocks or warps share a row */                          \
+    MACRO(kCut, kRateLoad)      /* whether blocks or warps share a row; more, of wider sums */     \
     MACRO(kXStart, kRateXCache) /* sectors of x that all threads ask for at once, to begin with */ \
     /* What moves. */                                                                              \
     MACRO(kMemory, kRateMemory)           /* bytes that come from memory */                        \

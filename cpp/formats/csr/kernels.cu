@@ -14,7 +14,7 @@ namespace {
 
 using namespace gpu;
 
-constexpr int kInFlight = Tile::kInFlight;
+constexpr int kInFlight = times::kInFlight;
 
 // A group of kLanes lanes per row; products reduced by warp shuffles (Tao and Huang 2015).
 template <class T, int kLanes>

@@ -18,6 +18,7 @@
 
 #include "formats/format.hpp"
 #include "formats/shared/spans.hpp"
+#include "formats/times.hpp"
 
 namespace spmvgpu {
 
@@ -67,10 +68,8 @@ struct alignas(16) Tile {
     // Non-zeros of a segment. Where all processors together load the whole matrix at once, a product takes as long as
     // its longest row, so that a thread loads all of its share at once. Larger matrices hide that, and gain by fewer
     // segments.
-    static constexpr int kInFlight = 4;  // loads of a lane at once, of its row
-    static constexpr index_t kLoadsOfProcessor = 2048 * kInFlight;
     static constexpr index_t segment(int tile, index_t nnz, int processors) {
-        return nnz / kLoadsOfProcessor < processors ? kInFlight * threads(tile) : longest_row(tile);
+        return nnz < times::loads_at_once(processors) ? times::kInFlight * threads(tile) : longest_row(tile);
     }
 
     // Lanes per row: as many as the block has to spare, a power of two up to a warp.
