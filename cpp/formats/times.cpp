@@ -177,7 +177,9 @@ Terms Work::by_slices(const Slicing& s) const {
     const double far = s.is_sorted ? std::min(1.0, kVaries * features.deviation / std::max(1.0, features.mean)) : 0;
     Terms terms = base(s.bytes);
     terms[kXStart] = terms[kXCache] / (1 + fills);
-    terms[kUnsorted] = entries_ * far * item_ / 8;  // of doubles, each in a sector by itself
+    // Of doubles, each in a sector by itself. While the matrix comes from memory, the cache has time for them.
+    const double in_cache = terms[kCache] / std::max(terms[kCache] + terms[kMemory], 1e-9);
+    terms[kUnsorted] = entries_ * far * in_cache * item_ / 8;
     terms[kPermuted] = s.is_sorted ? rows / kMillion : 0;
     terms[kXLines] = entries_ * run_sectors() / s.block;
     terms[kEntries] = entries_ / s.block;

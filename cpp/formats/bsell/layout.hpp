@@ -37,7 +37,7 @@ inline constexpr times::Terms kBsellCosts = times::costs({{times::kLaunch, 0.935
                                                           {times::kMemory, 0.312},
                                                           {times::kCache, 0.185},
                                                           {times::kXCache, 3.92},
-                                                          {times::kUnsorted, 1.5},
+                                                          {times::kUnsorted, 1},
                                                           {times::kXLines, 1.58},
                                                           {times::kSums, 5.52},
                                                           {times::kDepth, 0.0255},

@@ -85,14 +85,15 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
     for (int j = 0; j < kRows; ++j) store_rows(product, own_row + j * kWarp, matrix.rows, sums[j]);
 }
 
-// Of large matrices a thread has several rows. In single precision it is the instructions that count: with one row a
-// thread a 5-point grid of 9 M rows took 86 us in sdia, whose bytes take 43. In double precision it is the memory, and
-// two rows are faster where x and y lie in the L2, and then only for what is mirrored (experiments/LOG.md).
+// Of large matrices a thread has several rows. A GPU begins no more than a block or so in a nanosecond, which is what
+// few diagonals take with one row a thread: 13.3 us for 1.3 M rows of doubles on one diagonal, whose bytes take 7. In
+// single precision it is also the instructions that count: a 5-point grid of 9 M rows took 86 us in sdia with one row a
+// thread, and its bytes take 43 (experiments/LOG.md).
 template <bool kMirrors, class T>
 void launch_diagonals(const Diagonals<T>& matrix, const index_t* offsets, const T* values, const Product<T>& product,
                       int block_size, Stream stream) {
     constexpr index_t kLarge = 1 << 18;  // as many rows keep the processors busy with a quarter of the threads
-    constexpr int kRows = sizeof(T) == 4 ? 4 : sizeof(T) == 8 && kMirrors ? 2 : 1;
+    constexpr int kRows = sizeof(T) == 4 ? 4 : sizeof(T) == 8 ? 2 : 1;
     constexpr int kAtOnce = kRows == 1 ? 8 : 4;
     const bool is_large = matrix.rows >= kLarge;
     const unsigned blocks = blocks_for(matrix.rows, block_size * (is_large ? kRows : 1));
