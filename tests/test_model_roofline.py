@@ -99,6 +99,29 @@ def test_halos_and_small_blocks_take_time_in_tsmv():
     assert time(A, block=1) > 1.1 * time(A, block=3)
 
 
+def rows_of(lengths, seed=1):
+    """A matrix with so many entries in its rows, from the diagonal on."""
+    n, rng = len(lengths), np.random.default_rng(seed)
+    rows = np.repeat(np.arange(n), lengths)
+    cols = (rows + np.arange(rows.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)) % n
+    return sp.csr_array((rng.standard_normal(rows.size), (rows, cols)), shape=(n, n))
+
+
+def test_rows_that_are_sorted_apart_take_sectors_of_their_own_from_the_cache():
+    rng = np.random.default_rng(1)
+    alike = np.where(np.arange(40_000) % 5 == 0, 20, 0)  # empty rows part nobody
+    unlike = rng.permutation(np.repeat((0, 1, 10, 29), 10_000))
+    slow = {"x_cache": 1000.0}
+
+    def time(lengths, cache_bytes):
+        A = rows_of(lengths)
+        plan = plan_of(A, "sell", sigma=4096, warps_per_slice=1, max_padding=1e6)
+        return time_of(A, plan, gpu(cache_bytes, **slow)) / A.nnz
+
+    assert time(alike, 1 << 28) < 0.7 * time(unlike, 1 << 28)
+    assert time(unlike, 1 << 16) < 0.7 * time(unlike, 1 << 28)  # while the matrix comes from memory
+
+
 def test_formats_take_the_options_that_are_predicted_to_be_fastest():
     A = gallery.powerlaw(30_000, 8)
     machine = _core.Machine(True, 400e3 * PROCESSORS, PROCESSORS, {})

@@ -173,8 +173,11 @@ Terms Work::by_slices(const Slicing& s) const {
     const double warps = slices * s.warps, width = s.slots / kLanes / slices;
     const double full = machine.processors * kWarpsOfProcessor, fills = warps / full, waves = waves_of(fills);
     const double rounds = std::max(1.0, std::ceil(width / s.warps / s.in_flight));
-    // Neighbours whose rows are of one length stay neighbours.
-    const double far = s.is_sorted ? std::min(1.0, kVaries * features.deviation / std::max(1.0, features.mean)) : 0;
+    // Neighbours whose rows are of one length stay neighbours, but for empty ones.
+    const double filled = std::max(1.0, rows - features.empty_rows), mean = std::max(1.0, features.nnz / filled);
+    const double squares = (features.deviation * features.deviation + features.mean * features.mean) * rows / filled;
+    const double deviation = std::sqrt(std::max(0.0, squares - mean * mean));
+    const double far = s.is_sorted ? std::min(1.0, kVaries * deviation / mean) : 0;
     Terms terms = base(s.bytes);
     terms[kXStart] = terms[kXCache] / (1 + fills);
     // Of doubles, each in a sector by itself. While the matrix comes from memory, the cache has time for them.
