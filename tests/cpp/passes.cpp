@@ -266,13 +266,14 @@ void entries() {
 // The tiles as they are described, one row after the other.
 CsrPlan plan_by_rows(const std::vector<index_t>& offsets, index_t tile, int processors) {
     const auto rows = static_cast<index_t>(offsets.size()) - 1;
+    const index_t longest = Tile::longest_row(tile, rows, offsets.back());
     const index_t segment = Tile::segment(tile, offsets.back(), processors);
     CsrPlan plan;
     std::vector<Tile> tiles;
     std::vector<RowSpan> spans;
     for (index_t row = 0; row < rows;) {
         const index_t begin = offsets[row];
-        if (offsets[row + 1] - begin > Tile::longest_row(tile)) {
+        if (offsets[row + 1] - begin > longest) {
             const index_t first = plan.segments;
             for (index_t nz = begin; nz < offsets[row + 1]; nz += segment, ++plan.segments) {
                 const auto nonzeros = static_cast<std::uint16_t>(std::min(segment, offsets[row + 1] - nz));
@@ -324,6 +325,10 @@ void tiles() {
     matrices.emplace_back(10'000, 0);  // empty rows alone
     for (const index_t rows : {3, 700, 60'000}) {
         for (const int longest : {20, 2000, 30'000}) matrices.push_back(draw_rows(rows, longest));
+    }
+    for (const index_t rows : {1, 40}) {  // long rows alone
+        matrices.emplace_back(rows + 1, 0);
+        for (index_t row = 0; row < rows; ++row) matrices.back()[row + 1] = matrices.back()[row] + draw(0, 5000);
     }
     for (const auto& offsets : matrices) {
         for (const index_t tile : {256, 1024, 4096}) {

@@ -70,7 +70,8 @@ struct Builder<Csr<T>, Passes> {
     static void plan_tiles(Passes& passes, CsrPlan& plan, const CsrPattern& csr, int processors) {
         const index_t rows = csr.rows, tile = plan.tuning.tile;
         const index_t* const row_offsets = csr.row_offsets;
-        const index_t longest_row = Tile::longest_row(tile), segment = Tile::segment(tile, csr.nnz, processors);
+        const index_t longest_row = Tile::longest_row(tile, rows, csr.nnz);
+        const index_t segment = Tile::segment(tile, csr.nnz, processors);
         const int threads = Tile::threads(tile);
         const Array<index_t> first_rows = passes.chain(
             rows, [=] SPMVGPU_BODY(index_t row) { return csr_choice::tile_end(row_offsets, rows, row, tile); });

@@ -16,11 +16,12 @@ times::Terms terms_of(const times::Work& work, const CsrTuning& tuning) {
     if (tuning.kernel == CsrKernel::kShared) return work.by_rows(32);
     if (tuning.kernel == CsrKernel::kHalfWarp) return work.by_rows(16);
     const int tile = tuning.tile;
+    const Features& features = work.features;
     return work.by_tiles({.tile = tile,
                           .threads = Tile::threads(tile),
                           .blocks = Tile::blocks(tile, work.item_bytes()),
-                          .longest_row = Tile::longest_row(tile),
-                          .segment = Tile::segment(tile, work.features.nnz, work.machine.processors)});
+                          .longest_row = Tile::longest_row(tile, features.rows, features.nnz),
+                          .segment = Tile::segment(tile, features.nnz, work.machine.processors)});
 }
 
 const times::Terms& costs_of(const CsrTuning& tuning) {

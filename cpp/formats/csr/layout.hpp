@@ -62,14 +62,22 @@ struct alignas(16) Tile {
         return of_256 * 256 / threads(tile) / (item_bytes > 8 ? 2 : 1);
     }
 
-    // No thread reads more of a row than of a tile of whole rows: a longer row is cut.
-    static constexpr index_t longest_row(int tile) { return kMaxPerThread * threads(tile); }
+    // No thread reads more of a row than of a tile of whole rows: a longer row is cut. But where rows have some
+    // thousand entries each, few are cut, and no block waits for others.
+    static constexpr index_t kLongRow = 4096;
+    static constexpr index_t longest_row(int tile, index_t rows, index_t nnz) {
+        const std::int64_t many = std::int64_t(rows) * kLongRow;
+        const bool are_long = nnz >= many / 4 && nnz <= many;
+        const index_t most = kMaxPerThread * threads(tile);
+        return are_long && most < kLongRow ? kLongRow : most;
+    }
 
     // Non-zeros of a segment. Where all processors together load the whole matrix at once, a product takes as long as
     // its longest row, so that a thread loads all of its share at once. Larger matrices hide that, and gain by fewer
     // segments.
     static constexpr index_t segment(int tile, index_t nnz, int processors) {
-        return nnz < times::loads_at_once(processors) ? times::kInFlight * threads(tile) : longest_row(tile);
+        const int most = nnz < times::loads_at_once(processors) ? times::kInFlight : kMaxPerThread;
+        return most * threads(tile);
     }
 
     // Lanes per row: as many as the block has to spare, a power of two up to a warp.
