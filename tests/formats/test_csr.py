@@ -92,6 +92,15 @@ def test_long_rows_are_cut_finely_where_they_are_all_that_is_waited_for():
     assert bytes_on(132) > bytes_on(1)
 
 
+@pytest.mark.parametrize("tile", [512, 2048, 4096])
+def test_rows_of_some_thousand_entries(tile, dtype, device):
+    """Such rows are whole up to a length, where most are that long."""
+    A = from_lengths([2049, 4096, 4097, 0, 3000, 9000, 1], 9001).astype(dtype)
+    op = sg.aslinearoperator(A, format="csr", kernel="balanced", tile=tile, device=device)
+    x = vector(A.shape[1], A.dtype)
+    assert_product(op @ x, A, x)
+
+
 def test_a_row_of_several_blocks_of_which_one_has_a_nan_of_ones(device):
     """Every bit of which is set: it stays a NaN, and the sum is not waited for."""
     for dtype, bits in ((np.float32, np.uint32), (np.float64, np.uint64)):
