@@ -168,7 +168,7 @@ Terms Work::by_tiles(const Tiling& tiling) const {
 }
 
 Terms Work::by_slices(const Slicing& s) const {
-    constexpr double kLanes = 32, kVaries = 3;
+    constexpr double kLanes = 32, kVaries = 3, kFew = 0.2;
     const double rows = features.rows, slices = std::max(1.0, std::ceil(rows / s.block / kLanes));
     const double warps = slices * s.warps, width = s.slots / kLanes / slices;
     const double full = machine.processors * kWarpsOfProcessor, fills = warps / full, waves = waves_of(fills);
@@ -180,9 +180,10 @@ Terms Work::by_slices(const Slicing& s) const {
     const double far = s.is_sorted ? std::min(1.0, kVaries * deviation / mean) : 0;
     Terms terms = base(s.bytes);
     terms[kXStart] = terms[kXCache] / (1 + fills);
-    // Of doubles, each in a sector by itself. While the matrix comes from memory, the cache has time for them.
+    // Of doubles, each in a sector by itself. The cache has time for a few while the matrix comes from memory.
     const double in_cache = terms[kCache] / std::max(terms[kCache] + terms[kMemory], 1e-9);
-    terms[kUnsorted] = entries_ * far * in_cache * item_ / 8;
+    const double waited = std::max(in_cache, std::min(1.0, run_sectors() / kFew));
+    terms[kUnsorted] = entries_ * far * waited * item_ / 8;
     terms[kPermuted] = s.is_sorted ? rows / kMillion : 0;
     terms[kXLines] = entries_ * run_sectors() / s.block;
     terms[kEntries] = entries_ / s.block;

@@ -27,7 +27,7 @@ inline constexpr times::Terms kSellCosts = times::costs({{times::kLaunch, 0.663}
                                                          {times::kMemory, 0.289},
                                                          {times::kCache, 0.156},
                                                          {times::kXCache, 2.61},
-                                                         {times::kUnsorted, 3},
+                                                         {times::kUnsorted, 2},
                                                          {times::kXLines, 3.65},
                                                          {times::kSums, 2.88},
                                                          {times::kDepth, 0.0858},
