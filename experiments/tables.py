@@ -55,7 +55,8 @@ def mean_and_extremes(quotients: Iterable[float | None]) -> tuple[str, ...]:
 
 def short_name(device: str) -> str:
     """What a device is called in headings and sentences: "H200" for "NVIDIA H200", "Xeon" for Intel's."""
-    return re.sub(r"\((?:R|TM)\)|\b(?:NVIDIA|AMD|Intel|Processor)\b", "", device).strip() or device
+    dropped = r"\((?:R|TM)\)|\b(?:NVIDIA|AMD|Intel|Processor)\b|[ -]\d+GB\b.*"
+    return re.sub(dropped, "", device).strip() or device
 
 
 def machine(environment: dict[str, Any]) -> str:

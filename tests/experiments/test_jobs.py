@@ -153,7 +153,13 @@ def test_durations_have_three_digits(us: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("device", "name"),
-    [("NVIDIA H200", "H200"), ("Intel(R) Xeon(R) Processor", "Xeon"), ("AMD EPYC", "EPYC"), ("cpu", "cpu")],
+    [
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("Intel(R) Xeon(R) Processor", "Xeon"),
+        ("AMD EPYC", "EPYC"),
+        ("cpu", "cpu"),
+    ],
 )
 def test_machines_have_short_names(device: str, name: str) -> None:
     assert short_name(device) == name
