@@ -101,6 +101,17 @@ def test_rows_of_some_thousand_entries(tile, dtype, device):
     assert_product(op @ x, A, x)
 
 
+@pytest.mark.parametrize("tile", [512, 2048])
+def test_rows_of_some_thousand_entries_are_whole_where_most_are_that_long(tile):
+    def bytes_of(lengths):
+        A = CanonicalCsr.of(from_lengths(lengths, 5001))
+        return A.plan("csr", 0, {"kernel": "balanced", "tile": tile}, 132).bytes - 4 * len(lengths)
+
+    whole = bytes_of([3000] * 40)
+    assert whole < bytes_of([5000] * 24)  # each segment takes some
+    assert whole < bytes_of([3000] * 39 + [1] * 3000)
+
+
 def test_a_row_of_several_blocks_of_which_one_has_a_nan_of_ones(device):
     """Every bit of which is set: it stays a NaN, and the sum is not waited for."""
     for dtype, bits in ((np.float32, np.uint32), (np.float64, np.uint64)):
