@@ -50,9 +50,16 @@ def test_sectors_of_a_full_matrix(dtype, per_sector):
 
 
 def test_rows_longer_than_lanes_are_for():
-    lengths = [16, 17, 33, 65, 600]
-    found = of(lengths, [c for k in lengths for c in range(k)], 600)
-    assert list(found["longer"]) == [4, 3, 2, 1, 1, 1]
+    """Lanes are as many as the threads of a block leave, by the rows of the same warp."""
+
+    def longer(lengths):
+        return list(of(lengths, [c for k in lengths for c in range(k)], 600)["longer"])
+
+    assert longer([1] * 31 + [17]) == [1, 1, 1]
+    assert longer([64] * 32) == [0, 0, 0]  # 32, 16 and 8 lanes each
+    assert longer([64] * 31 + [600]) == [1, 1, 1]
+    assert longer([40] * 31 + [200]) == [0, 1, 1]  # 16, 8 and 4 lanes
+    assert longer([1] * 31 + [17] + [17] * 32) == [1, 1, 1]  # 8, 4 and 2 lanes in the second warp
 
 
 def test_sectors_of_scattered_columns():

@@ -122,6 +122,17 @@ def test_rows_that_are_sorted_apart_take_sectors_of_their_own_from_the_cache():
     assert time(unlike, 1 << 16) < 0.7 * time(unlike, 1 << 28)  # while the matrix comes from memory
 
 
+def test_rows_beside_others_as_long_get_lanes_enough():
+    together = np.repeat((3, 60), (40_000, 10_000))
+    apart = np.random.default_rng(1).permutation(together)
+
+    def time(lengths):
+        A = rows_of(lengths)
+        return time_of(A, plan_of(A, "csr", kernel="balanced", tile=1024), gpu(1 << 28))
+
+    assert time(together) < 0.95 * time(apart)
+
+
 def test_formats_take_the_options_that_are_predicted_to_be_fastest():
     A = gallery.powerlaw(30_000, 8)
     machine = _core.Machine(True, 400e3 * PROCESSORS, PROCESSORS, {})

@@ -13,16 +13,14 @@ namespace spmvgpu::feature_passes {
 
 struct RowLengths {
     std::int64_t empty = 0, longest = 0, squares = 0;
-    std::int64_t steps[Features::kLaneCounts] = {}, longer[Features::kLaneCounts] = {};
+    std::int64_t steps[Features::kLaneCounts] = {}, longer[Features::kBlockCounts] = {};
 
     constexpr RowLengths& operator+=(const RowLengths& other) {
         empty += other.empty;
         longest = std::max(longest, other.longest);
         squares += other.squares;
-        for (int i = 0; i < Features::kLaneCounts; ++i) {
-            steps[i] += other.steps[i];
-            longer[i] += other.longer[i];
-        }
+        for (int i = 0; i < Features::kLaneCounts; ++i) steps[i] += other.steps[i];
+        for (int i = 0; i < Features::kBlockCounts; ++i) longer[i] += other.longer[i];
         return *this;
     }
 };
@@ -32,6 +30,13 @@ constexpr RowLengths read_warp(const index_t* row_offsets, index_t rows, index_t
     constexpr index_t kWarp = Features::kWarp;
     RowLengths found;
     const index_t begin = warp * kWarp, end = std::min(rows - begin, kWarp) + begin;
+    index_t limits[Features::kBlockCounts];
+    for (int i = 0; i < Features::kBlockCounts; ++i) {
+        const index_t threads = (row_offsets[end] - row_offsets[begin]) >> (i + 1);
+        int lanes = 1;
+        while (lanes < kWarp && (end - begin) * 2 * lanes <= threads) lanes *= 2;
+        limits[i] = Features::kPerLane * lanes;
+    }
     // The longest of groups of one row, of two, of four, ...: a level of 2^g rows goes with 32 / 2^g lanes a row.
     index_t lengths[kWarp] = {};
     for (index_t row = begin; row < end; ++row) {
@@ -39,7 +44,7 @@ constexpr RowLengths read_warp(const index_t* row_offsets, index_t rows, index_t
         lengths[row - begin] = length;
         found.empty += length == 0;
         found.squares += std::int64_t(length) * length;
-        for (int i = 0; i < Features::kLaneCounts; ++i) found.longer[i] += length > Features::kPerLane << i;
+        for (int i = 0; i < Features::kBlockCounts; ++i) found.longer[i] += length > limits[i];
     }
     for (int level = 0; level < Features::kLaneCounts; ++level) {
         const int lanes_log = Features::kLaneCounts - 1 - level, groups = kWarp >> level;

@@ -40,9 +40,11 @@ struct Features {
     // row. 32 * warp_steps[0] is the slots of ELLPACK-R or of slices in the given order.
     std::array<double, kLaneCounts> warp_steps{};
 
-    // Rows of more than kPerLane entries for each of 2^i lanes.
+    // Rows of more than kPerLane entries for each of their lanes, where blocks have 2, 4 or 8 entries for each thread,
+    // and a row as many lanes as they leave for it: neighbouring rows are in a block with those of their warp.
     static constexpr index_t kPerLane = 16;
-    std::array<double, kLaneCounts> longer{};
+    static constexpr int kBlockCounts = 3;
+    std::array<double, kBlockCounts> longer{};
 
     // Different sectors of x, 32 bytes, per entry, in so many consecutive entries: what comes from the L2, if the L1
     // keeps what a thread block reads, and from memory, if the L2 keeps what all of them read in a while.

@@ -150,9 +150,9 @@ Terms Work::by_tiles(const Tiling& tiling) const {
     const double tiles = std::max(features.nnz / (tile - 0.5 * uneven), features.rows / tile);
     const double fills = tiles / (tiling.blocks * machine.processors), waves = waves_of(fills);
     const double rows_of_tile = std::clamp<double>(tile / mean, 1, tile);
-    int lanes_log = Features::kLaneCounts - 1;
-    while (lanes_log > 0 && rows_of_tile * (1 << lanes_log) > threads) --lanes_log;
-    const double long_rows = features.longer[lanes_log], long_of_tile = long_rows / std::max(tiles, 1.0);
+    const int per_thread_log = std::bit_width(static_cast<unsigned>(tiling.tile / tiling.threads)) - 1;
+    const double long_rows = features.longer[std::clamp(per_thread_log, 1, Features::kBlockCounts) - 1];
+    const double long_of_tile = long_rows / std::max(tiles, 1.0);
     Terms terms = base(csr_bytes());
     terms[kXStart] = terms[kXCache] / (1 + fills);
     terms[kCut] = is_cut ? item_ / 8 : 0;  // of sums of doubles

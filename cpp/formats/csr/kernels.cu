@@ -103,6 +103,13 @@ struct BalancedPlan {
     Message<T>* segment_sums;  // scratch: partial sums of cut rows
 };
 
+// The first non-zero of a tile that a thread of its block reads, counted from the begin of the tile. Its number in the
+// matrix is the thread's, modulo the threads of the block: so warps read whole sectors wherever the tile begins.
+template <int kThreads>
+__device__ __forceinline__ unsigned first_of_thread(const Tile& tile) {
+    return (threadIdx.x - static_cast<unsigned>(tile.nz_begin)) % kThreads;
+}
+
 // A tile that is one row, or a segment of one. The block of a row's last segment adds up all of them, in order. Blocks
 // start in the order of their numbers, so those that it waits for are at work or done.
 template <class T, int kThreads>
@@ -110,7 +117,8 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
     const index_t end = tile.nz_begin + tile.nonzeros;
     // Of a segment read now, and not when it is needed: that would take as long as the message.
     const RowSpan span = tile.rows == 1 ? RowSpan{tile.row_begin, tile.note, tile.note} : plan.spans[tile.row_begin];
-    T sum = sum_strided<kInFlight>(plan.col_indices, plan.values, product, tile.nz_begin + threadIdx.x, end, kThreads);
+    const index_t first = tile.nz_begin + first_of_thread<kThreads>(tile);
+    T sum = sum_strided<kInFlight>(plan.col_indices, plan.values, product, first, end, kThreads);
     sum = sum_block<T, kThreads>(sum);
     wait_for_kernel_before();
     if (threadIdx.x >= kWarp) return;
@@ -134,6 +142,7 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
 template <class T>
 __device__ __forceinline__ T sum_products(const T* products, int begin, int end, int lane, int lanes) {
     T sum = 0;
+#pragma unroll 1
     for (int k = begin + lane; k < end; k += kInFlight * lanes) {
         T read[kInFlight];
 #pragma unroll
@@ -163,13 +172,19 @@ __global__ void __launch_bounds__(kThreads, Tile::blocks(kItems* kThreads, sizeo
     if (tile.rows <= 1) return multiply_long_row<T, kThreads>(plan, tile, product);
 
     const Keeping keeping(product.policy);
+    const unsigned first = first_of_thread<kThreads>(tile);
+    const index_t* first_col = plan.col_indices + (tile.nz_begin + first);
+    const T* first_value = plan.values + (tile.nz_begin + first);
+    asm("" : "+l"(first_col), "+l"(first_value));  // or every load would compute its address anew
     index_t cols[kItems];
     T factors[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-        const int k = i * kThreads + threadIdx.x;
-        cols[i] = k < tile.nonzeros ? keeping.load_once(plan.col_indices + tile.nz_begin + k) : -1;
-        factors[i] = k < tile.nonzeros ? keeping.load_once(plan.values + tile.nz_begin + k) : T(0);
+        cols[i] = first + i * kThreads < tile.nonzeros ? keeping.load_once(first_col + i * kThreads) : -1;
+    }
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+        factors[i] = first + i * kThreads < tile.nonzeros ? keeping.load_once(first_value + i * kThreads) : T(0);
     }
     // Shifts and masks, as the compiler would divide: it does not know that this is a power of two.
     const int lanes = Tile::lanes(tile.rows, kThreads), lane = threadIdx.x & (lanes - 1), lane_bits = __ffs(lanes) - 1;
@@ -196,7 +211,8 @@ __global__ void __launch_bounds__(kThreads, Tile::blocks(kItems* kThreads, sizeo
     wait_for_kernel_before();
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-        if (cols[i] >= 0) store(products + i * kThreads + threadIdx.x, factors[i] * load(product.x + cols[i]));
+        const T gathered = cols[i] >= 0 ? load(product.x + cols[i]) : T(0);
+        store(products + first + i * kThreads, factors[i] * gathered);
     }
     __syncthreads();
 
