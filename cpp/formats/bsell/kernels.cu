@@ -29,8 +29,7 @@ __global__ void __launch_bounds__(kBlockSize)
     for (int r = 0; r < kBlock; ++r) sums[r] = T(0);
     for (index_t slot = begin; slot < end; slot += kInFlight * kWarps) {
         // All loads but those of x are under way before one is looked at.
-        index_t bases[kInFlight], cols[kInFlight];
-        std::uint16_t distances[kInFlight];
+        index_t bases[kInFlight], distances[kInFlight], cols[kInFlight];
         T factors[kInFlight][kBlock][kBlock], gathered[kInFlight][kBlock];
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
@@ -47,10 +46,17 @@ __global__ void __launch_bounds__(kBlockSize)
                 }
             }
         }
+        index_t are_far = 0;  // negative where a base is
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
             cols[i] = distances[i] == Bsell<T>::kPadding ? -1 : bases[i] + distances[i];
-            if (bases[i] < 0) cols[i] = columns.far_cols[std::int64_t(~bases[i]) * kSliceLanes + lane];
+            are_far |= bases[i];
+        }
+        if (are_far < 0) {  // seldom: one branch costs less than steps without effect
+#pragma unroll
+            for (int i = 0; i < kInFlight; ++i) {
+                if (bases[i] < 0) cols[i] = columns.far_cols[std::int64_t(~bases[i]) * kSliceLanes + lane];
+            }
         }
         if (slot == begin) wait_for_kernel_before();
 #pragma unroll

@@ -36,6 +36,7 @@ inline constexpr times::Terms kBsellCosts = times::costs({{times::kLaunch, 0.935
                                                           {times::kXStart, 3.41},
                                                           {times::kMemory, 0.312},
                                                           {times::kCache, 0.185},
+                                                          {times::kXMemory, 11},
                                                           {times::kXCache, 3.92},
                                                           {times::kUnsorted, 1},
                                                           {times::kXLines, 1.58},

@@ -173,9 +173,8 @@ __global__ void __launch_bounds__(kThreads, Tile::blocks(kItems* kThreads, sizeo
 
     const Keeping keeping(product.policy);
     const unsigned first = first_of_thread<kThreads>(tile);
-    const index_t* first_col = plan.col_indices + (tile.nz_begin + first);
-    const T* first_value = plan.values + (tile.nz_begin + first);
-    asm("" : "+l"(first_col), "+l"(first_value));  // or every load would compute its address anew
+    const index_t* const first_col = computed_once(plan.col_indices + (tile.nz_begin + first));
+    const T* const first_value = computed_once(plan.values + (tile.nz_begin + first));
     index_t cols[kItems];
     T factors[kItems];
 #pragma unroll

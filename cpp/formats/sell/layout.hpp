@@ -26,6 +26,7 @@ inline constexpr times::Terms kSellCosts = times::costs({{times::kLaunch, 0.663}
                                                          {times::kXStart, 5.59},
                                                          {times::kMemory, 0.289},
                                                          {times::kCache, 0.156},
+                                                         {times::kXMemory, 11},
                                                          {times::kXCache, 2.61},
                                                          {times::kUnsorted, 2},
                                                          {times::kXLines, 3.65},

@@ -15,6 +15,13 @@
 
 namespace spmvgpu::gpu {
 
+// A pointer to loads of Keeping, computed here: the compiler would do it anew for each load that may be left out.
+template <class T>
+__device__ __forceinline__ const T* computed_once(const T* pointer) {
+    asm("" : "+l"(pointer));
+    return pointer;
+}
+
 class Keeping {
 public:
     __device__ __forceinline__ explicit Keeping(std::uint64_t policy) : policy_(policy) {}  // Product::policy
@@ -33,11 +40,17 @@ public:
             asm("ld.global.L1::evict_first.L2::cache_hint.b64 %0, [%1], %2;" : "=l"(bits) : "l"(pointer), "l"(policy_));
         } else if constexpr (sizeof(T) == 4) {
             asm("ld.global.L1::evict_first.L2::cache_hint.b32 %0, [%1], %2;" : "=r"(bits) : "l"(pointer), "l"(policy_));
-        } else if constexpr (sizeof(T) == 2) {
-            asm("ld.global.L1::evict_first.L2::cache_hint.b16 %0, [%1], %2;" : "=h"(bits) : "l"(pointer), "l"(policy_));
         } else {
             std::uint32_t wide;
-            asm("ld.global.L1::evict_first.L2::cache_hint.u8 %0, [%1], %2;" : "=r"(wide) : "l"(pointer), "l"(policy_));
+            if constexpr (sizeof(T) == 2) {
+                asm("ld.global.L1::evict_first.L2::cache_hint.u16 %0, [%1], %2;"
+                    : "=r"(wide)
+                    : "l"(pointer), "l"(policy_));
+            } else {
+                asm("ld.global.L1::evict_first.L2::cache_hint.u8 %0, [%1], %2;"
+                    : "=r"(wide)
+                    : "l"(pointer), "l"(policy_));
+            }
             bits = static_cast<Bits>(wide);
         }
         return __builtin_bit_cast(T, bits);

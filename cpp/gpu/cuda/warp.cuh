@@ -106,11 +106,15 @@ __device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices
     for (Position k = begin; k < end; k += kInFlight * stride) {
         index_t cols[kInFlight];
         T factors[kInFlight], gathered[kInFlight];
+        const index_t* const first_col = computed_once(col_indices + k);
+        const T* const first_value = computed_once(values + k);
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
-            const bool valid = k + i * stride < end;
-            cols[i] = valid ? keeping.load_once(col_indices + k + i * stride) : -1;
-            factors[i] = valid ? keeping.load_once(values + k + i * stride) : T(0);
+            cols[i] = k + i * stride < end ? keeping.load_once(first_col + i * stride) : -1;
+        }
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) {
+            factors[i] = k + i * stride < end ? keeping.load_once(first_value + i * stride) : T(0);
         }
         if (k == begin) wait_for_kernel_before();
 #pragma unroll
