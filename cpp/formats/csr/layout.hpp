@@ -50,7 +50,7 @@ struct alignas(16) Tile {
     index_t note;  // of rows: whether any is too long for its lanes; of a segment: its number
 
     // Non-zeros of a row that one lane adds up before the row counts as too long.
-    static constexpr int kMaxPerLane = 16;
+    static constexpr int kMaxPerLane = Features::kPerLane;
 
     // Threads that work on a tile: with so many non-zeros each at most, all loaded before the first is used.
     static constexpr int kMaxPerThread = 8;

@@ -15,7 +15,8 @@
 
 namespace spmvgpu::gpu {
 
-// A pointer to loads of Keeping, computed here: the compiler would do it anew for each load that may be left out.
+// A pointer for loads of Keeping, computed here: the compiler would do it anew for each load that may be left out.
+// Other loads by it are slow, for the compiler no longer knows that they are from global memory.
 template <class T>
 __device__ __forceinline__ const T* computed_once(const T* pointer) {
     asm("" : "+l"(pointer));
