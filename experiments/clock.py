@@ -232,6 +232,40 @@ class DeviceClock:
         seconds = statistics.median(self._replay(graph, 10)) * 1e-6 / 4
         return float(2 * source.nbytes / seconds)
 
+    def gather_rate(self, megabytes: int = 8, count: int = 1 << 26) -> float:
+        """Numbers a second that threads read at random places of what the L2 cache holds and the L1 does not.
+
+        The places are read from memory, one after the other, as a product reads its columns.
+        """
+        cupy = self._cupy
+        kernel = cupy.RawKernel(
+            r"""
+            extern "C" __global__ void gather(const float* x, const int4* places, long long count,
+                                              float* sink) {
+                float sum = 0;
+                for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count;
+                     i += (long long)gridDim.x * blockDim.x) {
+                    int4 at = places[i];
+                    sum += x[at.x] + x[at.y] + x[at.z] + x[at.w];
+                }
+                if (sum == -1.0f) *sink = sum;  // never: keeps the loads from being optimised away
+            }
+            """,
+            "gather",
+        )
+        x = cupy.ones(megabytes << 18, dtype=cupy.float32)
+        places = cupy.random.default_rng(0).integers(0, x.size, count, dtype=cupy.int32)
+        sink = cupy.zeros(1, dtype=cupy.float32)
+        blocks = 8 * int(cupy.cuda.Device().attributes["MultiProcessorCount"])
+        kernel.compile()
+
+        def launch(stream: int) -> None:
+            kernel((blocks,), (256,), (x, places, cupy.int64(count // 4), sink))
+
+        graph = self.capture([launch])
+        self._replay(graph, 3)
+        return float(count / (statistics.median(self._replay(graph, 10)) * 1e-6))
+
     def _batch(self, launch: Launch) -> tuple[Any, int, float]:
         """A graph of enough products to fill `BATCH_US`, their number, and the estimated time of one."""
         single = self.capture([launch])

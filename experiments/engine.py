@@ -256,11 +256,17 @@ def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
 
 
 def _bandwidths(clock: DeviceClock | None) -> dict[str, Any]:
-    """Bytes read and written per second by copies: on the device, or on one and two cores."""
+    """Bytes read and written per second by copies: on the device, or on one and two cores.
+
+    Of a GPU, also how many numbers a second are gathered from its L2 cache.
+    """
     if clock is None:
         return {"copy_bandwidth": {str(n): environment.cpu_copy_bandwidth(n) for n in (1, 2)}}
-    by_kernel = clock.copy_bandwidth(by_kernel=True)
-    return {"copy_bandwidth": clock.copy_bandwidth(), "copy_kernel_bandwidth": by_kernel}
+    return {
+        "copy_bandwidth": clock.copy_bandwidth(),
+        "copy_kernel_bandwidth": clock.copy_bandwidth(by_kernel=True),
+        "gather_rate": clock.gather_rate(),
+    }
 
 
 def _measure(run: Run, store: Store) -> bool:
