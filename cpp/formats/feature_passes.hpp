@@ -33,9 +33,7 @@ constexpr RowLengths read_warp(const index_t* row_offsets, index_t rows, index_t
     index_t limits[Features::kBlockCounts];
     for (int i = 0; i < Features::kBlockCounts; ++i) {
         const index_t threads = (row_offsets[end] - row_offsets[begin]) >> (i + 1);
-        int lanes = 1;
-        while (lanes < kWarp && (end - begin) * 2 * lanes <= threads) lanes *= 2;
-        limits[i] = Features::kPerLane * lanes;
+        limits[i] = Features::kPerLane * Features::lanes(end - begin, threads);
     }
     // The longest of groups of one row, of two, of four, ...: a level of 2^g rows goes with 32 / 2^g lanes a row.
     index_t lengths[kWarp] = {};
@@ -67,7 +65,6 @@ void read_row_lengths(Passes& passes, Features& features, const index_t* row_off
     const double count = std::max<index_t>(rows, 1), squares = static_cast<double>(found.squares);
     features.empty_rows = static_cast<index_t>(found.empty);
     features.longest = static_cast<index_t>(found.longest);
-    features.mean = features.nnz / count;
     features.deviation = std::sqrt(std::max(0.0, squares / count - features.mean * features.mean));
     std::copy(std::begin(found.steps), std::end(found.steps), features.warp_steps.begin());
     std::copy(std::begin(found.longer), std::end(found.longer), features.longer.begin());
@@ -144,14 +141,23 @@ void sample_rows_and_values(Passes& passes, const AnyCsr& csr, Sampled* sampled)
 
 constexpr index_t kInWindows = 1 << 18;
 
-// What options are chosen by: the lengths of rows, and of matrices that are not small the sectors of x.
-template <class Passes>
-Features of_lengths_and_runs(Passes& passes, const AnyCsr& csr) {
-    const int shift = sector_shift(csr.item_bytes);
+constexpr Features of_sizes(const AnyCsr& csr) {
     Features features;
     features.rows = csr.rows;
     features.cols = csr.cols;
     features.nnz = csr.nnz;
+    features.mean = features.nnz / double(std::max<index_t>(csr.rows, 1));
+    return features;
+}
+
+// What a format chooses its options by: the features that are known, or what it needs of them. On the CPU that is the
+// sizes; on a GPU the lengths of rows, and of matrices that are not small the sectors of x.
+template <class Passes>
+Features for_options(Passes& passes, const AnyCsr& csr, const Target& target) {
+    if (target.features != nullptr) return *target.features;
+    const int shift = sector_shift(csr.item_bytes);
+    Features features = of_sizes(csr);
+    if (!target.device.is_gpu()) return features;
     if (csr.nnz < Features::kSmall) {
         read_row_lengths(passes, features, csr.row_offsets);
         return features;
@@ -168,10 +174,7 @@ Features of_lengths_and_runs(Passes& passes, const AnyCsr& csr) {
 // The samples are counted first, all of them without waiting for any.
 template <class Passes>
 Features extract(Passes& passes, const AnyCsr& csr) {
-    Features features;
-    features.rows = csr.rows;
-    features.cols = csr.cols;
-    features.nnz = csr.nnz;
+    Features features = of_sizes(csr);
     const int shift = sector_shift(csr.item_bytes);
     Array<Sampled> tallies = passes.template scratch<Sampled>(1);
     Sampled* const sampled = tallies.data();

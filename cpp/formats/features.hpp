@@ -41,8 +41,14 @@ struct Features {
     std::array<double, kLaneCounts> warp_steps{};
 
     // Rows of more than kPerLane entries for each of their lanes, where blocks have 2, 4 or 8 entries for each thread,
-    // and a row as many lanes as they leave for it: neighbouring rows are in a block with those of their warp.
+    // and a row as many lanes as they leave for it, a power of two up to a warp: neighbouring rows are in a block with
+    // those of their warp.
     static constexpr index_t kPerLane = 16;
+    static constexpr int lanes(index_t rows, index_t threads) {
+        int lanes = kWarp;
+        while (lanes > 1 && rows * lanes > threads) lanes /= 2;
+        return lanes;
+    }
     static constexpr int kBlockCounts = 3;
     std::array<double, kBlockCounts> longer{};
 

@@ -284,7 +284,7 @@ CsrPlan plan_by_rows(const std::vector<index_t>& offsets, index_t tile, int proc
         }
         index_t end = row + 1;
         while (end < rows && end - row < tile && offsets[end + 1] - begin <= tile) ++end;
-        const index_t limit = Tile::kMaxPerLane * Tile::lanes(end - row, Tile::threads(tile));
+        const index_t limit = Tile::kMaxPerLane * Features::lanes(end - row, Tile::threads(tile));
         bool has_long_rows = false;
         for (index_t r = row; r < end; ++r) has_long_rows = has_long_rows || offsets[r + 1] - offsets[r] > limit;
         tiles.push_back({row, begin, static_cast<std::uint16_t>(end - row),

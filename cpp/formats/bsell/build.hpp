@@ -10,6 +10,7 @@
 #include "core/passes/lanes.hpp"
 #include "formats/bsell/layout.hpp"
 #include "formats/builder.hpp"
+#include "formats/feature_passes.hpp"
 #include "formats/padding.hpp"
 #include "formats/shared/slices_build.hpp"
 
@@ -63,7 +64,7 @@ struct Builder<Bsell<T>, Passes> {
                                 .max_padding = tuning.max_padding,
                                 .block = block,
                                 .in_flight = double(Bsell<T>::in_flight(block))},
-                               csr.pattern(), sizeof(T), target);
+                               feature_passes::for_options(passes, any_csr(csr), target), sizeof(T), target);
         plan.slices =
             cut_into_slices(passes, block_rows, csr.nnz / (block * block), offsets.data(), tuning.sigma, times);
         plan.tuning.sigma = plan.slices.sigma;

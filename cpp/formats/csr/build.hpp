@@ -58,13 +58,9 @@ struct Builder<Csr<T>, Passes> {
 
     // Chooses what the tuning leaves open. The CPU multiplies in one way.
     static CsrTuning complete(Passes& passes, const CsrMatrix<T>& csr, const CsrTuning& asked, const Target& target) {
-        const auto choose = [&](const Features& features) {
-            return csr_choice::fastest(asked, features, sizeof(T), target.processors);
-        };
         if (asked.kernel != CsrKernel::kAuto && asked.lanes_per_row != 0 && asked.tile != 0) return asked;
-        if (target.features != nullptr) return choose(*target.features);
-        if (target.device.is_gpu()) return choose(feature_passes::of_lengths_and_runs(passes, any_csr(csr)));
-        return choose(times::of_sizes(csr.rows, csr.cols, csr.nnz));
+        const Features features = feature_passes::for_options(passes, any_csr(csr), target);
+        return csr_choice::fastest(asked, features, sizeof(T), target.processors);
     }
 
     static void plan_tiles(Passes& passes, CsrPlan& plan, const CsrPattern& csr, int processors) {
@@ -122,7 +118,7 @@ struct Builder<Csr<T>, Passes> {
                     spans[span] = {row, first, last};
                     return;
                 }
-                const index_t limit = Tile::kMaxPerLane * Tile::lanes(end - row, threads);
+                const index_t limit = Tile::kMaxPerLane * Features::lanes(end - row, threads);
                 tiles[end - row == 1 ? single[g] : other[g]] = {
                     row, begin, static_cast<std::uint16_t>(end - row), static_cast<std::uint16_t>(nonzeros),
                     csr_choice::has_rows_longer_than(row_offsets, row, end, limit)};

@@ -186,7 +186,8 @@ __global__ void __launch_bounds__(kThreads, Tile::blocks(kItems* kThreads, sizeo
         factors[i] = first + i * kThreads < tile.nonzeros ? keeping.load_once(first_value + i * kThreads) : T(0);
     }
     // Shifts and masks, as the compiler would divide: it does not know that this is a power of two.
-    const int lanes = Tile::lanes(tile.rows, kThreads), lane = threadIdx.x & (lanes - 1), lane_bits = __ffs(lanes) - 1;
+    const int lanes = Features::lanes(tile.rows, kThreads), lane = threadIdx.x & (lanes - 1),
+              lane_bits = __ffs(lanes) - 1;
     const int first_row = threadIdx.x >> lane_bits, rows_at_once = kThreads >> lane_bits;
     const index_t* const row_offsets = plan.row_offsets + tile.row_begin;
     int begin = 0, end = 0;  // of the thread's row, within the tile

@@ -79,13 +79,6 @@ struct alignas(16) Tile {
         const int most = nnz < times::loads_at_once(processors) ? times::kInFlight : kMaxPerThread;
         return most * threads(tile);
     }
-
-    // Lanes per row: as many as the block has to spare, a power of two up to a warp.
-    static constexpr int lanes(int rows, int threads) {
-        int lanes = 32;
-        while (lanes > 1 && rows * lanes > threads) lanes /= 2;
-        return lanes;
-    }
 };
 
 // The tiles of the balanced kernel; none for the others, nor on the CPU.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "formats/builder.hpp"
+#include "formats/feature_passes.hpp"
 #include "formats/packed_sell/encode.hpp"
 #include "formats/packed_sell/layout.hpp"
 #include "formats/packed_sell/sample.hpp"
@@ -34,7 +35,7 @@ struct Builder<PackedSell<T>, Passes> {
                                 .slot_bytes = sizeof(T) + sizeof(std::uint16_t),
                                 .max_padding = tuning.max_padding,
                                 .worth_sorting = kWorthSorting},
-                               csr.pattern(), sizeof(T), target);
+                               feature_passes::for_options(passes, any_csr(csr), target), sizeof(T), target);
         plan.slices = cut_into_slices(passes, csr.rows, csr.nnz, csr.row_offsets.data(), tuning.sigma, times);
         plan.tuning.sigma = plan.slices.sigma;
         plan.cost.slots = plan.slices.slots;  // at most a quarter more will be laid out

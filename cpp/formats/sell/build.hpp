@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "formats/builder.hpp"
+#include "formats/feature_passes.hpp"
 #include "formats/padding.hpp"
 #include "formats/sell/layout.hpp"
 #include "formats/shared/node_rows.hpp"
@@ -39,7 +40,7 @@ struct Builder<Sell<T>, Passes> {
                                 .most_warps = 32,
                                 .slot_bytes = sizeof(T) + sizeof(index_t),
                                 .max_padding = tuning.max_padding},
-                               csr.pattern(), sizeof(T), target);
+                               feature_passes::for_options(passes, any_csr(csr), target), sizeof(T), target);
         SellPlan plan{tuning, {}, cut_into_slices(passes, csr.rows, csr.nnz, row_offsets, tuning.sigma, times)};
         const Slices& slices = plan.slices;
         plan.tuning.sigma = slices.sigma;

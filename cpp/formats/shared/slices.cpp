@@ -6,10 +6,10 @@
 
 namespace spmvgpu {
 
-SliceTimes::SliceTimes(const SliceKernel& kernel, const CsrPattern& csr, int item_bytes, const Target& target)
+SliceTimes::SliceTimes(const SliceKernel& kernel, const Features& features, int item_bytes, const Target& target)
     : kernel_(kernel),
       is_for_gpu_(target.device.is_gpu()),
-      features_(target.features != nullptr ? *target.features : times::of_sizes(csr.rows, csr.cols, csr.nnz)),
+      features_(features),
       work_(features_, item_bytes, {.processors = target.processors}) {}
 
 double SliceTimes::operator()(const Slices& slices) const {

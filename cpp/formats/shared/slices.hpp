@@ -42,7 +42,7 @@ struct SliceKernel {
 // How long products take with a matrix cut into slices in one way or another.
 class SliceTimes {
 public:
-    SliceTimes(const SliceKernel& kernel, const CsrPattern& csr, int item_bytes, const Target& target);
+    SliceTimes(const SliceKernel& kernel, const Features& features, int item_bytes, const Target& target);
 
     // Microseconds on a GPU; for the CPU slots, which are as good for comparing. What the format would refuse comes
     // after all else.
