@@ -107,6 +107,22 @@ def rows_of(lengths, seed=1):
     return sp.csr_array((rng.standard_normal(rows.size), (rows, cols)), shape=(n, n))
 
 
+@pytest.mark.parametrize("format", ["csr", "sell", "bsell", "coo"])
+def test_an_x_that_the_l1_holds_is_read_once(format, rng):
+    """It does not matter then whether the columns of a row lie apart."""
+    rows, length = 200_000, 8
+
+    def time(cols, apart):
+        columns = (rng.integers(0, cols, rows)[:, None] + apart * np.arange(length)) % cols
+        indptr = np.arange(rows + 1) * length
+        A = sp.csr_array((np.ones(rows * length), columns.ravel(), indptr), shape=(rows, cols))
+        A.sort_indices()
+        return time_of(A, plan_of(A, format), gpu())
+
+    assert time(4_000, 499) == pytest.approx(time(4_000, 1), rel=0.01)
+    assert time(400_000, 49_999) > 1.1 * time(400_000, 1)
+
+
 def test_rows_that_are_sorted_apart_take_sectors_of_their_own_from_the_cache():
     rng = np.random.default_rng(1)
     alike = np.where(np.arange(40_000) % 5 == 0, 20, 0)  # empty rows part nobody

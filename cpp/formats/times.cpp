@@ -14,6 +14,7 @@ constexpr std::array<Rate, kTermCount> kRateOf = {SPMVGPU_FOR_TERMS(SPMVGPU_TERM
 
 constexpr double kWarpsOfProcessor = kThreadsOfProcessor / 32;
 constexpr double kSectorsOfMesh = 0.15;
+constexpr double kHeld = 2.5e5;  // bytes that the L1 of a processor holds
 
 // What fraction of a product's data the next one finds in a cache; the size is in caches.
 double kept(double size, double all_up_to, double none_from) {
@@ -39,19 +40,13 @@ double time_us(const Terms& terms, const Terms& costs, const Machine& machine) {
     return sum(kLaunch, kMemory) + std::sqrt(moved * moved + worked * worked + waited * waited);
 }
 
-Features of_sizes(index_t rows, index_t cols, index_t nnz) {
-    Features features;
-    features.rows = rows;
-    features.cols = cols;
-    features.nnz = nnz;
-    features.mean = features.deviation = static_cast<double>(nnz) / std::max<index_t>(rows, 1);
-    features.run_sectors = kSectorsOfMesh;
-    return features;
-}
-
 double Work::run_sectors() const {
-    if (features.nnz >= Features::kSmall) return features.run_sectors;
-    return item_ < 8 ? 0.1 : kSectorsOfMesh;
+    if (features.nnz < Features::kSmall) return item_ < 8 ? 0.1 : kSectorsOfMesh;
+    const double x_bytes = double(features.cols) * item_;
+    // Where all of x stays in the L1, each processor reads it once.
+    const double stays = machine.is_gpu ? kept(x_bytes / kHeld, 0.6, 1) : 0;
+    const double once = std::min(features.run_sectors, x_bytes / 32 * machine.processors / features.nnz);
+    return stays * once + (1 - stays) * features.run_sectors;
 }
 
 Terms Work::streams(double bytes) const {
@@ -120,7 +115,7 @@ Terms Work::on_cpu(std::int64_t parts) const {
 }
 
 Terms Work::by_rows(int lanes) const {
-    constexpr double kWarp = 32, kLine = 128, kColumn = 4, kHeld = 2.5e5;  // bytes that the L1 holds
+    constexpr double kWarp = 32, kLine = 128, kColumn = 4;
     const int i = std::bit_width(static_cast<unsigned>(lanes)) - 1;
     const double rows = features.rows, mean = std::max(features.mean, 1e-3), groups = kWarp / lanes;
     // Lines that a warp's load touches: of each of its rows, but no more than all of them lie in.

@@ -117,9 +117,6 @@ struct Amount {
     double padding = 1;  // slots per entry
 };
 
-// Features of a matrix of which no more is known: its rows are uneven, and its columns those of a mesh.
-Features of_sizes(index_t rows, index_t cols, index_t nnz);
-
 // A kernel with lanes side by side that read slots of slices.
 struct Slicing {
     double bytes = 0, slots = 0;  // slots of entries, or of blocks
@@ -143,6 +140,8 @@ public:
 
     int item_bytes() const { return static_cast<int>(item_); }
     double rows() const { return std::max<index_t>(features.rows, 1); }
+    // Sectors of x that come from beyond the L1, per entry.
+    double run_sectors() const;
 
     // What every kernel moves that reads what is stored, without x and with it.
     Terms streams() const { return streams(stored.bytes); }
@@ -170,7 +169,6 @@ public:
 
 private:
     double csr_bytes() const { return double(features.nnz) * (item_ + 4) + 4.0 * features.rows; }
-    double run_sectors() const;
     Terms streams(double bytes) const;
     Terms base(double bytes) const;
 

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "core/errors.hpp"
+#include "formats/times.hpp"
 
 namespace spmvgpu {
 
@@ -90,7 +91,12 @@ template <class T>
 std::optional<typename CsrSource<T>::Reordered> PlannedSource<T>::nearer_order(const Budget& budget, Steps& steps) {
     const CsrMatrix<T>& csr = this->csr();
     if (csr.rows != csr.cols || csr.nnz < kSmallEntries) return {};
-    const double sectors = csr.nnz * timed(steps, "features", "", [&] { return features().run_sectors; });
+    const times::Machine machine{.processors = target_of(device()).processors, .is_gpu = device().is_gpu()};
+    const auto sectors_of = [&](const auto& features) {
+        const auto per_entry = [&] { return times::Work(features(), sizeof(T), machine).run_sectors(); };
+        return csr.nnz * timed(steps, "features", "", per_entry);
+    };
+    const double sectors = sectors_of([&]() -> const Features& { return features(); });
     const double of_order = kSectorsOfOrder * csr.rows;
     if (sectors < of_order || !budget.affords_order(sectors / kSectorsPerUs, csr.rows)) return {};
     auto found = timed(steps, "order", "", [&]() -> std::optional<typename CsrSource<T>::Reordered> {
@@ -104,8 +110,7 @@ std::optional<typename CsrSource<T>::Reordered> PlannedSource<T>::nearer_order(c
         }
     });
     if (!found) return {};
-    const double ordered =
-        csr.nnz * timed(steps, "features", "", [&] { return features_of(any_csr(found->csr), device()).run_sectors; });
+    const double ordered = sectors_of([&] { return features_of(any_csr(found->csr), device()); });
     return sectors - ordered > of_order ? std::move(found) : std::nullopt;
 }
 

@@ -279,9 +279,10 @@ def _rows(run: Run, problem: Problem, **how: Any) -> Iterator[Row]:
     times = _times(run, problem, {**variants, **theirs})
     tried = {one.name: one.times() for one in trials.found.values()}
     best = min(times.keys() & variants.keys(), key=lambda key: times[key].us)
-    # Sectors of x that come from the L2 cache of a GPU, if the L1 keeps what a thread block reads.
+    # Sectors of x that come from the L2 cache, if the L1 keeps what a thread block reads, or all of x.
     features = CanonicalCsr.of(problem.matrix).features
-    gathers = round(features.run_sectors * features.nnz)
+    is_in_l1 = features.cols * problem.matrix.dtype.itemsize <= L1_BYTES
+    gathers = 0 if is_in_l1 else round(features.run_sectors * features.nnz)
     named: dict[str, tuple[str, Row]] = {"best": (best, {"tried": tried})}
     for name, (key, facts) in (named | chosen).items():
         if key in times:
@@ -311,6 +312,7 @@ CPU_REGRET = {"auto": (1.05, 1.2), "full": (1.005, 1.05)}
 ERROR = 0.12
 SPEED, LEAST = {"f64": 1.55, "f32": 1.7}, 1.0  # over cuSPARSE
 BOUND, CACHES = 1.15, 2.2  # over the bound of a product; L2 caches of which it keeps nothing
+L1_BYTES = 2.5e5  # of each processor
 CPU_SPEED, CPU_LEAST = 1.15, 0.9  # over MKL
 PRODUCTS = 5.0  # of SciPy, that choosing takes on a CPU
 NOTE = (
