@@ -320,8 +320,11 @@ NOTE = (
     "chosen format over that of the fastest of all formats, kernels and orders: of the default, and of "
     '`tune="full"`; the geometric mean over the matrices of a family and the worst. *Speed* is that of '
     "the default over {others}, the mean and the least. The *error* is the mean absolute error of the "
-    "predicted times of all that was timed in the given order. The *bound*, of matrices larger than two L2 "
-    "caches, is the time of the bytes of the default at copy speed, or of its gathers from the L2 cache."
+    "predicted times of all that was timed in the given order."
+)
+BOUND_NOTE = (
+    " The *bound*, of matrices larger than two L2 caches, is the time of the bytes of the default at copy "
+    "speed, or of its gathers from the L2 cache."
 )
 HEAD = (
     "family", "dtype", "cases", "regret", "worst", "regret, full", "worst", "speed", "least", "error"
@@ -415,8 +418,10 @@ def _percent(values: Collection[float]) -> str | None:
 
 def each_matrix(content: Content) -> list[str]:
     """A line for every matrix and type, the largest regret first."""
-    measures, wrong = [*_measures(content), over_bound(content)], errors(content)
-    regret = measures[0]
+    measures, wrong, regret = _measures(content), errors(content), regrets(content, "auto")
+    if content.on_gpu:
+        measures.append(over_bound(content))
+    head = [word for word in EACH if content.on_gpu or word != "over bound"]
     lines = []
     for case in content.cases():
         auto, best, name = _row(content, case, "auto"), _row(content, case, "best"), " ".join(case)
@@ -426,7 +431,7 @@ def each_matrix(content: Content) -> list[str]:
             nnz = f"{auto['nnz'] / 1e6:.2f}M"
             lines.append((regret[name], (*case, *kinds, nnz, auto, *found, _percent(wrong[name]))))
     ordered = sorted(lines, key=lambda line: line[0], reverse=True)
-    return [table(EACH, (line for _, line in ordered), words=4)] if lines else []
+    return [table(head, (line for _, line in ordered), words=4)] if lines else []
 
 
 def _kind(row: Row) -> str:
@@ -439,7 +444,7 @@ def _kind(row: Row) -> str:
 def note(content: Content) -> str:
     seeds = ", ".join(map(str, sorted({row["seed"] for row in content.rows})))
     others = "the best algorithm of cuSPARSE" if content.on_gpu else "MKL after its inspector, on all cores"
-    return NOTE.format(seeds=seeds, others=others)
+    return NOTE.format(seeds=seeds, others=others) + (BOUND_NOTE if content.on_gpu else "")
 
 
 def goals(content: Content) -> list[Mark]:
