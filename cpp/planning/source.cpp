@@ -92,11 +92,10 @@ std::optional<typename CsrSource<T>::Reordered> PlannedSource<T>::nearer_order(c
     const CsrMatrix<T>& csr = this->csr();
     if (csr.rows != csr.cols || csr.nnz < kSmallEntries) return {};
     const times::Machine machine{.processors = target_of(device()).processors, .is_gpu = device().is_gpu()};
-    const auto sectors_of = [&](const auto& features) {
-        const auto per_entry = [&] { return times::Work(features(), sizeof(T), machine).run_sectors(); };
-        return csr.nnz * timed(steps, "features", "", per_entry);
+    const auto sectors_of = [&](const Features& features) {
+        return csr.nnz * times::Work(features, sizeof(T), machine).run_sectors();
     };
-    const double sectors = sectors_of([&]() -> const Features& { return features(); });
+    const double sectors = sectors_of(timed(steps, "features", "", [&]() -> const Features& { return features(); }));
     const double of_order = kSectorsOfOrder * csr.rows;
     if (sectors < of_order || !budget.affords_order(sectors / kSectorsPerUs, csr.rows)) return {};
     auto found = timed(steps, "order", "", [&]() -> std::optional<typename CsrSource<T>::Reordered> {
@@ -110,7 +109,8 @@ std::optional<typename CsrSource<T>::Reordered> PlannedSource<T>::nearer_order(c
         }
     });
     if (!found) return {};
-    const double ordered = sectors_of([&] { return features_of(any_csr(found->csr), device()); });
+    const double ordered =
+        sectors_of(timed(steps, "features", "", [&] { return features_of(any_csr(found->csr), device()); }));
     return sectors - ordered > of_order ? std::move(found) : std::nullopt;
 }
 
