@@ -199,9 +199,9 @@ def test_other_options_are_predicted_of_what_is_stored():
 def test_options_are_the_same_if_nobody_asked_for_features(lengths, fmt, dtype, rng):
     """Of a format that is named in the call, nothing is predicted before it is planned."""
     A = rows_of(rng.choice(lengths, 20_000), rng, dtype)
-    known, asked = CanonicalCsr.of(A), CanonicalCsr.of(A)
-    assert asked.features.nnz == A.nnz
-    assert_same_plan(known, asked, fmt)
+    named, predicted = CanonicalCsr.of(A), CanonicalCsr.of(A)
+    assert predicted.features.nnz == A.nnz
+    assert_same_plan(named, predicted, fmt)
 
 
 def rows_of(lengths, rng, dtype):
