@@ -195,37 +195,6 @@ def test_other_options_are_predicted_of_what_is_stored():
     assert sigmas <= {0, taken}
 
 
-@over("lengths", [[16], [8, 12, 16, 20, 28, 33], [1, 2, 40], [3, 0]])
-def test_options_are_the_same_if_nobody_asked_for_features(lengths, fmt, dtype, rng):
-    """Of a format that is named in the call, nothing is predicted before it is planned."""
-    A = rows_of(rng.choice(lengths, 20_000), rng, dtype)
-    named, predicted = CanonicalCsr.of(A), CanonicalCsr.of(A)
-    assert predicted.features.nnz == A.nnz
-    assert_same_plan(named, predicted, fmt)
-
-
-def rows_of(lengths, rng, dtype):
-    """A square matrix with rows of these lengths near its main diagonal."""
-    n, most = len(lengths), max(lengths)
-    start = np.clip(np.arange(n) - most, 0, n - 2 * most)
-    places = rng.random((n, 2 * most)).argsort(axis=1)  # a permutation in each row
-    rows, places = (places < lengths[:, None]).nonzero()
-    A = sp.csr_array((np.ones(len(rows), dtype), (rows, start[rows] + places)), shape=(n, n))
-    A.sort_indices()
-    return A
-
-
-def assert_same_plan(csr, other, format):
-    plans = []
-    for one in (csr, other):
-        try:
-            plan = one.plan(format, 0, {}, 132)
-            plans.append((plan.options, plan.bytes, plan.padding))
-        except sg.FormatError as refusal:
-            plans.append(str(refusal))
-    assert plans[0] == plans[1]
-
-
 @over("case", [*CASES, "poisson2d", "powerlaw", "uniform_random", "elasticity3d", "mesh of nodes", "pairs"])
 def test_what_is_not_planned_would_not_have_been_chosen(case):
     made = {

@@ -26,6 +26,7 @@ from spmvgpu.planning.profile import SHIPPED, Profile
 from spmvgpu.planning.request import Request
 from support import assert_same_entries, free_device_bytes, over
 from test_model_features import LENGTHS, features_of, of_lengths
+from test_model_roofline import rows_of
 
 ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
 
@@ -193,6 +194,16 @@ def test_plans_are_those_of_the_host(case, fmt, device):
     for options in [{}, *candidates(fmt)]:
         found, expected = (facts(partial(given.plan, fmt, ordinal, options)) for given in (source, host))
         assert found == expected
+
+
+@over("lengths", [[16], [8, 12, 16, 20, 28, 33], [1, 2, 40], [3, 0]])
+def test_plans_are_the_same_if_nobody_asked_for_features(lengths, fmt, dtype, rng):
+    """Of a format that is named in the call, nothing is predicted before it is planned for a GPU."""
+    A = rows_of(rng.choice(lengths, 20_000)).astype(dtype)
+    named, predicted = on_host(A), on_host(A)
+    assert predicted.features.nnz == A.nnz
+    found, expected = (facts(partial(given.plan, fmt, 0, {}, 132)) for given in (named, predicted))
+    assert found == expected
 
 
 def test_parts_and_transposes_of_a_source(device):
