@@ -64,6 +64,13 @@ void register_roofline(py::module_& module) {
         },
         py::arg("features"), py::arg("item_bytes"), py::arg("machine"), py::arg("plan"),
         "Microseconds of a product as planned, on a device with these rates.");
+    module.def(
+        "run_sectors",
+        [](const Features& features, int item_bytes, const Machine& machine) {
+            return times::Work(features, item_bytes, machine).run_sectors();
+        },
+        py::arg("features"), py::arg("item_bytes"), py::arg("machine"),
+        "Sectors of x per entry that a device reads from beyond its L1.");
     py::class_<DeviceModel, std::shared_ptr<DeviceModel>>(module, "RooflineModel", "A device, for values of one type.")
         .def(py::init(&make_model), py::arg("machine"), py::arg("dtype"), py::arg("formats"),
              "`formats`: by name, how many times as long as the rates say products take, and the error of "

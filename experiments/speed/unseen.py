@@ -33,6 +33,7 @@ from experiments.peers.base import Variant
 from experiments.peers.problem import Problem
 from experiments.records import Case, Content, Row, geometric_mean, ratio
 from experiments.tables import table
+from spmvgpu import _core
 from spmvgpu.formats import candidates
 from spmvgpu.gallery import meshes
 from spmvgpu.inputs.csr import CanonicalCsr
@@ -279,22 +280,26 @@ def _rows(run: Run, problem: Problem, **how: Any) -> Iterator[Row]:
     times = _times(run, problem, {**variants, **theirs})
     tried = {one.name: one.times() for one in trials.found.values()}
     best = min(times.keys() & variants.keys(), key=lambda key: times[key].us)
-    # Sectors of x that come from the L2 cache, if the L1 keeps what a thread block reads, or all of x.
-    features = CanonicalCsr.of(problem.matrix).features
-    is_in_l1 = features.cols * problem.matrix.dtype.itemsize <= L1_BYTES
-    gathers = 0 if is_in_l1 else round(features.run_sectors * features.nnz)
+    gathers = {"gathers": gathers_of(problem.matrix, run.record.environment)} if run.on_gpu else {}
     named: dict[str, tuple[str, Row]] = {"best": (best, {"tried": tried})}
     for name, (key, facts) in (named | chosen).items():
         if key in times:
             known = trials.found.get(key)
             order, predicted = (known.order, known.predicted_us) if known else (None, None)
             facts |= {"seed": run.options.seed, **how, "order": order, "predicted_us": predicted}
-            if run.on_gpu and order == "given":
-                facts["gathers"] = gathers
+            if order == "given":
+                facts |= gathers
             yield row_of(problem, replace(variants[key], name=name), times[key], cache="hot", **facts)
     for name, variant in theirs.items():
         if name in times:
             yield row_of(problem, variant, times[name], cache="hot", seed=run.options.seed, **how)
+
+
+def gathers_of(matrix: sp.csr_array, environment: Mapping[str, Any]) -> int:
+    """Sectors of x that come from the L2 cache of a GPU, with the rows in their order."""
+    machine = _core.Machine(True, environment["cache_bytes"], environment["multiprocessors"], {})
+    features = CanonicalCsr.of(matrix).features
+    return round(_core.run_sectors(features, matrix.dtype.itemsize, machine) * features.nnz)
 
 
 def _times(run: Run, problem: Problem, variants: Mapping[str, Variant]) -> dict[str, Timing]:
@@ -312,7 +317,6 @@ CPU_REGRET = {"auto": (1.05, 1.2), "full": (1.005, 1.05)}
 ERROR = 0.12
 SPEED, LEAST = {"f64": 1.55, "f32": 1.7}, 1.0  # over cuSPARSE
 BOUND, CACHES = 1.15, 2.2  # over the bound of a product; L2 caches of which it keeps nothing
-L1_BYTES = 2.5e5  # of each processor
 CPU_SPEED, CPU_LEAST = 1.15, 0.9  # over MKL
 PRODUCTS = 5.0  # of SciPy, that choosing takes on a CPU
 NOTE = (

@@ -110,6 +110,9 @@ def test_none_is_of_the_suite_or_of_calibration(first: dict[str, sp.csr_array]) 
 # -- what is measured ----------------------------------------------------------------------------------------
 
 
+GPU = {"cache_bytes": 50_000_000, "multiprocessors": 4}
+
+
 class FakeClock:
     """Device times by the number of launches, which it counts."""
 
@@ -151,7 +154,7 @@ def on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
     def run(**options: Any) -> Run:
         (experiment,) = unseen.EXPERIMENTS
         given = Namespace(**({"skip": None, "seed": 4, "all": False} | options))
-        record = Recorder(tmp_path / "unseen.json", {})
+        record = Recorder(tmp_path / "unseen.json", GPU)
         return Run(experiment, given, "cuda:0", record, 0.0, np.inf, [], [ours], FakeClock())  # type: ignore[arg-type]
 
     return run
@@ -353,6 +356,20 @@ def test_large_matrices_are_beside_their_bounds() -> None:
     for row in content.rows:
         row["gathers"] = 22 * 10**6
     assert unseen.over_bound(content) == pytest.approx({"a f64": 0.5})
+
+
+def test_gathers_from_the_l2_cache(rng: np.random.Generator) -> None:
+    """Neighbours share sectors of four doubles, and an x that the L1 holds is read once by each processor."""
+    entries, processors = 200_000, GPU["multiprocessors"]
+
+    def gathers(columns: Any, cols: int) -> int:
+        A = sp.csr_array((np.ones(entries), columns, np.arange(entries + 1)), shape=(entries, cols))
+        return unseen.gathers_of(A, GPU)
+
+    scattered = rng.integers(0, 4_000, entries)
+    assert gathers(np.arange(entries), entries) == pytest.approx(entries / 4, rel=0.01)
+    assert gathers(100 * scattered, 400_000) > entries / 2
+    assert gathers(scattered, 4_000) == pytest.approx(processors * 4_000 / 4, rel=0.01)
 
 
 def test_goals_on_a_cpu() -> None:
