@@ -146,6 +146,25 @@ def test_exit_code_of_a_broken_pipe():
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="closes streams in a shell")
+@pytest.mark.parametrize(
+    ("arguments", "closed", "code"),
+    [
+        ("info --json", ">&-", 0),
+        ("solve -o x.npy --size 3", "<&- >&- 2>&-", 0),
+        ("solve A.mtx", "2>&-", 2),
+        ("solve A.mtx", ">&-", 2),
+    ],
+)
+def test_closed_streams(arguments, closed, code, tmp_path):
+    """A daemon starts programs with closed streams: the work is done, and no traceback is printed."""
+    command = f"exec {sys.executable} -W error -m spmvgpu {arguments} {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert re.fullmatch(r"error: A\.mtx: .*\n" if (code, closed) == (2, ">&-") else "", done.stderr)
+    assert (tmp_path / "x.npy").exists() == ("x.npy" in arguments)
+
+
 @pytest.mark.parametrize("command", [None, *cli.COMMANDS])
 def test_help_lists_the_exit_codes(run, capsys, command):
     with pytest.raises(SystemExit) as caught:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from importlib import import_module
 from textwrap import fill
 from typing import NoReturn
@@ -58,6 +59,15 @@ def parser_of(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    with ExitStack() as stack:
+        # A daemon starts programs with closed streams, in whose place Python has None.
+        for stream, redirect in ((sys.stdout, redirect_stdout), (sys.stderr, redirect_stderr)):
+            if stream is None:
+                stack.enter_context(redirect(stack.enter_context(open(os.devnull, "w", encoding="utf-8"))))
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     # Only the command that is called is imported, so that `info` does not wait for SciPy.
     args = parser_of(argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS).parse_args(argv)
