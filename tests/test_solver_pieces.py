@@ -11,7 +11,8 @@ import spmvgpu as sg
 from battery import vector
 from conftest import CUDA_DEVICES
 from spmvgpu import gallery, linalg
-from support import over, run_python
+from spmvgpu.multi_device.division import PARTITIONS
+from support import in_turn, over, run_python
 from systems import convection, counted, spd
 from test_complex_solvers import turned
 
@@ -236,6 +237,71 @@ def test_minres_with_a_shift_and_its_checks(names):
         linalg.minres(spread(sp.csr_array(convection()), names), vector(576, A.dtype), check=True)
 
 
+# Sizes
+
+
+def chain(n):
+    """A tridiagonal matrix, positive definite and well conditioned at every size."""
+    off = np.full(max(n - 1, 0), -1.0)
+    return sp.csr_array(sp.diags_array([off, np.full(n, 4.0), off], offsets=[-1, 0, 1], shape=(n, n)))
+
+
+def unaligned(x, offset):
+    """A copy that begins so many bytes after an address that is a multiple of 64."""
+    memory = np.zeros(x.nbytes + 128, np.uint8)
+    begin = -memory.ctypes.data % 64 + offset
+    copy = memory[begin : begin + x.nbytes].view(x.dtype)
+    copy[:] = x
+    return copy
+
+
+# Transfers are staged from a mebibyte on, and go in several pieces from two on.
+@pytest.mark.parametrize("rows", [131_071, 131_073, 333_333])
+@pytest.mark.parametrize(("solver", "offset"), in_turn(SOLVERS, [8, 0, 24, 56]))
+def test_vectors_around_the_thresholds_of_transfers(solver, offset, rows, names):
+    """A piece of `b`, `x0` or the solution may begin at any address."""
+    rows *= len(names)
+    A = chain(rows)
+    expected = vector(rows, A.dtype)
+    b = A @ expected
+    op = spread(A, names, powers=[1.0] * len(names), partition="rows")
+    x0 = unaligned(0.5 * expected, 64 - offset)
+    x, info, how, _ = solve(solver, op, unaligned(b, offset), x0=x0, rtol=1e-8)
+    assert (info, how.pieces) == (0, len(names))
+    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-6)
+    y = unaligned(np.full(rows, np.nan), offset)
+    assert op.spmv(unaligned(expected, 64 - offset), out=y) is y
+    np.testing.assert_allclose(y, b, rtol=0, atol=1e-13)
+    distributed = op.distribute(unaligned(expected, offset))
+    np.testing.assert_allclose((op @ distributed).collect(), b, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("by", sorted(PARTITIONS))
+@over("rows", [1, 2, 3, 4, 5, 7])
+def test_parts_of_one_row_and_of_none(rows, by, names):
+    A = chain(rows)
+    expected = vector(rows, A.dtype)
+    op = spread(A, names, partition=by)
+    for solver in SOLVERS:
+        x, info = getattr(linalg, solver)(op, A @ expected, rtol=1e-10)
+        assert info == 0
+        np.testing.assert_allclose(x, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.nightly
+def test_transfers_in_pieces_of_the_largest_size(gpu_names):
+    """Pieces of a staged transfer are largest for vectors of 256 MiB."""
+    rows = len(gpu_names) * 33_554_433 + 1
+    A = chain(rows)
+    expected = vector(rows, A.dtype)
+    b = A @ expected
+    op = spread(A, gpu_names, powers=[1.0] * len(gpu_names), partition="rows")
+    x, info, how, _ = solve("cg", op, unaligned(b, 8), rtol=1e-9)
+    assert (info, how.pieces) == (0, len(gpu_names))
+    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-7)
+
+
 # Stopping, and looking on
 
 
@@ -445,3 +511,50 @@ def test_device_arrays_elsewhere(gpu_names, library):
     op = spread(A, gpu_names)
     with pytest.raises(ValueError, match=f"x0 is on {others[1]}, but b is on {others[0]}"):
         linalg.cg(op, library.asarray(b, others[0]), library.asarray(b, others[1]))
+
+
+OTHERS = {
+    "lsqr": lambda op, b, _: linalg.lsqr(op, b, atol=1e-12, btol=1e-12)[0],
+    "lsmr": lambda op, b, _: linalg.lsmr(op, b, atol=1e-12, btol=1e-12)[0],
+    "cgls": lambda op, b, _: linalg.cgls(op, b, rtol=1e-11)[0],
+    "solve": lambda op, b, _: linalg.solve(op, b, rtol=1e-11),
+    "cg with x0": lambda op, b, x0: linalg.cg(op, b, x0, rtol=1e-11)[0],
+    "cg with jacobi": lambda op, b, _: linalg.cg(op, b, M="jacobi", rtol=1e-11)[0],
+    "cg with chebyshev": lambda op, b, _: linalg.cg(op, b, M=linalg.chebyshev(op, 3), rtol=1e-11)[0],
+}
+
+
+@pytest.mark.parametrize("call", OTHERS)
+@pytest.mark.parametrize("rows", [1000, 1_000_003])
+def test_every_solver_takes_device_arrays(call, rows, gpu_names, library):
+    """Vectors may be on any of the GPUs, and the solution is there too."""
+    A = chain(rows)
+    expected = vector(rows, A.dtype)
+    op = spread(A, gpu_names)
+    for name in sorted(set(gpu_names)):
+        b, x0 = library.asarray(A @ expected, name), library.asarray(0.5 * expected, name)
+        x = OTHERS[call](op, b, x0)
+        assert library.device_name(x) == name
+        np.testing.assert_allclose(library.to_numpy(x), expected, rtol=0, atol=1e-7)
+
+
+def test_several_right_hand_sides_on_a_gpu(gpu_names, library):
+    A = chain(100_001)
+    expected = vector(3 * A.shape[0], A.dtype).reshape(-1, 3)
+    op = spread(A, gpu_names)
+    for name in sorted(set(gpu_names)):
+        x, info = linalg.cg(op, library.asarray(A @ expected, name), rtol=1e-11)
+        assert (np.asarray(info) == 0).all()
+        assert library.device_name(x) == name
+        np.testing.assert_allclose(library.to_numpy(x), expected, rtol=0, atol=1e-7)
+
+
+def test_eigenvalues_with_a_start_vector_on_a_gpu(gpu_names, library):
+    A = gallery.poisson2d(30)
+    expected = linalg.eigsh(alone(A, ["cpu"]), k=3, which="LA", return_eigenvectors=False)
+    op = spread(A, gpu_names)
+    for name in sorted(set(gpu_names)):
+        v0 = library.asarray(vector(A.shape[0], A.dtype), name)
+        w, v = linalg.eigsh(op, k=3, which="LA", v0=v0)
+        assert library.device_name(v) == name
+        np.testing.assert_allclose(library.to_numpy(w), expected, rtol=1e-10)

@@ -53,17 +53,23 @@ void parallel_copy(void* to, const void* from, std::size_t bytes) {
 }
 
 void streaming_copy(void* to, const void* from, std::size_t bytes) {
+    auto* const target = static_cast<char*>(to);
+    const auto* const source = static_cast<const char*>(from);
     std::size_t done = 0;
 #ifdef __SSE2__
-    auto* const target = static_cast<__m128i*>(to);
-    const auto* const source = static_cast<const __m128i*>(from);
-    for (; done + 64 <= bytes; done += 64) {
-        for (std::size_t i = done / 16; i < done / 16 + 4; ++i)
-            _mm_stream_si128(target + i, _mm_loadu_si128(source + i));
+    constexpr std::size_t kStore = sizeof(__m128i), kStep = 64;
+    // The address of a streaming store must be a multiple of its size; a piece of a NumPy array begins at any number.
+    done = std::min(bytes, -reinterpret_cast<std::uintptr_t>(to) % kStore);
+    std::memcpy(target, source, done);
+    for (; done + kStep <= bytes; done += kStep) {
+        for (std::size_t i = done; i < done + kStep; i += kStore) {
+            _mm_stream_si128(reinterpret_cast<__m128i*>(target + i),
+                             _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i)));
+        }
     }
     _mm_sfence();
 #endif
-    std::memcpy(static_cast<char*>(to) + done, static_cast<const char*>(from) + done, bytes - done);
+    std::memcpy(target + done, source + done, bytes - done);
 }
 
 }  // namespace spmvgpu

@@ -118,7 +118,7 @@ void parallel_parts(std::size_t bytes, const Part& part) {
 void parallel_copy(void* to, const void* from, std::size_t bytes);
 
 // memcpy past the caches, for what another device reads next: from the caches of several cores it would read at half
-// the speed. `to` must be aligned to 16 bytes.
+// the speed. Neither address needs an alignment.
 void streaming_copy(void* to, const void* from, std::size_t bytes);
 
 }  // namespace spmvgpu

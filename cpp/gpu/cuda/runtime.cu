@@ -94,8 +94,15 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
                          from, bytes, nullptr);
         return;
     }
-    check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
-    // From one place of a device to another the host is not waited for, and streams of our own wait for nobody.
+    if (to_device.is_gpu() && to_device != from_device) {
+        // The devices are named: a copy between plain addresses fails where neither may read the other's pool.
+        allow_peer_access(to_device, from_device);
+        check(cudaMemcpyPeerAsync(to, to_device.ordinal, from, from_device.ordinal, bytes, nullptr),
+              "cudaMemcpyPeerAsync");
+    } else {
+        check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+    }
+    // The host is not waited for by a copy from a GPU to a GPU, and streams of our own wait for no other.
     if (to_device.is_gpu()) check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "core/mutex.hpp"
@@ -101,8 +104,14 @@ static void let_read(int ordinal, int other) {
 
 void allow_peer_access(Device device, Device other) {
     if (!device.is_gpu() || !other.is_gpu() || device == other) return;
-    let_read(device.ordinal, other.ordinal);
-    let_read(other.ordinal, device.ordinal);
+    static Mutex mutex;
+    static std::set<std::pair<int, int>> allowed;
+    const std::lock_guard lock(mutex);
+    const std::pair<int, int> pair = std::minmax(device.ordinal, other.ordinal);
+    if (allowed.contains(pair)) return;
+    let_read(pair.first, pair.second);
+    let_read(pair.second, pair.first);
+    allowed.insert(pair);
 }
 
 Replay::Replay(Stream stream, const std::function<void()>& queue_work) : stream_(stream) {
