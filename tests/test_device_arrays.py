@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import integer_matrix, integer_vector, matrix, vector
@@ -127,6 +128,83 @@ def test_results_do_not_alias(op, library, cuda_device, x):
     assert len({library.pointer(y) for y in results}) == 3
     first = library.to_numpy(results[0])
     np.testing.assert_array_equal(library.to_numpy(results[2]), 4 * first)
+
+
+# Preconditioners
+
+
+@pytest.fixture(scope="module")
+def preconditioners():
+    """Of every class, on a device and of a type, and dense matrices with the same products."""
+    made = {}
+
+    def of(device, dtype):
+        if (device, dtype) not in made:
+            op = sg.aslinearoperator(sg.gallery.poisson2d(7).astype(dtype), device=device)
+            inverse = sg.linalg.Jacobi(1 / (1 + np.arange(49.0)).astype(dtype))
+            some = [inverse, sg.linalg.jacobi(op), sg.linalg.block_jacobi(op, 7), sg.linalg.chebyshev(op)]
+            some += [sg.linalg.ilu0(op), sg.linalg.ic0(op), sg.linalg.amg(op), sg.linalg.ilu0(op).H]
+            some += [2 * some[-1] + some[0] @ op]
+            made[device, dtype] = [(M, M @ np.eye(49, dtype=dtype)) for M in some]
+        return made[device, dtype]
+
+    return of
+
+
+PRODUCT_SHAPES = [(49,), (49, 1), (49, 3), (49, 0)]
+
+
+@pytest.mark.parametrize("of_x", [np.float32, np.float64, np.complex64, np.complex128, np.int32, np.float16])
+@pytest.mark.parametrize("of_M", [np.float64, np.complex64])
+def test_preconditioners_multiply_as_operators_do(of_M, of_x, preconditioners, library, cuda_device):
+    for M, dense in preconditioners(cuda_device, of_M):
+        for shape in PRODUCT_SHAPES:
+            x = integer_vector(int(np.prod(shape)), of_x).reshape(shape)
+            given = library.asarray(x, cuda_device)
+            y = M @ given
+            check_array(y, library, cuda_device, np.result_type(of_M, of_x))
+            np.testing.assert_allclose(library.to_numpy(y), dense @ x, rtol=1e-4, atol=1e-3)
+            if len(shape) == 2:  # columns that lie one after the other, and every second one
+                for turned in (library.asarray(x.T.copy(), cuda_device).T, given[:, ::2]):
+                    y = library.to_numpy(M @ turned)
+                    expected = dense @ (x if turned.shape == shape else x[:, ::2])
+                    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_preconditioners_wait_for_their_operand(preconditioners, library, cuda_device):
+    x = vector(49, np.float64)
+    for M, dense in preconditioners(cuda_device, np.float64):
+        late = library.asarray(np.zeros(49), cuda_device)
+        with library.new_stream(cuda_device) as stream:
+            library.delay()
+            library.fill(late, library.asarray(x, cuda_device))
+            y = M @ late
+            library.synchronize(stream)
+            np.testing.assert_allclose(library.to_numpy(y), dense @ x, rtol=1e-9, atol=1e-9)
+
+
+def test_preconditioners_refuse_arrays_elsewhere(library, cuda_device):
+    M = sg.linalg.amg(sg.gallery.poisson2d(7), device="cpu")
+    text = rf"x is on '{cuda_device}', but the preconditioner is on 'cpu'; move one of them"
+    with pytest.raises(ValueError, match=text):
+        M @ library.asarray(np.ones(49), cuda_device)
+
+
+def test_near_null_spaces_and_diagonals_come_from_a_device(library, cuda_device):
+    A = sg.gallery.poisson2d(7)
+    modes = np.stack([np.ones(49), np.arange(49.0)], axis=1)
+    there = library.asarray(modes, cuda_device)
+    expected = sg.linalg.amg(A, B=modes, device=cuda_device) @ np.ones(49)
+    for B in (there, library.asarray(modes.T.copy(), cuda_device).T):
+        np.testing.assert_array_equal(sg.linalg.amg(A, B=B, device=cuda_device) @ np.ones(49), expected)
+    diagonal = sg.linalg.Jacobi(there[:, 1]).inverse_diagonal
+    np.testing.assert_array_equal(diagonal, modes[:, 1])
+    differences = sp.diags_array([-1.0, 1.0], offsets=[0, 1], shape=(48, 49))
+    op = sg.aslinearoperator(differences.T @ differences, device=cuda_device)
+    b = np.arange(49) - 24.0
+    x, info = sg.linalg.cg(op, b, nullspace=there[:, 0], rtol=1e-10)
+    assert info == 0
+    np.testing.assert_allclose(op @ x, b, atol=1e-8)
 
 
 # Protocols

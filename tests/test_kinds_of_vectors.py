@@ -104,6 +104,14 @@ def updated(op, data):
     return op.toarray()
 
 
+def preconditioned(op, x):
+    """Products with preconditioners of every class, and with an adjoint."""
+    M = [sg.linalg.jacobi(op), sg.linalg.ilu0(op), sg.linalg.chebyshev(op), sg.linalg.amg(op)]
+    if op.device == "cpu":
+        M += [sg.linalg.splu(op), sg.linalg.splu(op).H]
+    return np.concatenate([np.asarray(some @ x).reshape(-1) for some in (*M, 2 * M[0] + M[1])])
+
+
 PLACES = {
     "op @ x": lambda op, x: op @ x,
     "op.dot(x)": lambda op, x: op.dot(x),
@@ -113,6 +121,7 @@ PLACES = {
     "rmatvec": lambda op, x: op.rmatvec(x),
     "b": lambda op, x: solved(op, x),
     "x0": lambda op, x: solved(op, VALUES, x0=x),
+    "M @ x": preconditioned,
     "M": lambda op, x: solved(op, VALUES, M=x),
     "b, x0 and M": lambda op, x: solved(op, x, x0=x, M=x),
     "b of SciPy's matrix": lambda op, x: solved(A, x),

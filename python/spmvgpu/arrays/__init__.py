@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 
+from .. import _core
 from .._util.types import HostArray
 from .cupy_arrays import Cupy
 from .jax_arrays import Jax
@@ -17,6 +18,7 @@ from .library import Located as Located
 from .library import Memory
 from .numpy_arrays import NUMPY as NUMPY
 from .numpy_arrays import as_array as as_array
+from .products import kind_of
 from .protocols import OfMemory, Protocols
 from .torch_tensors import Torch
 
@@ -92,6 +94,22 @@ def host_array(name: str, x: object) -> HostArray:
     if host is None:
         raise TypeError(f"{name} is a {type(x).__name__} on a GPU; give a NumPy array")
     return host
+
+
+def on_host(name: str, x: object) -> HostArray:
+    """What a caller gives for a vector or columns, as an array of NumPy's; a copy of one on a GPU."""
+    x, library = taken(name, x)
+    located = library.locate(x, name)
+    if located.host is not None:
+        return located.host
+    dtype = located.dtype
+    if not isinstance(dtype, np.dtype):  # NumPy lacks it
+        dtype = np.dtype(np.complex64 if kind_of(dtype) == "c" else np.float32)
+    if not located.contiguous or dtype != located.dtype:
+        located = library.locate(library.contiguous(x, dtype), name)
+    copy = np.empty(located.shape, dtype)
+    _core.fetch(located.pointer, copy, located.ordinal)
+    return copy
 
 
 def stream_handle(stream: object) -> int:

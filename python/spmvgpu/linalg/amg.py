@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.types import DType, HostArray
-from ..arrays import as_array
+from ..arrays import on_host
 from ..devices import CPU, resolve_device
 from ..inputs.canonical import canonical_csr
 from ..inputs.compressed import wanted_dtype
@@ -187,7 +187,7 @@ def _near_null_space(
 
 
 def _checked_modes(B: object, n: int, dtype: DType) -> HostArray:
-    modes = as_array("B", B)
+    modes = on_host("B", B)
     if modes.ndim == 1:
         modes = modes[:, np.newaxis]
     if modes.ndim != 2 or modes.shape[0] != n or not 1 <= modes.shape[1] <= _MOST_MODES:

@@ -39,7 +39,7 @@ def cgls(
         Right-hand side: a NumPy array, or an array of another library on the device of `A`. It is cast to the
         dtype of `A`. It may be complex only if `A` is.
     x0 : (n,) array, optional
-        Initial guess, of the same library as `b`. The default is zero.
+        Initial guess, of NumPy or on the device of `b`. The default is zero.
     damp : float, default 0.0
         Damping coefficient.
     rtol, atol : float

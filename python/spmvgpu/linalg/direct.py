@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import LinearMap, SolverReport
 from .._util.arguments import one_of, with_hints
-from .._util.types import HostArray
-from ..arrays import AnyArray, taken
+from ..arrays import AnyArray, Located, taken
 from ..devices import CPU, device_name, resolve_device
 from ..operator.construct import aslinearoperator
 from ..operator.new_values import NewValues
@@ -216,9 +215,8 @@ class DirectFactors(DevicePreconditioner):
             return _core.callback_map(self.dtype, lambda rows: rows, 0, 0, CPU)
         return self._factors.core_map(trans)
 
-    def _columns(self, X: HostArray) -> HostArray:
-        found: HostArray = self._solve(X, "N")
-        return found
+    def _product_of(self, x: Located) -> AnyArray:
+        return self._solve(x.array, "N")
 
     def _adjoint(self) -> AdjointFactors:
         return AdjointFactors(self)
@@ -237,9 +235,8 @@ class AdjointFactors(DevicePreconditioner):
     def _core_map(self) -> LinearMap:
         return self._of._map("H")
 
-    def _columns(self, X: HostArray) -> HostArray:
-        found: HostArray = self._of._solve(X, "H")
-        return found
+    def _product_of(self, x: Located) -> AnyArray:
+        return self._of._solve(x.array, "H")
 
     def _adjoint(self) -> DirectFactors:
         return self._of

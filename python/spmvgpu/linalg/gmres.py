@@ -45,7 +45,7 @@ def gmres(
         solved for together, with one product of all of them in each iteration, and each ends by itself. Their
         vectors are whole on one device. Over ranks `b` is one vector.
     x0 : array of the shape of `b`, or "Mb", optional
-        Initial guess, of the same library as `b`. "Mb" stands for ``M @ b``. The default is zero.
+        Initial guess, of NumPy or on the device of `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
         Tolerances. The solver stops if ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. It computes this
         residual at each restart.

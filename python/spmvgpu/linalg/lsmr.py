@@ -51,7 +51,7 @@ def lsmr(
     show : bool, default False
         Print the estimates after each iteration.
     x0 : (n,) array, optional
-        Initial guess, of the same library as `b`. The default is zero.
+        Initial guess, of NumPy or on the device of `b`. The default is zero.
 
     Returns
     -------

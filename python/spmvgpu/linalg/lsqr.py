@@ -54,7 +54,7 @@ def lsqr(
     calc_var : bool, default False
         Whether to estimate the diagonal of the inverse of ``A.H @ A + damp**2 * I``.
     x0 : (n,) array, optional
-        Initial guess, of the same library as `b`. The default is zero.
+        Initial guess, of NumPy or on the device of `b`. The default is zero.
 
     Returns
     -------

@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import _core
 from .._util.types import DType, HostArray
-from ..arrays import host_array
+from ..arrays import on_host
 from ..arrays.products import kind_of
 from .named import SYMMETRIC_SOLVERS
 from .preconditioners import PreconditionerMap
@@ -112,7 +112,7 @@ def orthonormal_basis(given: object, n: int, dtype: DType) -> HostArray:
             raise ValueError(f'nullspace={given!r} is not allowed; give "constant" or an array of vectors')
         vectors = np.ones((n, 1))
     else:
-        vectors = host_array("nullspace", given)
+        vectors = on_host("nullspace", given)
         if kind_of(vectors.dtype) not in ("biufc" if dtype.kind == "c" else "biuf"):
             raise TypeError(f"nullspace has dtype {vectors.dtype}, and the system {dtype}")
         if vectors.ndim not in (1, 2) or vectors.shape[0] != n:

@@ -14,12 +14,13 @@ from scipy.sparse.linalg import LinearOperator
 from .. import _core
 from .._core import LinearMap
 from .._util.types import DType, HostArray
-from ..arrays import AnyArray, AnyLibrary, host_array, library_of, taken
-from ..arrays.products import promoted
+from ..arrays import AnyArray, AnyLibrary, Located, library_of, on_host, taken
 from ..devices import at_most, device_name, resolve_device
+from ..inputs.compressed import storage_dtype
 from ..inputs.sparse import scipy_sparse
-from ..operator.composed import Composable, host_of
+from ..operator.composed import Composable
 from ..operator.construct import aslinearoperator
+from ..operator.operands import check_place, multiply_by, multiply_by_map
 from ..operator.operator import SparseOperator
 from .systems import OverRanks, System, callback_map, check_square
 from .vectors import DeviceVector, Vectors, empty, staged, staged_numpy
@@ -33,25 +34,19 @@ _SINGLES = [(np.dtype(single), np.dtype(double)) for single, double in (("f4", "
 
 
 class Preconditioner(Composable):
-    """A preconditioner of this package beside NumPy arrays, of which it takes what an operator takes."""
+    """A preconditioner of this package, which multiplies the arrays that an operator multiplies."""
 
-    def _columns(self, X: HostArray) -> HostArray:
-        """The products with the columns of an array, which is real where the preconditioner is."""
+    _stream: int | None = None
+
+    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+        """Refuse, with ValueError, an array on another device than the preconditioner."""
+
+    def _product_of(self, x: Located) -> AnyArray:
+        """The product with an operand, which is real where the preconditioner is."""
         raise NotImplementedError
 
     def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
-        X = host_of(self, x, library)
-        return library.from_host(
-            self._of_any_type(X.reshape(len(X), math.prod(X.shape[1:]))).reshape(X.shape), x
-        )
-
-    def _of_any_type(self, X: HostArray) -> HostArray:
-        target = promoted(self, X.dtype)
-        if X.dtype.kind != "c" or self.dtype.kind == "c":
-            return self._columns(X).astype(target, copy=False)
-        result = np.empty(X.shape, target)
-        result.real, result.imag = self._columns(X.real), self._columns(X.imag)
-        return result
+        return multiply_by(self, self._product_of, x, library)
 
     def _transpose(self) -> LinearOperator:
         return super()._transpose() if self.dtype.kind == "c" else self.adjoint()
@@ -61,7 +56,7 @@ class Jacobi(Preconditioner):
     """Multiplication by the inverse of the diagonal of a matrix.
 
     A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy. `jacobi` makes one from an operator.
-    ``Jacobi(inverse_diagonal)`` makes one from a vector in host memory, which it copies.
+    ``Jacobi(inverse_diagonal)`` makes one from a vector, which it copies.
 
     Attributes
     ----------
@@ -77,7 +72,7 @@ class Jacobi(Preconditioner):
     """
 
     def __init__(self, inverse_diagonal: object) -> None:
-        own = np.array(host_array("inverse_diagonal", inverse_diagonal)).reshape(-1)
+        own = np.array(on_host("inverse_diagonal", inverse_diagonal)).reshape(-1)
         own.flags.writeable = False
         super().__init__(own.dtype, (len(own), len(own)))
         self._copies: dict[tuple[int, DType], DeviceVector] = {}
@@ -100,9 +95,14 @@ class Jacobi(Preconditioner):
             self._inverse_diagonal = own
         return self._inverse_diagonal
 
-    def _columns(self, X: HostArray) -> HostArray:
-        Y: HostArray = self.inverse_diagonal[:, np.newaxis] * X
-        return Y
+    def _product_of(self, x: Located) -> AnyArray:
+        if x.host is not None:
+            return self.inverse_diagonal.reshape(-1, *[1] * (x.host.ndim - 1)) * x.host
+        key = x.ordinal, storage_dtype(self.dtype, None)
+        if key not in self._copies:
+            self._copies[key] = staged(np.ascontiguousarray(self.inverse_diagonal, key[1]), x.ordinal)
+        diagonal = _core.diagonal_map(key[1], self._copies[key].pointer)
+        return multiply_by_map(diagonal, self.shape, key[1], x)
 
     def _adjoint(self) -> Jacobi:
         return Jacobi(self.inverse_diagonal.conj()) if self.dtype.kind == "c" else self
@@ -166,15 +166,19 @@ class DevicePreconditioner(Preconditioner):
             self._own_adjoint = made
         return self._own_adjoint
 
-    def _columns(self, X: HostArray) -> HostArray:
-        given = np.require(X.T, self.dtype, ["C", "A"])
+    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+        check_place(name, located, (self._ordinal,), "the preconditioner is on")
+
+    def _product_of(self, x: Located) -> AnyArray:
+        if x.host is None:
+            return multiply_by_map(self._core_map(), self.shape, self.dtype, x)
+        n, columns = self.shape[0], math.prod(x.shape[1:])
+        given = np.require(x.host.T, self.dtype, ["C", "A"])
         results = np.empty_like(given)
-        columns, n = given.shape
-        if columns == 0:
-            return results.T
-        source, target = staged(given, self._ordinal), staged(results, self._ordinal, upload=False)
-        _core.apply_map(self._core_map(), source.pointer, target.pointer, n, columns, self._ordinal)
-        target.download(results)
+        if columns:
+            source, target = staged(given, self._ordinal), staged(results, self._ordinal, upload=False)
+            _core.apply_map(self._core_map(), source.pointer, target.pointer, n, columns, self._ordinal)
+            target.download(results)
         return results.T
 
 

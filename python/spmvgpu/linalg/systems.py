@@ -20,6 +20,7 @@ from ..inputs.canonical import matrix_of
 from ..inputs.jax_sparse import is_jax_sparse
 from ..inputs.torch_sparse import is_torch_sparse, numpy_type
 from ..operator.construct import aslinearoperator
+from ..operator.operands import check_place
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from .vectors import Vectors
@@ -90,11 +91,8 @@ class System:
 
     def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         """Refuse, with ValueError, a vector that is on another device."""
-        if located.host is None and located.ordinal != self._ordinal:
-            there, here = device_name(located.ordinal), device_name(self._ordinal)
-            raise ValueError(
-                f"{name} is on {there}, but the vectors of the solve are on {here}; move {name} there"
-            )
+        if located.host is None:
+            check_place(name, located, (self._ordinal,), "the vectors of the solve are on")
 
     # Among ranks
 

@@ -10,8 +10,8 @@ import numpy as np
 from .. import _core
 from .._util.types import DType, HostArray
 from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, taken
-from ..devices import CPU, device_name
-from ..operator.operands import Placed, converted_vector
+from ..devices import CPU
+from ..operator.operands import Placed, check_place, converted_vector
 
 
 class Space(Placed, Protocol):
@@ -62,19 +62,16 @@ class Vectors:
         columns: int | None = None,
     ) -> None:
         self._space, self._b, self._library, self._columns = space, b, library, columns
-        self._is_on_host = library.locate(b, "b").host is not None
         self.ordinal = CPU if in_pieces else space._ordinal
         self.stream: int | None = None
 
     def take(self, name: str, array: object) -> DeviceVector:
-        """A vector that the caller gave, or the columns of several, checked and converted."""
+        """A vector that the caller gave, or the columns of several, checked and converted.
+
+        An array of NumPy's goes to the device. What is there already may be of another library than b.
+        """
         array, library = taken(name, array)
         is_b = array is self._b
-        is_on_host = library.locate(array, name).host is not None
-        if is_on_host != self._is_on_host or not (is_on_host or library is self._library):
-            on_host, elsewhere = "an array in host memory", "an array of the same library"
-            wanted = on_host if self._is_on_host else elsewhere
-            raise TypeError(f"{name} must be {wanted} like b, not {type(array).__name__}")
         columns = None if name == "M" else self._columns
         array, located = converted_vector(self._space, name, array, library, columns)
         if located.host is not None:
@@ -82,12 +79,11 @@ class Vectors:
         if is_b:
             self._like = array, located
             self.ordinal = located.ordinal
-        elif located.ordinal != self.ordinal:
-            raise ValueError(
-                f"{name} is on {device_name(located.ordinal)}, but b is on {device_name(self.ordinal)}; move "
-                "one of them"
-            )
-        self._wait_for(located)
+        check_place(name, located, (self.ordinal,), "the vectors of the solve are on")
+        if library is self._library:
+            self._wait_for(located)
+        else:
+            _core.synchronize(library.stream(located), located.ordinal)
         return DeviceVector(located.pointer, (array, located))
 
     def of(self, space: Space, columns: int | None = None) -> Vectors:

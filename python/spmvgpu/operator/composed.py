@@ -180,6 +180,10 @@ class Composable(LinearOperator):  # type: ignore[misc]
     def _matmat(self, X: object) -> AnyArray:
         return self.dot(X)
 
+    def __matmul__(self, x: object) -> Any:
+        refuse_number(x)  # SciPy calls more than numbers so, such as a memoryview
+        return self.dot(x)
+
     def __mul__(self, other: object) -> LinearOperator:
         return super().__mul__(plain(other))
 
@@ -317,6 +321,11 @@ def keeping(x: _T) -> _T:
 def is_operand(x: object) -> bool:
     """Whether SciPy makes an operator of this and another one."""
     return isinstance(x, LinearOperator) or is_number(x)
+
+
+def refuse_number(x: object) -> None:
+    if is_number(x):
+        raise ValueError("Scalar operands are not allowed, use '*' instead")
 
 
 def plain(x: object) -> object:

@@ -8,18 +8,19 @@ refuse an operand that needs a conversion.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeGuard, TypeVar, cast
 
 import numpy as np
 
 from .. import _core
-from .._core import AnyMatrix
+from .._core import AnyMatrix, LinearMap
 from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, Library, Located, is_sparse, library_of, stream_handle, taken
 from ..arrays.library import Operator
 from ..arrays.products import kind_of, mismatch, promoted, shape_of
+from ..devices import device_name
 
 A = TypeVar("A")  # an array of any library
 
@@ -74,16 +75,31 @@ def _is_plain(x: object, op: HasType, length: int) -> TypeGuard[HostArray]:
 
 def multiply_now(op: Multiplier, x: AnyArray, library: AnyLibrary) -> AnyArray:
     """The same, of which no library records anything for gradients."""
-    located = library.locate(x, "x")
-    if len(located.shape) not in (1, 2) or located.shape[0] != op.shape[1]:
-        raise mismatch(op.shape, located.shape)
-    if not library.moves:
-        op._check_device("x", located)
+    located = _checked(op, x, library)
     is_own = located.dtype is op.dtype  # as most are: each of these saves calls
     if is_own and located.contiguous and located.strides is None and located.host is None:
         return _multiplied(op, located, op._stream)
     result = _product(op, located) if is_own else of_any_type(op, located, partial(_product, op))
     return result if located.host is None else library.from_host(result, x)
+
+
+def multiply_by(
+    op: Placed, product: Callable[[Located], AnyArray], x: AnyArray, library: AnyLibrary
+) -> AnyArray:
+    """The same for what has no matrix of the core: `product` converts an operand and multiplies it."""
+    located = _checked(op, x, library)
+    result = of_any_type(op, located, product)
+    return result if located.host is None else library.from_host(result, x)
+
+
+def _checked(op: Placed, x: AnyArray, library: AnyLibrary) -> Located:
+    """Where an operand lies, if an operator can multiply it."""
+    located = library.locate(x, "x")
+    if len(located.shape) not in (1, 2) or located.shape[0] != op.shape[1]:
+        raise mismatch(op.shape, located.shape)
+    if not library.moves:
+        op._check_device("x", located)
+    return located
 
 
 def multiply_from_left(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
@@ -158,6 +174,21 @@ def _multiplied(op: Multiplier, x: Located, stream: int | None, alpha: complex =
     op._matrix.multiply_column_pointers(x.pointer, x.strides, pointer, strides, count, alpha, 0.0, stream)
     result = library.deliver(result, x.array, stream)
     return library.transposed(result) if turned else result
+
+
+def multiply_by_map(core_map: LinearMap, shape: tuple[int, int], dtype: DType, x: Located) -> AnyArray:
+    """The product of a map of the core and an operand on a GPU, which is converted; complete on return."""
+    library, many = x.library, len(x.shape) == 2
+    given = library.contiguous(library.transposed(x.array) if many else x.array, dtype)
+    located, columns = library.locate(given, "x"), x.shape[1] if many else 1
+    rows = (columns, shape[0]) if many else (shape[0],)
+    result, pointer = library.empty(rows, given, located)
+    stream = library.stream(located)
+    if columns:
+        _core.synchronize(stream, x.ordinal)  # the core applies maps on a stream of its own
+        _core.apply_map(core_map, located.pointer, pointer, shape[0], columns, x.ordinal)
+    result = library.deliver(result, given, stream)
+    return library.transposed(result) if many else result
 
 
 def _multiply_host(op: Multiplier, x: Located) -> Callable[..., HostArray]:
@@ -298,6 +329,16 @@ def check_shape(name: str, x: AnyArray, ndim: int, length: int) -> object:
 def address(located: Located) -> int:
     """The address of the first element."""
     return located.pointer if located.host is None else int(located.host.ctypes.data)
+
+
+def check_place(
+    name: str, located: Located, places: Sequence[int], other: str = "the operator is on"
+) -> None:
+    """Refuse, with ValueError, an array that lies on none of the devices where `other` is."""
+    if located.ordinal not in places:
+        there = device_name(located.ordinal)
+        here = " or ".join(repr(device_name(place)) for place in places)
+        raise ValueError(f"{name} is on {there!r}, but {other} {here}; move one of them")
 
 
 def factor(op: HasType, name: str, value: Any) -> complex:

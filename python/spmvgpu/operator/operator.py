@@ -25,7 +25,7 @@ from ..planning import parts
 from ..planning.symmetry import simplest
 from ..planning.tuning import Tuning
 from . import algebra, explain, operands
-from .composed import Composable, is_operand, plain
+from .composed import Composable, is_operand, plain, refuse_number
 from .description import Description, resolved
 from .held import Held
 from .new_values import NewValues, replaced
@@ -199,7 +199,7 @@ class SparseOperator(Composable):
         library = library_of(x)
         if library is not None:
             return operands.multiply(self, x, library)
-        _refuse_number(x)
+        refuse_number(x)
         return self.dot(x)
 
     def dot(self, x: object) -> Any:
@@ -251,7 +251,7 @@ class SparseOperator(Composable):
         return operands.multiply(self, *taken("x", x))
 
     def __rmatmul__(self, x: object) -> Any:
-        _refuse_number(x)
+        refuse_number(x)
         return self._rdot(x)
 
     def _rdot(self, x: object) -> Any:
@@ -782,8 +782,3 @@ class SparseOperator(Composable):
             made._copy_of = which, weakref.ref(self)
             self._copies[which] = made
             return made
-
-
-def _refuse_number(x: object) -> None:
-    if is_number(x):
-        raise ValueError("Scalar operands are not allowed, use '*' instead")

@@ -19,6 +19,7 @@ from ..planning.parts import options, to_csr
 from ..planning.symmetry import stored_as
 from ..planning.tuning import Tuning
 from .description import Description
+from .operands import check_place
 
 #: Whether a matrix is the transpose of another, and whether its conjugate.
 Variant: TypeAlias = tuple[bool, bool]
@@ -95,14 +96,10 @@ class Stored:
 
     def check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         """Refuse an array that lies on another device than the matrix, or than x, which lies `beside`."""
-        if located.ordinal in (self.places if beside is None else (beside,)):
-            return
         if beside is None:
-            other = f"the operator is on {' or '.join(repr(device_name(place)) for place in self.places)}"
+            check_place(name, located, self.places)
         else:
-            other = f"x is on {device_name(beside)!r}"
-        there = device_name(located.ordinal)
-        raise ValueError(f"{name} is on {there!r}, but {other}; move one of them")
+            check_place(name, located, (beside,), "x is on")
 
     @property
     def lock(self) -> _core.Hold:
