@@ -448,6 +448,19 @@ def test_matrices_without_a_coarser_level(A, unknowns, device):
     np.testing.assert_allclose(sp.csr_array(A) @ x, b, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("exponent", [-1000, -500, 500, 1000])
+@pytest.mark.parametrize("block", [1, 2])
+@over("dtype", [np.float64, np.complex128])
+def test_powers_of_two_are_no_matter(dtype, block, exponent, device):
+    """Squares of the entries are no numbers any more, and the cycle is as it was."""
+    A = sp.csr_array(gallery.poisson2d(16), dtype=dtype)
+    b = vector(A.shape[0], np.dtype(dtype))
+    expected = linalg.amg(A, device=device, block=block, max_coarse=20) @ b
+    scaled = linalg.amg(A * 2.0**exponent, device=device, block=block, max_coarse=20) @ b
+    parts = np.ldexp(scaled.real, exponent) + 1j * np.ldexp(scaled.imag, exponent)
+    np.testing.assert_allclose(parts, expected, rtol=1e-9, atol=1e-12)
+
+
 @both_cycles
 def test_semidefinite_matrices(cycle, device):
     """A Laplacian without boundary: its coarsest matrix is singular, and consistent systems are solved."""

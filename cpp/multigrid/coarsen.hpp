@@ -27,7 +27,12 @@ struct Settings {
 };
 
 constexpr double magnitude(double value) { return value < 0 ? -value : value; }
-SPMVGPU_IN_BODY double magnitude(Complex<double> value) { return square_root(squared(value)); }
+// Without squares of its parts, which leave the range of numbers long before the size does.
+SPMVGPU_IN_BODY double magnitude(Complex<double> value) {
+    const double a = magnitude(value.real), b = magnitude(value.imag), larger = a < b ? b : a;
+    const double ratio = larger > 0 ? (a < b ? a : b) / larger : 0;
+    return larger * square_root(1 + ratio * ratio);
+}
 
 // What is found of the entries of a matrix.
 struct Entries {
@@ -238,13 +243,21 @@ NodeGraph connect_nodes(Passes& passes, const CsrPattern& A, const T* values, co
     double* const sizes = block_sizes.data();
     passes.each_entry(own.rows, own.row_offsets, own.nnz, [=] SPMVGPU_BODY(index_t node, index_t k) {
         const index_t other = own.col_indices[k], begin = view.first(other), end = view.first(other + 1);
-        double sum = 0;
+        double largest = 0, sum = 0;  // a size, and the squares of all over it, which stay within the range of numbers
         for (index_t row = view.first(node); row < view.first(node + 1); ++row) {
             const index_t row_end = A.row_offsets[row + 1];
             auto at = static_cast<index_t>(first_not_below(A.col_indices, A.row_offsets[row], row_end, begin));
-            for (; at < row_end && A.col_indices[at] < end; ++at) sum += squared(Wide<T>(values[at]));
+            for (; at < row_end && A.col_indices[at] < end; ++at) {
+                const double size = magnitude(Wide<T>(values[at]));
+                if (size > largest) {
+                    sum = 1 + sum * squared(largest / size);
+                    largest = size;
+                } else if (size > 0) {
+                    sum += squared(size / largest);
+                }
+            }
         }
-        sizes[k] = square_root(sum);
+        sizes[k] = largest * square_root(sum);
         if (other == node) own_size[node] = sizes[k];
     });
     made.strengths = passes.template make<Strength>(own.nnz);
