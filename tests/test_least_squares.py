@@ -182,6 +182,72 @@ def test_scales(solver, of_A, of_b, device):
         np.testing.assert_allclose(np.ldexp(of_scaled[4], -of_A), rest[4], rtol=1e-12)
 
 
+@pytest.mark.parametrize(("of_A", "of_b"), [(-900, -300), (-300, -900), (-600, -500), (480, 480), (0, 900)])
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_products_of_norms_that_are_no_numbers(solver, of_A, of_b, device):
+    """``norm(A.H @ b)`` underflows or overflows, and the solution does not."""
+    A, b = system("tall", np.float64)
+    op = sg.aslinearoperator(sp.csr_array(A * 2.0**of_A), device=device)
+    options = dict(rtol=1e-10) if solver is cgls else dict(atol=1e-12, btol=1e-12)
+    x, reason, *_ = solver(op, b * 2.0**of_b, **options)
+    assert reason == (0 if solver is cgls else 2)
+    np.testing.assert_allclose(np.ldexp(x, of_A - of_b), least_squares(A, b), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("solver", [lsqr, lsmr])
+def test_damping_of_a_matrix_that_is_small_beside_it(solver, device):
+    A, b = system("tall", np.float64)
+    x = solver(sg.aslinearoperator(A * 1e-200, device=device), b, damp=1.0)[0]
+    assert np.linalg.norm(x) <= 1e-190
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_a_guess_for_a_right_hand_side_of_zeros(solver, dtype, device):
+    A, b = system("tall", dtype)
+    guess = vector(A.shape[1], dtype, seed=3)
+    for scale in (1.0, 1e-30, 1e30):
+        x = solver(sg.aslinearoperator(A, device=device), 0 * b, x0=scale * guess)[0]
+        assert abs(x).max() <= 1e-4 * scale * abs(guess).max()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_columns(solver, count, host_library, device):
+    """Each as it is by itself; a single one is a vector, as in SciPy."""
+    A, _ = system("tall", np.float64)
+    rng = np.random.default_rng(5)
+    B, X0 = rng.standard_normal((300, count)), rng.standard_normal((80, count))
+    op = sg.aslinearoperator(A, device=device)
+    options = dict(calc_var=True) if solver is lsqr else {}
+    for guess in (None, X0):
+        given = None if guess is None else host_library.asarray(guess)
+        found = solver(op, host_library.asarray(B), x0=given, **options)
+        expected = [
+            solver(op, B[:, j], x0=None if guess is None else guess[:, j], **options) for j in range(count)
+        ]
+        assert isinstance(found[0], host_library.array_type)
+        assert found[0].shape == ((80,) if count == 1 else (80, count))
+        for place, values in enumerate(found):
+            values = host_library.to_numpy(values) if isinstance(values, host_library.array_type) else values
+            if count == 0:
+                assert np.asarray(values).shape[-1] == 0
+            else:
+                each = [one[place] for one in expected]
+                np.testing.assert_array_equal(values, each[0] if count == 1 else np.stack(each, -1))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_columns_on_a_gpu(solver, library, cuda_device):
+    A, _ = system("tall", np.float64)
+    B = np.random.default_rng(5).standard_normal((300, 3))
+    op = sg.aslinearoperator(A, device=cuda_device)
+    X = solver(op, library.asarray(B, cuda_device))[0]
+    assert isinstance(X, library.array_type)
+    np.testing.assert_array_equal(library.to_numpy(X), solver(op, B)[0])
+
+
 @pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
 def test_kinds_of_matrices(solver, host_library):
     A, b = system("tall", np.float64)
@@ -239,7 +305,20 @@ def test_numbers_that_are_not_finite(value, device):
 
 REFUSED = {
     "b length": (dict(b=np.ones(7)), ValueError, r"b has shape \(7,\)"),
-    "b columns": (dict(b=np.ones((300, 2))), ValueError, r"b has shape \(300, 2\)"),
+    "b columns": (
+        dict(b=np.ones((7, 2))),
+        ValueError,
+        r"b has shape \(7, 2\);.*\(300, 2\)",
+    ),
+    "b stacks": (dict(b=np.ones((300, 2, 2))), ValueError, r"b has shape \(300, 2, 2\)"),
+    "b columns complex": (dict(b=np.ones((300, 2), complex)), TypeError, "b has dtype complex128"),
+    "x0 columns": (dict(b=np.ones((300, 2)), x0=np.ones(80)), ValueError, r"x0 has shape \(80,\);.*2"),
+    "x0 of no columns": (
+        dict(b=np.ones((300, 0)), x0=np.ones((80, 2))),
+        ValueError,
+        r"x0 has shape \(80, 2\)",
+    ),
+    "damp of no columns": (dict(b=np.ones((300, 0)), damp=np.inf), ValueError, "damp=inf"),
     "b complex": (dict(b=np.ones(300, complex)), TypeError, "b has dtype complex128"),
     "b text": (dict(b="abc"), TypeError, "b"),
     "x0 length": (dict(x0=np.ones(300)), ValueError, r"x0 has shape \(300,\)"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .._util.types import DType
@@ -31,6 +33,10 @@ class Jax(Protocols):
     def contiguous(self, x: AnyArray, dtype: DType) -> AnyArray:
         with self.module.enable_x64(True):  # else there may be no such type
             return super().contiguous(x, dtype)
+
+    def stacked(self, vectors: Sequence[AnyArray]) -> AnyArray:
+        with self.module.enable_x64(True):
+            return super().stacked(vectors)
 
     def join(self, real: AnyArray, imaginary: AnyArray) -> AnyArray:
         return self.module.lax.complex(real, imaginary)

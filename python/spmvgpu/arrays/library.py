@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -99,6 +100,14 @@ class Library(ABC, Generic[A]):
     def transposed(self, x: A) -> A:
         """The transpose of a 2-D array, which may be a view."""
         return x.T  # type: ignore[attr-defined, no-any-return]
+
+    def column(self, x: A, j: int) -> A:
+        """A column of a 2-D array, which may be a view."""
+        return x[:, j]  # type: ignore[index, no-any-return]
+
+    def stacked(self, vectors: Sequence[A]) -> A:
+        """Vectors as the columns of an array."""
+        return self.module.stack(vectors, 1)  # type: ignore[no-any-return]
 
     def parts(self, x: A) -> tuple[A, A]:
         """The real and the imaginary part of a complex array, which may be views."""

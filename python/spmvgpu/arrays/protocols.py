@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -80,6 +81,17 @@ class Protocols(Library[AnyArray]):
         if host is not None:
             return host.T
         raise _refused(f"2-D {type(x).__name__}", "transposed", "its columns one by one")
+
+    def column(self, x: AnyArray, j: int) -> AnyArray:
+        if hasattr(x, "__getitem__"):
+            return x[:, j]
+        host = self.locate(x, "x").host
+        if host is not None:
+            return host[:, j]
+        raise _refused(f"2-D {type(x).__name__}", "taken apart", "its columns one by one")
+
+    def stacked(self, vectors: Sequence[AnyArray]) -> AnyArray:
+        return vectors[0].__array_namespace__().stack(vectors, axis=1)
 
     def parts(self, x: AnyArray) -> tuple[AnyArray, AnyArray]:
         if hasattr(x, "real"):

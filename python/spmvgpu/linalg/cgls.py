@@ -8,13 +8,15 @@ import numpy as np
 
 from .._util.arguments import real_number, whole_number, with_hints
 from ..arrays import AnyArray
-from .least_squares import LeastSquares
+from .least_squares import LeastSquares, each_column, times_power
 from .stopping import tolerance, warn
 
 _AT_ONCE = 16  # iterations between two looks at the residual
+_DEPTH = 5  # calls from a warning to the caller
 
 
 @with_hints
+@each_column
 def cgls(
     A: object,
     b: object,
@@ -35,10 +37,11 @@ def cgls(
     ----------
     A : SparseOperator, array, sparse matrix or LinearOperator
         Any matrix, of shape (m, n), as `lsqr` takes it.
-    b : (m,) array
-        Right-hand side: a NumPy array, or an array of another library on the device of `A`. It is cast to the
-        dtype of `A`. It may be complex only if `A` is.
-    x0 : (n,) array, optional
+    b : (m,) or (m, k) array
+        Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
+        device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
+        solved for one after the other.
+    x0 : (n,) or (n, k) array, optional
         Initial guess, of NumPy or on the device of `b`. The default is zero.
     damp : float, default 0.0
         Damping coefficient.
@@ -50,11 +53,12 @@ def cgls(
 
     Returns
     -------
-    x : (n,) array
-        Solution, of the library and on the device of `b`.
-    info : int
+    x : (n,) or (n, k) array
+        Solution, of the library and on the device of `b`. For `b` of shape (m, 1) it has shape (n,).
+    info : int or (k,) array of int
         0 if `s` is within the tolerances. Positive if it is not after `maxiter` iterations, or if rounding
-        errors prevent it: the number of iterations, at least 1. -12 for infinity or NaN.
+        errors prevent it: the number of iterations, at least 1. -12 for infinity or NaN. Of several
+        columns, an array with the number of each.
 
     Raises
     ------
@@ -84,18 +88,21 @@ def cgls(
     relative, absolute = tolerance("rtol", rtol), tolerance("atol", atol)
     problem = LeastSquares(A, b, x0)
     most = 2 * problem.shape[1] if maxiter is None else whole_number("maxiter", maxiter, 0)
-    goal = max(relative * problem.of_normal(problem.normal_b), absolute)
+    if problem.normal_b == 0 and problem.is_finite:
+        problem.forget_guess()  # zero is the solution
 
     core, x = problem.core, problem.x.pointer
-    iterations, before = 0, np.inf
+    iterations, before, exponent_before = 0, np.inf, 0
     while True:
-        # From the residual of x itself, not the one that the method has updated.
-        scaled_goal = float(np.ldexp(goal, -problem.a - problem.b))
-        first = core.start_descent(x, float(np.ldexp(damping, -problem.a)), scaled_goal)
-        norm = problem.of_normal(sqrt(first)) if first >= 0 else np.nan
+        # Norms are those of the scaled system, whose squares neither overflow nor underflow. The first one is
+        # computed from x itself, and not updated by the method.
+        exponent = problem.a + problem.b
+        goal = max(relative * problem.normal_b, times_power(absolute, -exponent))
+        first = core.start_descent(x, times_power(damping, -problem.a), goal)
+        norm = sqrt(first) if first >= 0 else np.nan
         if not problem.is_finite or not np.isfinite(norm):
             info = -12
-            warn("cgls broke down: there are infinite numbers or NaN: check the matrix, b and x0")
+            warn("cgls broke down: there are infinite numbers or NaN: check the matrix, b and x0", _DEPTH)
             break
         if norm <= goal:
             info = 0
@@ -103,14 +110,15 @@ def cgls(
         if iterations >= most:
             info = max(iterations, 1)
             break
-        if not norm < 0.5 * before:
+        if not norm < 0.5 * times_power(before, exponent_before - exponent):
             info = max(iterations, 1)
             warn(
-                f"cgls stagnated after {iterations} iterations: norm(A.H @ r - damp**2 * x) is {norm:.2e}, "
-                f"and rounding keeps it above {goal:.2e}"
+                f"cgls stagnated after {iterations} iterations: norm(A.H @ r - damp**2 * x) is "
+                f"{problem.of_normal(norm):.2e}, and rounding keeps it above {problem.of_normal(goal):.2e}",
+                _DEPTH,
             )
             break
-        before, done, has_ended = norm, 0, False
+        before, exponent_before, done, has_ended = norm, exponent, 0, False
         while not has_ended and iterations + done < most:
             now, _, has_ended = core.descend(x, min(_AT_ONCE, most - iterations - done))
             has_ended = has_ended or now == done

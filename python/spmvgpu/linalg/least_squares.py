@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from math import hypot, inf, isfinite, ldexp, sqrt
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from .. import _core
 from .._util.arguments import real_number
 from .._util.types import HostArray
-from ..arrays import AnyArray
+from ..arrays import AnyArray, AnyLibrary, taken
 from .stopping import tolerance
-from .systems import Rectangle
+from .systems import Rectangle, operator_beside, refuse_ranks
 from .vectors import NOTHING, DeviceVector
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 NOT_YET = (0.0, 0.0, 0.0, 1.0)  # the factors of `LeastSquares.advance` that leave x and w as they are
 
@@ -35,7 +42,7 @@ class LeastSquares:
     norm_b, normal_b : float
         ``norm(b)`` and ``norm(A.H @ b)``, scaled as `beta` and ``alpha * beta`` are.
     a, b : int
-        Exponents of the scaling.
+        Exponents of the scaling. They change when a solve begins again.
     """
 
     def __init__(self, A: object, b: object, x0: object) -> None:
@@ -57,17 +64,19 @@ class LeastSquares:
             rows.memory,
             rectangle.max_threads,
         )
+        self.a = self.b = 0
+        self.norm_b = self.normal_b = 0.0
         self._start(NOTHING)
         self.norm_b, self.normal_b = self.beta, self.alpha * self.beta
         if x0 is not None:
-            a, b_before = self.a, self.b
             self._start(self._guess)
-            self.norm_b = ldexp(self.norm_b, b_before - self.b)
-            self.normal_b = ldexp(self.normal_b, a + b_before - self.a - self.b)
 
     def _start(self, guess: DeviceVector) -> None:
+        a, b = self.a, self.b
         started = self.core.start(self._right.pointer, guess.pointer, self.x.pointer)
         self.beta, self.alpha, self.b, self.a = started
+        self.norm_b = times_power(self.norm_b, b - self.b)
+        self.normal_b = times_power(self.normal_b, a + b - self.a - self.b)
 
     @property
     def is_finite(self) -> bool:
@@ -93,6 +102,10 @@ class LeastSquares:
             raise ValueError("A or b contains inf or NaN, or their products overflow")
         return alpha, beta, x_squared, w_squared
 
+    def forget_guess(self) -> None:
+        """Begin with x = 0."""
+        self._start(NOTHING)
+
     def start_again(self) -> None:
         """Begin with the solution so far."""
         self.core.finish(self.x.pointer)
@@ -109,16 +122,16 @@ class LeastSquares:
 
     def of_residual(self, norm: float) -> float:
         """The norm of a residual, as it is without the scaling."""
-        return _times_power(norm, self.b)
+        return times_power(norm, self.b)
 
     def of_matrix(self, norm: float) -> float:
-        return _times_power(norm, self.a)
+        return times_power(norm, self.a)
 
     def of_normal(self, norm: float) -> float:
-        return _times_power(norm, self.a + self.b)
+        return times_power(norm, self.a + self.b)
 
     def of_x(self, norm: float) -> float:
-        return _times_power(norm, self.b - self.a)
+        return times_power(norm, self.b - self.a)
 
 
 class StoppingTests:
@@ -145,17 +158,17 @@ class StoppingTests:
         Of the reasons that hold the strongest is given: the residual, that of the normal equations, the
         condition, each within its tolerance and then within rounding errors, and the number of iterations.
         """
-        relative = norm_r / norm_b
+        size = norm_A * norm_x
+        relative = norm_r / (norm_b + size) if norm_b + size > 0 else inf
         gradient = norm_ar / (norm_A * norm_r) if norm_A * norm_r > 0 else inf
         inverse = 1 / cond_A if cond_A > 0 else inf
-        size = norm_A * norm_x / norm_b
-        if relative <= self.btol + self.atol * size:
+        if norm_r <= self.btol * norm_b + self.atol * size:
             return 1
         if gradient <= self.atol:
             return 2
         if inverse <= self.least_inverse:
             return 3
-        for reason, number in ((4, relative / (1 + size)), (5, gradient), (6, inverse)):
+        for reason, number in ((4, relative), (5, gradient), (6, inverse)):
             if 1 + number <= 1:
                 return reason
         return 7 if is_last else 0
@@ -173,8 +186,57 @@ def root(value: float) -> float:
     return sqrt(max(value, 0.0))
 
 
-def _times_power(number: float, exponent: int) -> float:
+def times_power(number: float, exponent: int) -> float:
+    """``number * 2**exponent``, infinite where that is larger than all numbers."""
     try:
         return ldexp(number, exponent)
     except OverflowError:
         return inf
+
+
+def each_column(solver: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate a solver for one right-hand side, so that it solves for each column of several.
+
+    Solutions become the columns of one array, and numbers the entries of one. A single column is solved for
+    as a vector.
+    """
+    signature = inspect.signature(solver)
+
+    @wraps(solver)
+    def solve(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        given = signature.bind(*args, **kwargs).arguments
+        refuse_ranks(given["A"])
+        b, library = taken("b", given["b"])
+        located = library.locate(b, "b")
+        if len(located.shape) != 2 or located.shape[1] == 1:
+            return solver(*args, **kwargs)
+        op = operator_beside(given["A"], library, located)
+        count = located.shape[1]
+        columns = _columns_of("b", b, library, (op.shape[0], count))
+        guesses: list[AnyArray] = [None] * count
+        if given.get("x0") is not None:
+            guesses = _columns_of("x0", *taken("x0", given["x0"]), (op.shape[1], count))
+        if not columns:  # one stands for the type of the results, and for the checks of the other arguments
+            columns, guesses = [library.from_host(np.zeros(op.shape[0], op.dtype), b)], [None]
+        one: Callable[..., Any] = solver
+        solved = [
+            one(**{**given, "A": op, "b": column, "x0": guess})
+            for column, guess in zip(columns, guesses, strict=True)
+        ]
+        results = (_beside_each_other(results, library)[..., :count] for results in zip(*solved, strict=True))
+        return cast(_R, tuple(results))
+
+    return solve
+
+
+def _columns_of(name: str, array: AnyArray, library: AnyLibrary, shape: tuple[int, int]) -> list[AnyArray]:
+    """The columns of an array; ValueError if it has another shape."""
+    given = library.locate(array, name).shape
+    if given != shape:
+        raise ValueError(f"{name} has shape {given}; it must have shape {shape} here")
+    return [library.column(array, j) for j in range(shape[1])]
+
+
+def _beside_each_other(results: tuple[Any, ...], library: AnyLibrary) -> AnyArray:
+    """Vectors as the columns of an array, numbers as an array of NumPy's."""
+    return library.stacked(results) if np.ndim(results[0]) else np.array(results)

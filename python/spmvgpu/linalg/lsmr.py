@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from math import hypot, inf, sqrt
 
-import numpy as np
-
 from .._util.arguments import whole_number, with_hints
 from ..arrays import AnyArray
-from .least_squares import NOT_YET, LeastSquares, StoppingTests, root, rotation
+from .least_squares import NOT_YET, LeastSquares, StoppingTests, each_column, root, rotation, times_power
 
 
 @with_hints
+@each_column
 def lsmr(
     A: object,
     b: object,
@@ -36,9 +35,10 @@ def lsmr(
         Any matrix, of shape (m, n). Pass a `SparseOperator` to solve more than once: a matrix is converted in
         each call. It stores its conjugate transpose also. A `LinearOperator` of another library is called
         with NumPy vectors, and needs `rmatvec`.
-    b : (m,) array
-        Right-hand side: a NumPy array, or an array of another library on the device of `A`. It is cast to the
-        dtype of `A`. It may be complex only if `A` is.
+    b : (m,) or (m, k) array
+        Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
+        device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
+        solved for one after the other, and what is returned as a number is an array with the number of each.
     damp : float, default 0.0
         Damping coefficient.
     atol, btol : float, default 1e-6
@@ -50,13 +50,13 @@ def lsmr(
         Maximum number of iterations. The default is ``min(m, n)``.
     show : bool, default False
         Print the estimates after each iteration.
-    x0 : (n,) array, optional
+    x0 : (n,) or (n, k) array, optional
         Initial guess, of NumPy or on the device of `b`. The default is zero.
 
     Returns
     -------
-    x : (n,) array
-        Solution, of the library and on the device of `b`.
+    x : (n,) or (n, k) array
+        Solution, of the library and on the device of `b`. For `b` of shape (m, 1) it has shape (n,).
     istop : int
         Why the solver stopped. 0: `x0` is the solution. 1: ``A x = b`` is solved. 2: a least-squares
         solution. 3: the condition number exceeds `conlim`. 4 to 6: as 1 to 3, as far as double precision
@@ -101,7 +101,7 @@ def lsmr(
     most = min(problem.shape) if maxiter is None else whole_number("maxiter", maxiter, 0)
     problem.check_finite()
     alpha, beta, norm_b = problem.alpha, problem.beta, problem.norm_b
-    damp = float(np.ldexp(tests.damp, -problem.a))
+    damp = times_power(tests.damp, -problem.a)
 
     istop = itn = 0
     norm_A, cond, norm_x = alpha, 1.0, 0.0

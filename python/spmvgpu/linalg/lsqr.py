@@ -8,11 +8,12 @@ import numpy as np
 
 from .._util.arguments import whole_number, with_hints
 from ..arrays import AnyArray
-from .least_squares import NOT_YET, LeastSquares, StoppingTests, rotation
+from .least_squares import NOT_YET, LeastSquares, StoppingTests, each_column, rotation, times_power
 from .vectors import NOTHING, staged
 
 
 @with_hints
+@each_column
 def lsqr(
     A: object,
     b: object,
@@ -37,9 +38,10 @@ def lsqr(
         Any matrix, of shape (m, n). Pass a `SparseOperator` to solve more than once: a matrix is converted in
         each call. It stores its conjugate transpose also. A `LinearOperator` of another library is called
         with NumPy vectors, and needs `rmatvec`.
-    b : (m,) array
-        Right-hand side: a NumPy array, or an array of another library on the device of `A`. It is cast to the
-        dtype of `A`. It may be complex only if `A` is.
+    b : (m,) or (m, k) array
+        Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
+        device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
+        solved for one after the other, and what is returned as a number is an array with the number of each.
     damp : float, default 0.0
         Damping coefficient.
     atol, btol : float, default 1e-6
@@ -53,13 +55,13 @@ def lsqr(
         Print the estimates after each iteration.
     calc_var : bool, default False
         Whether to estimate the diagonal of the inverse of ``A.H @ A + damp**2 * I``.
-    x0 : (n,) array, optional
+    x0 : (n,) or (n, k) array, optional
         Initial guess, of NumPy or on the device of `b`. The default is zero.
 
     Returns
     -------
-    x : (n,) array
-        Solution, of the library and on the device of `b`.
+    x : (n,) or (n, k) array
+        Solution, of the library and on the device of `b`. For `b` of shape (m, 1) it has shape (n,).
     istop : int
         Why the solver stopped. 0: `x0` is the solution. 1: ``A x = b`` is solved. 2: a least-squares
         solution. 3: the condition number exceeds `conlim`. 4 to 6: as 1 to 3, as far as double precision
@@ -74,7 +76,7 @@ def lsqr(
         Estimate of ``norm(A.H @ r - damp**2 * (x - x0))``.
     xnorm : float
         ``norm(x - x0)``.
-    var : (n,) array
+    var : (n,) or (n, k) array
         The estimates that `calc_var` asks for, or zeros.
 
     Raises
@@ -108,7 +110,7 @@ def lsqr(
     variances = problem.zeros()
     on_device = staged(variances, problem.ordinal) if calc_var else NOTHING
     alpha, beta, norm_b = problem.alpha, problem.beta, problem.norm_b
-    damp = float(np.ldexp(tests.damp, -problem.a))
+    damp = times_power(tests.damp, -problem.a)
 
     istop = itn = 0
     norm_A = cond = norm_x = 0.0
@@ -123,7 +125,7 @@ def lsqr(
         alpha, beta, _, w_squared = problem.advance(NOT_YET)
     while solves and istop == 0 and itn < most:
         itn += 1
-        norm_A = sqrt(norm_A**2 + beta**2 + damp**2)
+        norm_A = hypot(norm_A, beta, damp)
         # One rotation takes the damping out of the bidiagonal matrix, another one its lower entry.
         cos, sin, rho = rotation(rho_bar, damp)
         psi, phi_bar = sin * phi_bar, cos * phi_bar
@@ -131,10 +133,10 @@ def lsqr(
         theta, rho_bar = sin * alpha, -cos * alpha
         phi, phi_bar = cos * phi_bar, sin * phi_bar
         tau = sin * phi
-        inverse_squares += w_squared / rho**2
+        inverse_squares += w_squared * (1 / rho) ** 2
         delta, gamma_bar = sin_x * rho, -cos_x * rho
         right = phi - delta * z
-        norm_x = sqrt(xs_squared + (right / gamma_bar) ** 2)
+        norm_x = hypot(sqrt(xs_squared), right / gamma_bar)
         gamma = hypot(gamma_bar, theta)
         cos_x, sin_x, z = gamma_bar / gamma, theta / gamma, right / gamma
         xs_squared += z**2
@@ -146,8 +148,8 @@ def lsqr(
             print(f"lsqr {itn:6d} {problem.of_residual(residual):.6e} {problem.of_normal(norm_ar):.6e}")
         factors = (0.0, phi / rho, 1.0, -theta / rho)
         norm_A = hypot(norm_A, alpha) if istop == 0 else norm_A
-        alpha, beta, _, w_squared = problem.advance(factors, False, on_device.pointer, 1 / rho**2)
-    undamped = residual**2 - damp**2 * xs_squared
+        alpha, beta, _, w_squared = problem.advance(factors, False, on_device.pointer, (1 / rho) ** 2)
+    undamped = residual**2 - (damp * sqrt(xs_squared)) ** 2
     if calc_var:
         on_device.read(variances)
         variances *= 4.0**-problem.a
