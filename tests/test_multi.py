@@ -172,14 +172,15 @@ def test_assign_takes_turns_with_products(names, dtype):
 @over_types
 def test_partitioned_shares_with_scattered_rows(cut, beta, names, dtype):
     """Where a row of a part lies in y is where the share's row lies that it is."""
-    A = sp.random_array((300, 250), density=0.05, random_state=3, format="csr", dtype=dtype)
+    rows = 300 * len(names)
+    A = sp.random_array((rows, 250), density=0.05, random_state=3, format="csr", dtype=dtype)
     options = {"format": "partitioned", "separator": cut, "partition": "pmf"}
     op = sg.aslinearoperator(A, device=names, powers=[1.0] * len(names), **options)
-    start = vector(300, dtype) if beta else poisoned(300, dtype)
+    start = vector(rows, dtype) if beta else poisoned(rows, dtype)
     x = vector(250, dtype)
     y = op.spmv(x, out=start.copy(), alpha=2.0, beta=beta)
     assert_product(y, A, x, alpha=2.0, beta=beta, y=start if beta else None)
-    assert_product(op.spmv(x, out=poisoned(300, dtype)), A, x)
+    assert_product(op.spmv(x, out=poisoned(rows, dtype)), A, x)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,11 @@ private:
 // A copy in the order of the stream, between any two of device memory and page-locked host memory.
 void copy_async(void* to, const void* from, std::size_t bytes, Stream stream);
 
-// Lets two GPUs read each other's memory, where they can; copies between them work without as well.
+// Makes copy_async() work between what is allocated on two GPUs from now on, also if neither can read the other's
+// memory.
+void allow_copies(Device device, Device other);
+
+// Lets two GPUs read each other's memory, where they can: copies do not go through the host.
 void allow_peer_access(Device device, Device other);
 
 // What is queued on `stream` from now on comes after what is queued on `other` now; both on the current device.

@@ -6,6 +6,7 @@
 #include "core/errors.hpp"
 #include "core/host_vector.hpp"
 #include "gpu/runtime.hpp"
+#include "gpu/stream.hpp"
 #include "gpu/timing.hpp"
 #include "matrix/host_vectors.hpp"
 #include "multi/parted_matrix.hpp"
@@ -27,6 +28,7 @@ MultiDeviceMatrix<T>::MultiDeviceMatrix(index_t rows, index_t cols, std::vector<
             throw std::invalid_argument("a part must be made of those that are its interior");
         }
         every.add(part.rows, part.matrix->rows());
+        for (const DevicePart<T>& other : parts_) gpu::allow_copies(part.device(), other.device());
     }
     every.finish();
 }

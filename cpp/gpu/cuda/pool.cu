@@ -1,4 +1,5 @@
 #include <map>
+#include <set>
 
 #include "core/mutex.hpp"
 #include "gpu/cuda/check.hpp"
@@ -28,6 +29,16 @@ public:
         return found != pools_.end() ? found->second : pools_.emplace(ordinal, make(ordinal)).first->second;
     }
 
+    void leave(int ordinal) {
+        const std::lock_guard lock(mutex_);
+        left_.insert(ordinal);
+    }
+
+    bool is_left(int ordinal) {
+        const std::lock_guard lock(mutex_);
+        return left_.contains(ordinal);
+    }
+
     const Pool* known(int ordinal) {
         const std::lock_guard lock(mutex_);
         const auto found = pools_.find(ordinal);
@@ -55,6 +66,7 @@ private:
 
     Mutex mutex_;
     std::map<int, Pool> pools_;
+    std::set<int> left_;
 };
 
 Pools& pools() {
@@ -116,7 +128,8 @@ std::size_t read(const Pool& pool, cudaMemPoolAttr attribute) {
 std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
     const Pool& pool = pools().of(ordinal);
     const DeviceGuard guard(ordinal);
-    void* const pointer = pool.memory == nullptr ? nullptr : take(bytes, ordinal, pool, pool.stream);
+    const bool has_pool = pool.memory != nullptr && !pools().is_left(ordinal);
+    void* const pointer = has_pool ? take(bytes, ordinal, pool, pool.stream) : nullptr;
     if (pointer == nullptr) return take_from_driver(bytes, ordinal);
     std::shared_ptr<void> owner(pointer, [ordinal, &pool](void* memory) { give_back(memory, ordinal, pool); });
     check(cudaStreamSynchronize(pool.stream), "cudaStreamSynchronize");  // it is there for every stream
@@ -151,6 +164,8 @@ void release_idle_memory(int ordinal) {
           "cudaStreamSynchronize");  // what was freed there counts as used till then
     check(cudaMemPoolTrimTo(pool->memory, 0), "cudaMemPoolTrimTo");
 }
+
+void leave_pool(int ordinal) { pools().leave(ordinal); }
 
 void share_pool(int ordinal, int other) {
     const Pool& pool = pools().of(other);

@@ -21,6 +21,10 @@ std::size_t idle_bytes(int ordinal);
 // Lets a device use the memory of another one's pool.
 void share_pool(int ordinal, int other);
 
+// From now on allocate() takes memory of a device from the driver, which copies it to any other GPU. Memory of a pool
+// can be copied only between GPUs that read each other.
+void leave_pool(int ordinal);
+
 // Lets a thread allocate and free in a scope while streams are captured, its own and others. CUDA refuses that for
 // captures of its global mode, and those of the same thread, and ends them, as work that is queued may wait for work
 // that is recorded; what is done under this guard must not. Fails only when the process ends.

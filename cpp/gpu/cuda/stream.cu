@@ -88,10 +88,14 @@ void copy_async(void* to, const void* from, std::size_t bytes, Stream stream) {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
 }
 
-static void let_read(int ordinal, int other) {
+static bool can_read(int ordinal, int other) {
     int possible = 0;
     check(cudaDeviceCanAccessPeer(&possible, ordinal, other), "cudaDeviceCanAccessPeer");
-    if (!possible) return;
+    return possible != 0;
+}
+
+static void let_read(int ordinal, int other) {
+    if (!can_read(ordinal, other)) return;
     const DeviceGuard guard(ordinal);
     const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
     if (status == cudaErrorPeerAccessAlreadyEnabled) {
@@ -100,6 +104,13 @@ static void let_read(int ordinal, int other) {
         check(status, "cudaDeviceEnablePeerAccess");
     }
     share_pool(ordinal, other);
+}
+
+void allow_copies(Device device, Device other) {
+    if (!device.is_gpu() || !other.is_gpu() || device == other) return;
+    if (can_read(device.ordinal, other.ordinal) && can_read(other.ordinal, device.ordinal)) return;
+    leave_pool(device.ordinal);
+    leave_pool(other.ordinal);
 }
 
 void allow_peer_access(Device device, Device other) {
