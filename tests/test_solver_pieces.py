@@ -549,12 +549,19 @@ def test_several_right_hand_sides_on_a_gpu(gpu_names, library):
         np.testing.assert_allclose(library.to_numpy(x), expected, rtol=0, atol=1e-7)
 
 
-def test_eigenvalues_with_a_start_vector_on_a_gpu(gpu_names, library):
+@pytest.mark.parametrize(
+    "largest",
+    [
+        lambda A, **options: linalg.eigsh(A, 3, which="LA", **options),
+        lambda A, **options: linalg.svds(A, 3, **options)[1::-1],
+    ],
+    ids=["eigsh", "svds"],
+)
+def test_a_start_vector_on_a_gpu(largest, gpu_names, library):
     A = gallery.poisson2d(30)
-    expected = linalg.eigsh(alone(A, ["cpu"]), k=3, which="LA", return_eigenvectors=False)
+    expected, _ = largest(alone(A, ["cpu"]))
     op = spread(A, gpu_names)
     for name in sorted(set(gpu_names)):
-        v0 = library.asarray(vector(A.shape[0], A.dtype), name)
-        w, v = linalg.eigsh(op, k=3, which="LA", v0=v0)
-        assert library.device_name(v) == name
-        np.testing.assert_allclose(library.to_numpy(w), expected, rtol=1e-10)
+        values, vectors = largest(op, v0=library.asarray(vector(A.shape[0], A.dtype), name))
+        assert library.device_name(values) == library.device_name(vectors) == name
+        np.testing.assert_allclose(library.to_numpy(values), expected, rtol=1e-10)

@@ -235,12 +235,17 @@ class Rectangle:
         located = library.locate(b, name)
         op = operator_beside(A, library, located)
         shape = (int(op.shape[0]), int(op.shape[1]))
+        ordinal = CPU if located.host is not None else located.ordinal
         if isinstance(op, SparseOperator):
-            dtype, ordinal, memory, stream = op.dtype, op._ordinal, op._solver_memory, op._stream
+            dtype, stream = op.dtype, op._stream
+            if located.host is None:  # on any of the devices of the operator, and the other vectors as well
+                op._check_device(name, located)
+            else:
+                ordinal = op._ordinal
+            memory = op._solver_memory if ordinal == op._ordinal else _core.SolverMemory(ordinal)
         else:
-            dtype = _common_type(np.dtype(op.dtype), located.dtype)
-            ordinal = CPU if located.host is not None else located.ordinal
-            memory, stream = _core.SolverMemory(ordinal), None
+            dtype, stream = _common_type(np.dtype(op.dtype), located.dtype), None
+            memory = _core.SolverMemory(ordinal)
         self.rows, self.columns = (System(b, library, n, dtype, ordinal, memory) for n in shape)
         for space in (self.rows, self.columns):
             space.columns, space._stream = None, stream
