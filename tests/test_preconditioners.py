@@ -89,6 +89,41 @@ def test_block_jacobi(block, device, dtype, rtol):
     assert abs(count - in_scipy(A, b, M, rtol)) <= 2 + count // 10
 
 
+@pytest.mark.parametrize(
+    "name", ["gauss_seidel_nr", "gauss_seidel_ne", "jacobi_ne", "gmres", "schwarz", "air_solver"]
+)
+def test_smoothers_of_pyamg_that_are_not_replaced(name):
+    """The default takes the place of no smoother that it may be worse than, and says what to do."""
+    pyamg = pytest.importorskip("pyamg")
+    A = sp.csr_matrix(gallery.poisson2d(16))
+    if name == "air_solver":
+        ml, name = pyamg.air_solver(A, max_coarse=20), None
+    else:
+        ml = pyamg.smoothed_aggregation_solver(A, presmoother=name, postsmoother=name, max_coarse=20)
+    with pytest.raises(ValueError, match=f"level 0 of ml has the presmoother {name or 'none'!r}") as caught:
+        linalg.aspreconditioner(ml, device="cpu")
+    b = np.ones(A.shape[0])
+    assert "use ml.aspreconditioner()" in str(caught.value)
+    assert 'smoother="chebyshev" or "jacobi"' in str(caught.value)
+    assert linalg.gmres(A, b, M=ml.aspreconditioner(), rtol=0.5)[1] == 0
+    for smoother in ("chebyshev", "jacobi"):
+        assert (
+            linalg.cg(A, b, M=linalg.aspreconditioner(ml, device="cpu", smoother=smoother))[0].shape
+            == b.shape
+        )
+
+
+@pytest.mark.parametrize("name", ["gauss_seidel", "sor", "richardson", "chebyshev", "block_jacobi"])
+def test_smoothers_of_pyamg_that_are_replaced(name):
+    pyamg = pytest.importorskip("pyamg")
+    A, b = sp.csr_matrix(gallery.poisson2d(16)), np.ones(256)
+    ml = pyamg.smoothed_aggregation_solver(A, presmoother=name, postsmoother=name, max_coarse=20)
+    default = linalg.aspreconditioner(ml, device="cpu") @ b
+    np.testing.assert_array_equal(
+        linalg.aspreconditioner(ml, device="cpu", smoother="chebyshev") @ b, default
+    )
+
+
 @pytest.mark.parametrize("smoother", ["jacobi", "chebyshev"])
 @pytest.mark.parametrize("setup", ["ruge_stuben_solver", "smoothed_aggregation_solver"])
 def test_hierarchies_of_pyamg(setup, smoother, device, dtype, rtol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as la
@@ -32,6 +32,8 @@ from .vectors import NOTHING, staged
 _EIGENVALUE_STEPS = 15  # of the power and of the Lanczos method
 _POWER_SAFETY, _LANCZOS_SAFETY = 1.1, 1.05  # of their estimates, which are from below
 _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
+# Smoothers of pyamg that a Chebyshev polynomial can replace. Others are for matrices that it may not suit.
+_REPLACED = {"jacobi", "gauss_seidel", "sor", "richardson", "chebyshev", "block_jacobi", "block_gauss_seidel"}
 _LARGEST_COARSE = 4000  # unknowns of which a dense inverse is made
 
 
@@ -243,7 +245,7 @@ def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: HostArray,
 
 @with_hints
 def aspreconditioner(
-    ml: object, *, device: str = "auto", dtype: object = None, smoother: str = "chebyshev", degree: int = 2
+    ml: object, *, device: str = "auto", dtype: object = None, smoother: str | None = None, degree: int = 2
 ) -> Cycle:
     """Return a multigrid hierarchy of pyamg as a preconditioner on a device.
 
@@ -254,15 +256,17 @@ def aspreconditioner(
     ----------
     ml : pyamg.multilevel.MultilevelSolver
         From `pyamg.ruge_stuben_solver` or `pyamg.smoothed_aggregation_solver`. Its smoothers and its coarse
-        solver are not used.
+        solver are replaced.
     device : str, default "auto"
         Device that the hierarchy is moved to at once. In a solve with an operator on another device, or of
         another dtype, it follows that: a copy is made at first use.
     dtype : dtype, optional
         Dtype of the hierarchy. By default the dtype of the finest level, or a complex one if any level is
         complex.
-    smoother : {"chebyshev", "jacobi"}
+    smoother : {"chebyshev", "jacobi"}, optional
         Smoother before and after the correction from the coarser level. The cycle is symmetric with both.
+        By default "chebyshev" takes the place of the Jacobi, Gauss-Seidel, SOR, Richardson and Chebyshev
+        methods of pyamg, by points or by blocks, and a hierarchy with another smoother is refused.
     degree : int, default 2
         Degree of the "chebyshev" smoother.
 
@@ -273,8 +277,8 @@ def aspreconditioner(
     Raises
     ------
     TypeError, ValueError
-        If `ml` has no levels, if their matrices do not fit together or are not finite, or if the coarsest
-        level has more than 4000 unknowns.
+        If `ml` has no levels, or a smoother that is refused, if the matrices of the levels do not fit
+        together or are not finite, or if the coarsest level has more than 4000 unknowns.
     numpy.linalg.LinAlgError
         If an entry of the diagonal of a level is zero.
 
@@ -286,9 +290,12 @@ def aspreconditioner(
     >>> op = sg.aslinearoperator(A)  # doctest: +SKIP
     >>> x, info = sg.linalg.cg(op, np.ones(10_000), M=M)  # doctest: +SKIP
     """
-    one_of("smoother", smoother, ("chebyshev", "jacobi"))
+    if smoother is not None:
+        one_of("smoother", smoother, ("chebyshev", "jacobi"))
     whole_number("degree", degree, 1, 1000)
     grids = _grids_of(ml)
+    if smoother is None:
+        _check_smoothers(ml)
     coarsest = grids[-1]["A"]
     if coarsest.shape[0] > _LARGEST_COARSE:
         raise ValueError(
@@ -313,13 +320,25 @@ def aspreconditioner(
                 f"inverse in {common}, the first in row {bad[0]} ({diagonal[bad[0]]:g}); use "
                 "ml.aspreconditioner() of pyamg"
             )
-        steps, ratio = (degree, _SMOOTHED) if smoother == "chebyshev" else (1, 2.0)
+        steps, ratio = (degree, _SMOOTHED) if smoother != "jacobi" else (1, 2.0)
         level = _smoothed(A, steps, ratio, inverse, _by_power(A, inverse))
         levels.append(level._replace(R=build(grid["R"]), P=build(grid["P"])))
     dense = coarsest.toarray().astype(np.complex128 if common.kind == "c" else np.float64)
     inverse_matrix = build(np.linalg.pinv(dense, rcond=len(dense) * np.finfo(dense.dtype).eps))
     levels.append(_Level(inverse=inverse_matrix))
     return Cycle(levels[0].A or inverse_matrix, levels)
+
+
+def _check_smoothers(ml: Any) -> None:
+    """Refuse, with ValueError, a hierarchy with a smoother that a Chebyshev polynomial cannot replace."""
+    for number, level in enumerate(ml.levels[:-1]):
+        for place in ("presmoother", "postsmoother"):
+            name = getattr(getattr(level, place, None), "__name__", None)
+            if name is not None and name not in _REPLACED:
+                raise ValueError(
+                    f"level {number} of ml has the {place} {name!r}, which is not available here; use "
+                    'ml.aspreconditioner() of pyamg, or give smoother="chebyshev" or "jacobi" in its place'
+                )
 
 
 def _grids_of(ml: object) -> list[dict[str, sp.csr_array]]:
