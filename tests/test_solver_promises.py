@@ -9,7 +9,7 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from spmvgpu import gallery, linalg
-from support import over
+from support import nightly, over
 from systems import convection
 
 SOLVERS = ["cg", "bicgstab", "gmres", "minres"]
@@ -172,6 +172,21 @@ def hostile(kind, rng, dtype):
     return A, (A @ rng.standard_normal(n) if rng.random() < 0.3 else b).astype(dtype)
 
 
+def slope(A, x, b, M=None):
+    """``norm(A @ M @ r) / (norm(A) * norm(r))`` of a residual, in the norm of M, a diagonal or a matrix."""
+    A = np.asarray(A, np.clongdouble)
+    half = (
+        np.eye(len(b))
+        if M is None
+        else np.diag(np.sqrt(M))
+        if M.ndim == 1
+        else np.linalg.cholesky(M).conj().T
+    )
+    r = half @ (b - A @ x)
+    inside = half @ A @ half.conj().T
+    return norm(inside @ r) / (np.linalg.norm(np.asarray(inside, complex), 2) * norm(r))
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 @over("kind", ["definite", "indefinite", "singular", "diagonal", "any"])
 @over("dtype", [np.float32, np.float64, np.complex128])
@@ -197,10 +212,8 @@ def test_info_is_0_for_solutions_only(solver, kind, dtype, device):
             residual = true_residual(sp.csr_array(A), x, b)
             if how.status == "converged":
                 assert residual <= 1.001 * rtol * norm(b) + rounding
-            elif M is None:
-                wide = A.astype(np.clongdouble)
-                allowed = 20 * np.sqrt(np.finfo(dtype).eps) * norm(A) * residual
-                assert norm(wide @ (b - wide @ x)) <= allowed
+            else:
+                assert slope(A, x, b, M) <= 20 * np.sqrt(np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("solver", ["cg", "bicgstab", "minres"])
@@ -260,6 +273,47 @@ def test_minres_without_a_solution(device):
         x, info = linalg.minres(op, b - b.mean())
         assert (info, op.solve_info.status) == (0, "converged")
         assert np.linalg.norm(b - b.mean() - scale * (A @ x)) <= 1.001e-5 * np.linalg.norm(b - b.mean())
+
+
+def singular(rng, dtype):
+    """A Hermitian matrix of less than full rank, a right-hand side that is rarely in its range, and an M."""
+    n = int(rng.integers(3, 50))
+    rank, is_complex = int(rng.integers(1, n)), dtype.kind == "c"
+    B = rng.standard_normal((n, rank)) * 10.0 ** rng.uniform(-1, 1, rank)
+    if rng.random() < 0.3:
+        B = np.round(rng.uniform(-2, 2, (n, rank)))
+    B = B + 1j * rng.standard_normal((n, rank)) if is_complex else B
+    A = (B * rng.choice([-1.0, 1.0], rank)) @ B.conj().T
+    b = rng.standard_normal(n) + (1j * rng.standard_normal(n) if is_complex else 0)
+    if rng.random() < 0.5:
+        b = A @ b + 10.0 ** rng.integers(-8, 1) * b
+    C = rng.standard_normal((n, n))
+    M = [None, 10.0 ** rng.uniform(-1, 1, n), C @ C.T / n + 0.5 * np.eye(n)][rng.integers(3)]
+    return A.astype(dtype), b.astype(dtype), None if M is None else M.astype(dtype)
+
+
+@pytest.mark.parametrize("cases", [60, *nightly([3000])])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128], ids=lambda dtype: dtype.__name__)
+def test_minres_of_singular_systems(cases, dtype, device):
+    """It says that x is a least-squares solution of those that are, and finds most of them."""
+    rng, dtype = np.random.default_rng(11), np.dtype(dtype)
+    allowed, found = 20 * np.sqrt(np.finfo(dtype).eps), 0
+    for case in range(cases):
+        A, b, M = singular(rng, dtype)
+        given = spla.aslinearoperator(M) if M is not None and M.ndim == 2 else M
+        op = sg.aslinearoperator(A, device=device)
+        B = b if case % 3 else np.stack([b, A @ b], axis=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", linalg.SolverWarning)
+            x, info = linalg.minres(op, B, rtol=1e-6 if real_type(dtype) == np.float64 else 1e-3, M=given)
+        columns = op.solve_info.columns or [op.solve_info]
+        each = zip(np.atleast_2d(x.T), np.atleast_2d(B.T), np.atleast_1d(info), columns, strict=True)
+        for one, right, number, how in each:
+            assert (number == 0) == (how.status in ("converged", "least_squares")), (case, how)
+            if how.status == "least_squares":
+                assert slope(A, one, right, M) <= allowed, (case, how)
+        found += np.atleast_1d(info)[0] == 0
+    assert found > 0.7 * cases
 
 
 def test_minres_ends_by_the_residual_in_the_ordinary_norm(device):

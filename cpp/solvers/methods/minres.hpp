@@ -25,6 +25,7 @@ struct MinresScalars : Progress {
     Factor<double> oldeps, delta, inverse_gamma = 1, phi;
     double ratio = 1;         // of |r| to phibar
     double first_phibar = 0;  // where these Lanczos vectors began
+    bool is_careful = false;  // stops once |A r| is small
 
     // The first Lanczos vector, from r.Mr and r.r.
     SPMVGPU_SCALAR void begin_lanczos(double r_mr, double rr) {
@@ -72,13 +73,22 @@ struct MinresScalars : Progress {
         rootl = root(gbar * gbar + dbar * dbar);
         const double gamma = root(gbar * gbar + beta * beta);
         gmax = gamma > gmax ? gamma : gmax;
-        // Where A maps all of the space to zero that is left, no step is of use.
-        const bool is_singular = !(gamma > eps * gmax);
+        // rootl is |A r| / |r| for the r of before. Where it is a rounding error, the step would be one along the null
+        // space, of any length.
+        const bool is_singular = !(rootl > (is_careful ? root(eps) : 4 * eps) * gmax);
         inverse_gamma = is_singular ? 0 : 1 / gamma;
         cs = is_singular ? 0 : gbar / gamma;
         sn = is_singular ? 1 : beta / gamma;
         phi = cs * phibar;
         phibar = sn * phibar;
+    }
+
+    // Whether x is a least-squares solution, as the iterations say, with |A r| of this size and |r| = phibar.
+    SPMVGPU_SCALAR void check_least_squares(double norm_ar) {
+        if (status != Status::kLeastSquares) return;
+        if (norm_ar <= 10 * root(eps) * gmax * phibar) return;
+        status = is_careful || iterations >= maxiter ? Status::kStagnated : Status::kRunning;
+        is_careful = true;
     }
 
     // Whether the solve is over, with x of this squared norm.
@@ -94,7 +104,8 @@ struct MinresScalars : Progress {
             // |A r| is small, as it never becomes much smaller by rounding, and |r| has ceased to fall.
             stop(Status::kLeastSquares, norm_r);
         } else if (phibar <= eps * (has_m ? first_phibar : gmax * norm_x)) {
-            stop(Status::kStagnated, norm_r);  // by as much r may be wrong
+            // By as much r may be wrong. If it has hardly fallen, so large an x is one of the null space.
+            stop(phibar > 0.01 * first_phibar ? Status::kLeastSquares : Status::kStagnated, norm_r);
         } else if (iterations >= maxiter) {
             stop(Status::kExhausted, norm_r);
         }
@@ -213,19 +224,26 @@ struct Minres {
             });
     }
 
-    // Looks whether |A r| is as small as the iterations say, which without M is that of r = b - A x.
+    // Looks whether |A r| is as small as the iterations say, for r = b - A x, in the norm of M: |A M r| of that. If it
+    // is not, a step along the null space has spoilt x, and the solve begins anew from zero, now carefully.
     template <class Solve>
-    void check_least_squares(Solve& solve, const T* r, T* ar) const {
+    void check_least_squares(Solve& solve, T* true_r) const {
+        if (!has_any(solve, Status::kLeastSquares)) return;
+        const T* const mr = solve.precondition(s, true_r, v);
         const Factor<double> shift = solve.shift();
-        solve.multiply(r, ar);
+        solve.multiply(mr, product);
+        solve.sweep(
+            s, read(true_r, mr, product), write(product),
+            [=] SPMVGPU_DEVICE(const S&, T r, T mr, T amr) { return put(T(amr - shift * mr)).sum(dot(r, mr)); },
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.phibar = root(sums.real(0)); });
+        const T* const mamr = solve.precondition(s, product, true_r);
         solve.reduce(
-            s, read(r, ar),
-            [=] SPMVGPU_DEVICE(const S&, T r, T ar) { return sum<T>(square(r), square(T(ar - shift * r))); },
-            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
-                if (s.status != Status::kLeastSquares) return;
-                const double allowed = 10 * root(s.eps) * s.gmax * root(sums.real(0));
-                if (!(root(sums.real(1)) <= allowed)) s.status = Status::kStagnated;
-            });
+            s, read(product, mamr), [=] SPMVGPU_DEVICE(const S&, T amr, T mamr) { return sum<T>(dot(amr, mamr)); },
+            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.check_least_squares(root(sums.real(0))); });
+        solve.sweep(s, read(solve.b(), x, r), write(x, r), [=] SPMVGPU_DEVICE(const S& s, T b, T x, T r) {
+            const bool is_new = s.status == Status::kRunning;
+            return put(is_new ? T(0) : x, is_new ? b : r);
+        });
     }
 
     // Of several columns, which end after different numbers of iterations and whose vectors play different parts then:
@@ -233,10 +251,19 @@ struct Minres {
     template <class Solve>
     void run_columns(Solve& solve) const {
         do {
-            begin(solve);
-            solve.iterate(s, 3, *this);
-        } while (solve.goes_on(s, r));
-        if (!solve.has_preconditioner()) check_least_squares(solve, r, product);
+            do {
+                begin(solve);
+                solve.iterate(s, 3, *this);
+            } while (solve.goes_on(s, r));
+            check_least_squares(solve, r);
+        } while (has_any(solve, Status::kRunning));
+    }
+
+    // Whether a column has come to this.
+    template <class Solve>
+    bool has_any(Solve& solve, Status status) const {
+        const std::vector<S> now = solve.queue.read_columns(s);
+        return std::any_of(now.begin(), now.end(), [=](const S& of) { return of.status == status; });
     }
 
     template <class Solve>
@@ -259,9 +286,13 @@ struct Minres {
             const bool is_at_end =
                 truth == Truth::kNoBetter && (misses == chances || said.status != Status::kConverged);
             if (truth == Truth::kOver || (is_at_end && !(solve.true_residual() < 0.5 * began_at))) {
-                const bool is_nearest = solve.queue.read_scalars(s).status == Status::kLeastSquares;
-                if (is_nearest && !solve.has_preconditioner()) check_least_squares(solve, true_r, product);
-                return;
+                check_least_squares(solve, true_r);
+                if (!has_any(solve, Status::kRunning)) return;
+                began_at = solve.kInfinity;
+                misses = 0;
+                iteration = *this;
+                iteration.begin(solve);
+                continue;
             }
             if (truth == Truth::kNoBetter && !solve.revive(s)) return;
             S now = solve.queue.read_scalars(s);

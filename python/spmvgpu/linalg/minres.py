@@ -52,9 +52,10 @@ def minres(
     rtol, atol : float
         Tolerances. The solver stops if ``norm(b - A @ x) <= max(rtol * norm(b), atol)``. It computes this
         residual from `x` before it returns. A singular system may have no solution. Then the solver stops at
-        a least-squares solution: ``norm(A @ r)`` is below 1.5e-8 times ``norm(A) * norm(r)``, or 3.5e-4 times
-        it in single precision, and ``solve_info.status`` is "least_squares". With `M` these are norms with
-        respect to `M`.
+        a least-squares solution, and ``solve_info.status`` is "least_squares": the method finds ``norm(A @ r)
+        <= 1.5e-8 * norm(A) * norm(r)``, or 3.5e-4 in place of 1.5e-8 in single precision, and it is at most
+        ten times that if computed from `x`. With `M`, this is ``norm(A @ M @ r)``, and the norms are ``sqrt(r
+        @ M @ r)``.
     shift : float, default 0.0
         Shift of the diagonal.
     maxiter : int, optional
