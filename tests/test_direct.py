@@ -125,6 +125,41 @@ def test_spsolve_takes_matrices_of_all_kinds(place, rng):
     assert spsolve((10 * A).astype(int) + 100 * sp.eye_array(60, dtype=int), b, device=place).dtype == "f8"
 
 
+@pytest.mark.parametrize("kind", [sp.csc_array, sp.csr_matrix, sp.coo_array])
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_sparse_right_hand_sides(kind, count, place, rng, monkeypatch):
+    """As SciPy's, the solution is sparse, and for a single column a vector."""
+    monkeypatch.setattr(direct, "_DENSE_ENTRIES", 130)  # two columns at once
+    A = drawn(rng, np.float64)
+    B = kind(sp.random_array((60, count), density=0.1, rng=rng))
+    for given in (A, sg.aslinearoperator(A, device=place)):
+        X = spsolve(given, B, **({} if given is not A else {"device": place}))
+        expected = sla.spsolve(A.tocsc(), sp.csc_array(B)) if count else np.zeros((60, 0))
+        assert sp.issparse(X) == (count != 1)
+        if count != 1:
+            assert isinstance(X, sp.sparray) == isinstance(B, sp.sparray)
+            X = X.toarray()
+            expected = expected.toarray() if count else expected
+        np.testing.assert_allclose(X, expected, atol=1e-10)
+    with pytest.raises(ValueError, match=r"b has shape \(59, 3\)"):
+        spsolve(A, sp.csc_array((59, 3)), device=place)
+    with pytest.raises(TypeError, match="b has dtype complex128"):
+        spsolve(sg.aslinearoperator(A, device=place), 1j * sp.csc_array((60, 3)))
+
+
+def test_the_factors_themselves(rng):
+    """Those of SuperLU, with its permutations."""
+    A = drawn(rng, np.float64)
+    factors = splu(A, device="cpu")
+    rows, columns = np.arange(60)[factors.perm_r], np.arange(60)[factors.perm_c]
+    product = (factors.L @ factors.U).toarray()
+    np.testing.assert_allclose(product[rows][:, columns], A.toarray(), atol=1e-12)
+    factors.update_values(2 * A.tocsr().data)
+    np.testing.assert_allclose((factors.L @ factors.U).toarray(), 2 * product, atol=1e-12)
+    with pytest.raises(AttributeError, match="no L: the matrix has no rows"):
+        splu(np.zeros((0, 0)), device="cpu").L  # noqa: B018
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_new_values(place, dtype, kind, rng):
     A = drawn(rng, dtype, kind)

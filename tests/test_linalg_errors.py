@@ -187,6 +187,72 @@ def raising(x):
     raise KeyError("the callback's own")
 
 
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_gmres_says_when_the_true_residual_has_grown(is_alone, device):
+    """With an M that does not suit A, the residual that never grows is another one."""
+    n = 40
+    A, b = np.random.default_rng(0).standard_normal((n, n)), np.ones(n)
+    M = np.where(np.arange(n) < 4, 1.0, 1e-6)  # all that counts is the residual of four rows
+    op, B = sg.aslinearoperator(A, device=device), b if is_alone else np.stack([b, 2 * b], axis=1)
+    history = []
+    with pytest.warns(
+        SolverWarning, match=r"norm\(b - A @ x\) = .*only the norm of M @ \(b - A @ x\)"
+    ) as caught:
+        info = sg.linalg.gmres(op, B, M=M, restart=4, maxiter=1, residuals=history)[1]
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert (info == 1).all() if not is_alone else info == 1
+    assert (np.diff(np.array(history), axis=0) <= 1e-12).all()
+    sg.linalg.gmres(op, B, restart=4, maxiter=1)  # without M nothing has grown, and nothing is said
+
+
+def test_gmres_calls_back_with_numbers_as_in_scipy():
+    A, b = gallery.poisson2d(6), np.arange(1.0, 37.0)
+    for kind in ("legacy", "pr_norm"):
+        found = []
+        for package in (sg.linalg, spla):
+            norms = []
+            package.gmres(A, b, maxiter=4, restart=4, callback=norms.append, callback_type=kind)
+            found.append(norms)
+        assert [type(norm) for norm in found[0]] == [type(norm) for norm in found[1]]
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+
+
+class Stack(spla.LinearOperator):
+    """Two operators in one, as SciPy has them from version 1.18 on."""
+
+    def __init__(self):
+        super().__init__(np.dtype(float), (3, 3))
+        self.shape = (2, 3, 3)
+
+    def _matvec(self, x):
+        return x
+
+
+STACK = {
+    **{
+        name: lambda name=name: getattr(sg.linalg, name)(Stack(), np.ones(3))
+        for name in ("cg", "minres", "gmres")
+    },
+    **{
+        name: lambda name=name: getattr(sg.linalg, name)(Stack(), np.ones(3))
+        for name in ("lsqr", "lsmr", "cgls")
+    },
+    "solve": lambda: sg.linalg.solve(Stack(), np.ones(3)),
+    "eigsh": lambda: sg.linalg.eigsh(Stack(), 1),
+    "svds": lambda: sg.linalg.svds(Stack(), 1),
+    "M": lambda: sg.linalg.cg(np.eye(3), np.ones(3), M=Stack()),
+    "sum": lambda: sg.aslinearoperator(np.eye(3), device="cpu") + Stack(),
+    "product": lambda: sg.aslinearoperator(np.eye(3), device="cpu") @ Stack(),
+}
+
+
+@pytest.mark.parametrize("call", STACK)
+def test_operators_of_more_than_two_dimensions(call):
+    with pytest.raises(ValueError, match=r"shape \(2, 3, 3\)|3 dimensions"):
+        STACK[call]()
+
+
 @pytest.mark.parametrize("where", ["A", "M", "callback"])
 def test_callbacks_that_raise(where, solver, device):
     A = spd("poisson2d", np.float64)

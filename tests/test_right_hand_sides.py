@@ -428,3 +428,48 @@ def test_arrays_on_a_gpu(order, solver, library, cuda_device, dtype):
     assert isinstance(X, library.array_type)
     assert library.device_name(X) == cuda_device
     np.testing.assert_array_equal(library.to_numpy(X), expected)
+
+
+@pytest.mark.parametrize("M", [None, "jacobi"])
+def test_no_columns(solver, M, host_library, device):
+    """An empty batch has an empty solution; everything else that is given is checked."""
+    A = spd("poisson2d", np.float64)
+    n = A.shape[0]
+    op, B, calls, norms = sg.aslinearoperator(A, device=device), np.ones((n, 0)), [], []
+    for x0 in (None, host_library.asarray(np.ones((n, 0)))):
+        X, info = solver(op, host_library.asarray(B), x0, M=M, callback=calls.append, residuals=norms)
+        assert isinstance(X, host_library.array_type)
+        assert (X.shape, host_library.to_numpy(X).dtype, info.shape) == ((n, 0), np.float64, (0,))
+    assert (calls, norms) == ([], [])
+    for given, error, message in (
+        ({"x0": np.ones(n)}, ValueError, r"x0 has shape \(851,\)"),
+        ({"rtol": -1}, ValueError, "rtol=-1"),
+        ({"M": np.ones(3)}, ValueError, "M has shape"),
+        ({"residuals": 3}, TypeError, "residuals=3"),
+        ({"b": np.ones((n + 1, 0))}, ValueError, r"b has shape \(852, 0\)"),
+        ({"b": np.ones((n, 0), complex)}, TypeError, "b has dtype complex128"),
+    ):
+        with pytest.raises(error, match=message):
+            solver(op, **{"b": B, **given})
+
+
+@pytest.mark.gpu
+def test_no_columns_on_a_gpu(solver, library, cuda_device):
+    op = sg.aslinearoperator(gallery.poisson2d(20), device=cuda_device)
+    for call in (lambda b: solver(op, b)[0], lambda b: linalg.solve(op, b)):
+        X = call(library.asarray(np.ones((400, 0)), cuda_device))
+        assert isinstance(X, library.array_type)
+        assert (X.shape, library.device_name(X)) == ((400, 0), cuda_device)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_shapes_of_solutions(solver, count):
+    """A single column is solved for as a vector, as by SciPy; factors keep its shape, as SuperLU does."""
+    A = gallery.poisson2d(9)
+    op, B = sg.aslinearoperator(A, device="cpu"), np.ones((81, count))
+    wanted = (81,) if count == 1 else (81, count)
+    assert solver(op, B)[0].shape == wanted
+    assert linalg.solve(A, B).shape == wanted
+    assert linalg.solve(A, B, full_output=True)[0].shape == wanted
+    assert linalg.spsolve(A, B, device="cpu").shape == spla.spsolve(A.tocsc(), B).shape == wanted
+    assert linalg.splu(op).solve(B).shape == spla.splu(A.tocsc()).solve(B).shape == (81, count)

@@ -184,7 +184,7 @@ def slope(A, x, b, M=None):
     )
     r = half @ (b - A @ x)
     inside = half @ A @ half.conj().T
-    return norm(inside @ r) / (np.linalg.norm(np.asarray(inside, complex), 2) * norm(r))
+    return norm(inside @ r) / (np.linalg.norm(np.asarray(inside, complex), 2) * norm(r) or 1.0)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import LinearMap, SolverReport
 from .._util.arguments import one_of, with_hints
-from ..arrays import AnyArray, Located, taken
+from .._util.types import HostArray
+from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, taken
 from ..devices import CPU, device_name, resolve_device
 from ..operator.construct import aslinearoperator
 from ..operator.new_values import NewValues
@@ -20,9 +21,10 @@ from .factors import Factors, SingularMatrixError, SuperLUFactors
 from .preconditioners import DevicePreconditioner
 from .stopping import check_limits, warn
 from .systems import OperatorSystem, OverRanks, check_square, operator_beside
-from .vectors import DeviceVector, empty
+from .vectors import DeviceVector, empty, no_columns, zero_column
 
 _REFINEMENTS = 10  # iterations of gmres with the factors
+_DENSE_ENTRIES = 1 << 22  # of columns that are solved for at once, of a sparse right-hand side
 _ROUNDING = 100  # times the unit roundoff, of a residual that needs no refinement
 
 
@@ -37,6 +39,11 @@ class DirectFactors(DevicePreconditioner):
         Number of entries of the factors.
     device : str
         Where they are.
+    L, U : csc_array
+        Lower and upper triangular factors, whose product is `A` with its rows and columns in another order.
+        On the CPU only.
+    perm_r, perm_c : (n,) numpy.ndarray of int
+        New places of the rows and of the columns, as SciPy's `SuperLU` has them. On the CPU only.
 
     Examples
     --------
@@ -59,6 +66,31 @@ class DirectFactors(DevicePreconditioner):
     @property
     def nnz(self) -> int:
         return 0 if self._factors is None else self._factors.nnz
+
+    @property
+    def L(self) -> sp.csc_array:  # noqa: N802
+        return self._superlu("L").L
+
+    @property
+    def U(self) -> sp.csc_array:  # noqa: N802
+        return self._superlu("U").U
+
+    @property
+    def perm_r(self) -> HostArray:
+        return self._superlu("perm_r").perm_r
+
+    @property
+    def perm_c(self) -> HostArray:
+        return self._superlu("perm_c").perm_c
+
+    def _superlu(self, name: str) -> SuperLUFactors:
+        """The factors on the CPU; AttributeError on a GPU, and for a matrix without rows."""
+        if isinstance(self._factors, SuperLUFactors):
+            return self._factors
+        why = (
+            "the matrix has no rows" if self._factors is None else 'cuDSS gives none; use splu(op.to("cpu"))'
+        )
+        raise AttributeError(f"the factors on {self.device!r} have no {name}: {why}")
 
     @with_hints
     def solve(self, b: object, trans: str = "N") -> AnyArray:
@@ -112,6 +144,9 @@ class DirectFactors(DevicePreconditioner):
         """The solution; if `is_vector`, a single column is one as well."""
         b, library = taken("b", b)
         system = OperatorSystem(self._op, b, library)
+        if system.columns == 0:
+            self._solve(zero_column(b, library), trans)
+            return no_columns(self.shape[0], self.dtype, b, library)
         shape = library.locate(b, "b").shape
         if len(shape) == 2 and not is_vector:
             system.columns = shape[1]
@@ -353,25 +388,26 @@ def splu(A: object, *, device: str = "auto") -> DirectFactors:
 def spsolve(A: object, b: object, *, device: str = "auto") -> AnyArray:
     """Solve ``A x = b`` directly.
 
-    As `scipy.sparse.linalg.spsolve`, but the matrix may be in any format, and `b` is not sparse. A singular
-    matrix raises an error: SciPy's function warns of it, and returns NaN.
+    As `scipy.sparse.linalg.spsolve`, but the matrix may be in any format. A singular matrix raises an error:
+    SciPy's function warns of it, and returns NaN.
 
     Parameters
     ----------
     A : SparseOperator, array or sparse matrix
         Square, as `splu` takes it.
-    b : (n,) or (n, k) array
-        Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
-        device of `A`.
+    b : (n,) or (n, k) array or sparse matrix
+        Right-hand side, or several of them as columns: a NumPy array, an array of another library on the
+        device of `A`, or a sparse matrix of SciPy's.
     device : str, default "auto"
         Where a matrix goes to, as in `splu`. With "auto" it goes to the device of `b`, if `b` is an array of
         another library than NumPy.
 
     Returns
     -------
-    (n,) or (n, k) array
+    (n,) or (n, k) array, or csc_array or csc_matrix
         Solution, of the library and on the device of `b`. For `b` of shape (n, 1) it has shape (n,), as in
-        SciPy. It has the dtype that NumPy's promotion gives for a matrix, and an operator's own dtype.
+        SciPy. For several sparse columns it is sparse. It has the dtype that NumPy's promotion gives for a
+        matrix, and an operator's own dtype.
 
     Raises
     ------
@@ -396,7 +432,14 @@ def spsolve(A: object, b: object, *, device: str = "auto") -> AnyArray:
     """
     resolve_device(device)  # refuses what is none
     _refuse_unknown(A)
+    if sp.issparse(b):
+        return _sparse_solution(A, b, device)
     b, library = taken("b", b)
+    return _factors_beside(A, b, library, device)._solve(b, "N", is_vector=True)
+
+
+def _factors_beside(A: object, b: AnyArray, library: AnyLibrary, device: str) -> DirectFactors:
+    """The factors of a matrix, which goes to the device of a right-hand side."""
     located = library.locate(b, "b")
     if isinstance(A, SparseOperator):
         _refuse_device(device)
@@ -406,4 +449,22 @@ def spsolve(A: object, b: object, *, device: str = "auto") -> AnyArray:
         device = device_name(CPU if located.host is not None else located.ordinal)
     op: Any = operator_beside(A, library, located, device=device, format="csr")
     check_square(op)
-    return DirectFactors(op)._solve(b, "N", is_vector=True)
+    return DirectFactors(op)
+
+
+def _sparse_solution(A: object, B: Any, device: str) -> Any:
+    """The solution for a sparse right-hand side: sparse, or for a single column a vector."""
+    factors = _factors_beside(A, np.zeros(B.shape[0], B.dtype), NUMPY, device)
+    if B.shape[0] != factors.shape[0]:
+        raise ValueError(
+            f"b has shape {B.shape}; a matrix of shape {factors.shape} needs ({factors.shape[0]}, k)"
+        )
+    if B.ndim == 1 or B.shape[1] == 1:
+        return factors._solve(B.toarray(), "N", is_vector=True)
+    columns, width = sp.csc_array(B), max(1, _DENSE_ENTRIES // max(1, B.shape[0]))
+    solved = [
+        sp.csc_array(factors._solve(columns[:, first : first + width].toarray(), "N"))
+        for first in range(0, max(1, B.shape[1]), width)
+    ]
+    X = sp.hstack(solved, format="csc")
+    return X if isinstance(B, sp.sparray) else sp.csc_matrix(X)

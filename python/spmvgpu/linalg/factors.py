@@ -10,6 +10,7 @@ import scipy.sparse.linalg as sla
 
 from .. import _core
 from .._core import LinearMap
+from .._util.types import HostArray
 from ..devices import CPU
 from .vectors import DeviceVector
 
@@ -67,6 +68,24 @@ class SuperLUFactors:
     @property
     def nnz(self) -> int:
         return int(self._factors.nnz)
+
+    @property
+    def L(self) -> sp.csc_array:  # noqa: N802
+        return sp.csc_array(self._factors.L)
+
+    @property
+    def U(self) -> sp.csc_array:  # noqa: N802
+        return sp.csc_array(self._factors.U)
+
+    @property
+    def perm_r(self) -> HostArray:
+        places: HostArray = self._factors.perm_r
+        return places
+
+    @property
+    def perm_c(self) -> HostArray:
+        places: HostArray = self._factors.perm_c
+        return places
 
     def solve(self, b: DeviceVector, x: DeviceVector, columns: int, trans: str) -> None:
         given, result = b.owner, x.owner

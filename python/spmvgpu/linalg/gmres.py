@@ -6,7 +6,7 @@ from .._core import SolverLimits
 from .._util.arguments import one_of, whole_number, with_hints
 from ..arrays import AnyArray
 from .krylov import run
-from .stopping import Info, Residuals, check_limits
+from .stopping import Info, Residuals, check_limits, warn
 from .systems import Callback
 
 
@@ -30,8 +30,9 @@ def gmres(
     """Solve ``A x = b`` by the restarted generalized minimal residual method.
 
     `A` is any square matrix. `scipy.sparse.linalg.gmres` has the same arguments and tolerances, and also
-    preconditions from the left. All vectors stay on the device of `A`. Scalars are float64. The same call on
-    the same device gives the same bits.
+    preconditions from the left. So the norm of the preconditioned residual, ``M @ (b - A @ x)``, never grows.
+    The norm of ``b - A @ x`` may, if `M` does not suit `A`. All vectors stay on the device of `A`. Scalars
+    are float64. The same call on the same device gives the same bits.
 
     Parameters
     ----------
@@ -94,7 +95,8 @@ def gmres(
     Warns
     -----
     SolverWarning
-        If the method breaks down or stagnates.
+        If the method breaks down or stagnates, or if `maxiter` is reached and ``norm(b - A @ x)`` is larger
+        than ``norm(b)``, with an `M`.
 
     See Also
     --------
@@ -125,7 +127,7 @@ def gmres(
         return limits
 
     shows_norm = callback_type != "x"
-    x, info, _ = run(
+    x, info, how = run(
         "gmres",
         A,
         b,
@@ -138,6 +140,12 @@ def gmres(
         shows_norm=shows_norm,
         nullspace=nullspace,
     )
+    worst = max(how.columns or [how], key=lambda column: column.true_residual / (column.norm_b or 1.0))
+    if M is not None and worst.status == "exhausted" and worst.true_residual > worst.norm_b:
+        warn(
+            f"gmres ended with norm(b - A @ x) = {worst.true_residual:.2e}, norm(b) is {worst.norm_b:.2e}: "
+            "only the norm of M @ (b - A @ x) never grows; try another M, or none"
+        )
     return x, info
 
 

@@ -17,7 +17,7 @@ from .nullspace import NullSpace
 from .preconditioners import PreconditionerMap, keeps_pieces, map_of_preconditioner, taken_map
 from .stopping import Info, Residuals, check_residuals, info_from, infos_of, residuals_from, values_of
 from .systems import Callback, OverRanks, system_of
-from .vectors import NOTHING
+from .vectors import NOTHING, no_columns, zero_column
 
 # Whether the core may use kernels whose blocks wait for each other, and not one for each sweep. Tests do
 # without.
@@ -50,6 +50,26 @@ def run(
     distributed system all ranks raise what any of them finds wrong with what it was given.
     """
     system = system_of(A, b)
+    if system.columns == 0:
+        vectors = system.vectors(False)
+        vectors.take("b", system.b)
+        if x0 is not None and not isinstance(x0, str):
+            vectors.take("x0", x0)
+        _, _, how = run(
+            solver,
+            A,
+            zero_column(system.b, system.library),
+            None,
+            M,
+            limits,
+            callback,
+            [] if isinstance(residuals, list) else residuals,
+            check_every,
+            shows_norm=shows_norm,
+            watch=watch,
+            nullspace=nullspace,
+        )
+        return no_columns(system.unknowns, system.dtype, system.b, system.library), np.zeros(0, int), how
     callback = system.shared_callback(callback)
     with system.agreement():
         check_residuals(residuals)
@@ -82,7 +102,7 @@ def run(
             watch(*max(seen, key=lambda column: column[1] / (column[2] or 1.0)))
         elif shows_norm:
             norms = [residual / norm_b if norm_b else 0.0 for _, residual, norm_b in seen]
-            callback(norms[0] if is_vector else np.array(norms))
+            callback(np.float64(norms[0]) if is_vector else np.array(norms))
         else:
             callback(vectors.result())
 

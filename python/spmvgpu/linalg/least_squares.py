@@ -16,7 +16,7 @@ from .._util.types import HostArray
 from ..arrays import AnyArray, AnyLibrary, taken
 from .stopping import tolerance
 from .systems import Rectangle, operator_beside, refuse_ranks
-from .vectors import NOTHING, DeviceVector
+from .vectors import NOTHING, DeviceVector, zero_column
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -217,7 +217,7 @@ def each_column(solver: Callable[_P, _R]) -> Callable[_P, _R]:
         if given.get("x0") is not None:
             guesses = _columns_of("x0", *taken("x0", given["x0"]), (op.shape[1], count))
         if not columns:  # one stands for the type of the results, and for the checks of the other arguments
-            columns, guesses = [library.from_host(np.zeros(op.shape[0], op.dtype), b)], [None]
+            columns, guesses = [zero_column(b, library)], [None]
         one: Callable[..., Any] = solver
         solved = [
             one(**{**given, "A": op, "b": column, "x0": guess})

@@ -21,7 +21,7 @@ from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from .choice import dominance
 from .preconditioners import InverseDiagonal, Jacobi, inverse_diagonal, inverse_of
-from .systems import check_square, system_of
+from .systems import check_square, linear_operator, system_of
 from .vectors import empty, random_vector, staged
 
 _SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any other
@@ -54,7 +54,7 @@ class Problem:
             not isinstance(A, SparseOperator) and hasattr(A, "matvec") and not hasattr(A, "tocsr")
         )
         if self.is_foreign:
-            A = sla.aslinearoperator(A)
+            A = linear_operator(A)
         elif not isinstance(A, SparseOperator) and not (is_sparse(A) and hasattr(A, "dtype")):
             A = matrix_of(A)  # CuPy's stays on its GPU
             if A.ndim != 2:

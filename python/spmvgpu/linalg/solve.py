@@ -15,6 +15,7 @@ from .problem import Problem
 from .search import Attempt, Search
 from .stopping import tolerance
 from .systems import OverRanks
+from .vectors import no_columns, zero_column
 
 
 @dataclass(frozen=True, repr=False)
@@ -191,7 +192,13 @@ def solve(
     if isinstance(A, OverRanks):
         raise TypeError("A is distributed over ranks; use cg, minres, bicgstab or gmres, or the command line")
     b, library = taken("b", b)
-    problem = Problem(A, b, library, library.locate(b, "b"), x0, device)
+    located = library.locate(b, "b")
+    if len(located.shape) == 2 and located.shape[1] == 0:
+        options: Any = {"atol": atol, "nullspace": nullspace, "device": device, "full_output": True}
+        found, how = solve(A, zero_column(b, library), rtol, **options)
+        X = no_columns(located.shape[0], library.locate(found, "x").dtype, b, library)
+        return (X, how) if full_output else X
+    problem = Problem(A, b, library, located, x0, device)
     search = Search(problem, rtol, atol, nullspace)
     is_solved = search.is_direct() and problem.is_small and search.direct()
     was_direct = bool(search.tried)

@@ -19,6 +19,7 @@ from ..devices import CPU, device_name
 from ..inputs.canonical import matrix_of
 from ..inputs.jax_sparse import is_jax_sparse
 from ..inputs.torch_sparse import is_torch_sparse, numpy_type
+from ..operator.composed import refuse_stack
 from ..operator.construct import aslinearoperator
 from ..operator.operands import check_place
 from ..operator.operator import SparseOperator
@@ -42,7 +43,7 @@ class System:
     b, library : array, Library
         The right-hand side, as `taken` gives it.
     columns : int or None
-        Number of right-hand sides; None for a vector.
+        Number of right-hand sides, which may be 0; None for a vector.
     shape, dtype : tuple of int, numpy.dtype
         Of what this process has of the system.
     unknowns : int
@@ -197,7 +198,7 @@ def operator_beside(
     if isinstance(A, SparseOperator):
         return A
     if isinstance(A, sla.LinearOperator) or (hasattr(A, "matvec") and not hasattr(A, "tocsr")):
-        return sla.aslinearoperator(A)
+        return linear_operator(A)
     # Matrices of CuPy, PyTorch and JAX stay on their GPU.
     stays = is_torch_sparse(A) or is_jax_sparse(A) or (is_sparse(A) and hasattr(A, "dtype"))
     matrix: Any = A if stays else matrix_of(A)
@@ -271,11 +272,14 @@ def refuse_ranks(A: object) -> None:
 
 def _columns_of(b: AnyArray, library: AnyLibrary) -> int | None:
     shape = library.locate(b, "b").shape
-    if len(shape) != 2 or shape[1] == 1:
-        return None
-    if shape[1] == 0:
-        raise ValueError(f"b has shape {shape}; give at least one column")
-    return int(shape[1])
+    return None if len(shape) != 2 or shape[1] == 1 else int(shape[1])
+
+
+def linear_operator(A: object) -> sla.LinearOperator:
+    """An operator of another library as one of SciPy's; ValueError for a stack of them."""
+    op = sla.aslinearoperator(A)
+    refuse_stack(op)
+    return op
 
 
 def check_square(op: SparseOperator | sla.LinearOperator | OverRanks) -> None:

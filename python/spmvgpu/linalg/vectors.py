@@ -126,6 +126,21 @@ class Vectors:
         return self._library.from_host(self._x if self._columns is None else self._x.T, self._b)
 
 
+def zero_column(b: AnyArray, library: AnyLibrary) -> AnyArray:
+    """A column of zeros beside an array that has no columns.
+
+    It is solved for in their place, so that everything else that a caller gave is checked.
+    """
+    located = library.locate(b, "b")
+    dtype = located.dtype if isinstance(located.dtype, np.dtype) else np.dtype(np.float32)
+    return library.from_host(np.zeros(located.shape[0], dtype), b)
+
+
+def no_columns(rows: int, dtype: DType, b: AnyArray, library: AnyLibrary) -> AnyArray:
+    """The solution for an array that has no columns."""
+    return library.from_host(np.zeros((rows, 0), dtype), b)
+
+
 def empty(shape: tuple[int, ...], dtype: DType, ordinal: int) -> DeviceVector:
     """New memory on a device."""
     return staged(np.empty(shape, dtype), ordinal, upload=False)

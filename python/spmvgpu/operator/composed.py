@@ -315,7 +315,17 @@ def host_of(op: LinearOperator, x: AnyArray, library: AnyLibrary) -> HostArray:
 
 def keeping(x: _T) -> _T:
     """What stands for an operand in what is made of it."""
-    return x._snapshot() if isinstance(x, Composable) else x
+    if isinstance(x, Composable):
+        return x._snapshot()
+    if isinstance(x, LinearOperator):
+        refuse_stack(x)
+    return x
+
+
+def refuse_stack(op: LinearOperator) -> None:
+    """Refuse, with ValueError, several operators in one, as SciPy has them from version 1.18 on."""
+    if len(op.shape) != 2:
+        raise ValueError(f"the {type(op).__name__} has shape {op.shape}; give one of two dimensions")
 
 
 def is_operand(x: object) -> bool:
