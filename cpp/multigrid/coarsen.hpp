@@ -37,7 +37,7 @@ SPMVGPU_IN_BODY double magnitude(Complex<double> value) {
 // What is found of the entries of a matrix.
 struct Entries {
     std::int64_t not_finite = 0;    // entries
-    std::int64_t not_positive = 0;  // rows whose diagonal entry is not stored, or not positive
+    std::int64_t not_positive = 0;  // rows that are not empty, and whose diagonal entry is not positive
     double largest = 0;             // entry on the diagonal
 
     constexpr Entries& operator+=(const Entries& other) {
@@ -162,12 +162,14 @@ struct Inspect {
             [=] SPMVGPU_BODY(std::int64_t row) {
                 Entries found;
                 double own = 0;
+                bool is_empty = true;
                 for (index_t k = csr.row_offsets[row]; k < csr.row_offsets[row + 1]; ++k) {
                     found.not_finite += !is_finite(values[k]);
+                    is_empty = is_empty && values[k] == T(0);
                     if (csr.col_indices[k] == row) own = real_part(Wide<T>(values[k]));
                 }
                 const auto inverse = static_cast<Real<T>>(1 / own);
-                found.not_positive = !(own > 0 && inverse > 0 && is_finite(inverse));
+                found.not_positive = !is_empty && !(own > 0 && inverse > 0 && is_finite(inverse));
                 found.largest = own > 0 ? own : 0;
                 return found;
             },

@@ -75,16 +75,19 @@ struct Diagonal {
 // What is found of the diagonal of a matrix.
 struct Signs {
     std::int64_t negative = 0, others = 0;  // others are zero, not real, or have no finite inverse
+    std::int64_t empty_rows = 0;            // in which all entries are zero
 
     constexpr Signs& operator+=(const Signs& more) {
         negative += more.negative;
         others += more.others;
+        empty_rows += more.empty_rows;
         return *this;
     }
 };
 
-// The inverses of the entries on the diagonal of a square matrix, or of their sizes, to an array on its device. What is
-// written for others than positive and negative numbers is of no use.
+// The inverses of the entries on the diagonal of a square matrix, or of their sizes, to an array on its device. An
+// empty row of a matrix leaves its residual as it is, and gets a one. What is written for others than positive and
+// negative numbers is of no use.
 template <class T>
 struct InvertDiagonal {
     using Result = Signs;
@@ -104,8 +107,14 @@ struct InvertDiagonal {
                 const T value = entry(row_offsets, col_indices, values, row, row);
                 const Real<T> own = real_part(value);
                 const Real<T> found = 1 / (drops_sign && own < 0 ? -own : own);
-                inverse[row] = T(found);
                 Signs signs;
+                if (value == T(0)) {
+                    index_t k = row_offsets[row];
+                    while (k < row_offsets[row + 1] && values[k] == T(0)) ++k;
+                    signs.empty_rows = k == row_offsets[row + 1];
+                }
+                inverse[row] = signs.empty_rows ? T(1) : T(found);
+                if (signs.empty_rows) return signs;
                 signs.others = !(value == T(own) && own != 0 && is_finite(own) && is_finite(found) && found != 0);
                 signs.negative = signs.others == 0 && own < 0;
                 return signs;

@@ -19,12 +19,14 @@ from ..operator.operator import SparseOperator
 from .preconditioners import (
     DevicePreconditioner,
     PreconditionerMap,
+    diagonal_of,
     inverse_of,
     keeps_pieces,
     operator_of,
     positive_inverse,
     requested_device,
     what_fits,
+    with_unit_rows,
 )
 from .systems import System
 from .vectors import NOTHING, staged
@@ -186,7 +188,7 @@ def chebyshev(op: object, degree: int = 4, ratio: float = 30.0) -> Cycle:
     own = operator_of(op)._snapshot()
     whole_number("degree", degree, 1, 1000)
     real_number("ratio", ratio, "a number above 1", lambda number: number > 1)
-    inverse = positive_inverse("chebyshev", own.diagonal(), own.dtype)
+    inverse = positive_inverse("chebyshev", diagonal_of(own), own.dtype)
     return Cycle(own, [_smoothed(own, degree, ratio, inverse, _by_lanczos(own, inverse))])
 
 
@@ -240,6 +242,7 @@ def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: HostArray,
             f"the matrix contains inf or NaN, or products with it overflow in {op.dtype}; check or scale the "
             "matrix"
         )
+    largest = largest or 1.0  # of a matrix of zeros, where any number does
     return _Level(op, inverse, largest / ratio, largest, degree)
 
 
@@ -417,7 +420,7 @@ def block_jacobi(op: object, block: int = 3) -> SparseOperator:
     own = operator_of(op)
     size = whole_number("block", block, 1, 1024)
     n = own.shape[0]
-    A = own.tocsr().tocoo()
+    A = with_unit_rows(own.tocsr()).tocoo()
     within = A.row // size == A.col // size
     row, col = A.row[within], A.col[within]
     blocks = np.zeros((-(-n // size), size, size), np.result_type(own.dtype, np.float64))
@@ -450,7 +453,7 @@ def _inverses(blocks: HostArray, op: SparseOperator, size: int) -> HostArray:
         why, instead = "contains inf or NaN", "a matrix without them"
         if np.isfinite(blocks[bad[0]]).all():
             why = "is singular"
-            instead = f"another block size than {size}, or {what_fits(op.diagonal(), op.dtype)}"
+            instead = f"another block size than {size}, or {what_fits(diagonal_of(op), op.dtype)}"
         raise np.linalg.LinAlgError(
             f"block {bad[0]} of the diagonal, rows {begin} to {end - 1}, {why} (the first of {len(bad)} "
             f"among {len(blocks)} blocks); use {instead}"

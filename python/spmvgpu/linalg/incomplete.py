@@ -12,7 +12,14 @@ from .._util.types import DType
 from ..devices import resolve_device
 from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
-from .preconditioners import DevicePreconditioner, operator_of, requested_device, what_fits
+from .preconditioners import (
+    DevicePreconditioner,
+    diagonal_of,
+    operator_of,
+    requested_device,
+    what_fits,
+    with_unit_rows,
+)
 
 
 class IncompleteFactors(DevicePreconditioner):
@@ -79,7 +86,8 @@ def _restored(stored: sp.csr_array, pivots_in_lower: bool, requested: str) -> In
 def ilu0(op: object) -> IncompleteFactors:
     """Return the incomplete LU preconditioner of a matrix, without fill-in.
 
-    The factors have the sparsity pattern of the matrix [1]_. The CPU computes them in double precision. The
+    The factors have the sparsity pattern of the matrix [1]_, and a row of the identity in place of an empty
+    row. The CPU computes them in double precision. The
     triangular solves run on the device of `op` [2]_. Their parallelism depends on the matrix: a grid of n by
     n points in natural order takes 2 n - 1 consecutive steps.
 
@@ -99,7 +107,7 @@ def ilu0(op: object) -> IncompleteFactors:
         If `op` is no matrix and no operator that has one, is not square, or has 2**31 or more stored
         entries.
     numpy.linalg.LinAlgError
-        If a row has no entry on the diagonal, or if a pivot is zero or not finite.
+        If a row that is not empty has no entry on the diagonal, or if a pivot is zero or not finite.
 
     References
     ----------
@@ -140,8 +148,8 @@ def ic0(op: object) -> IncompleteFactors:
     TypeError, ValueError
         As `ilu0`.
     numpy.linalg.LinAlgError
-        If a row has no entry on the diagonal, or if a pivot is not positive. This can also happen to a
-        positive definite matrix.
+        If a row that is not empty has no entry on the diagonal, or if a pivot is not positive. This can also
+        happen to a positive definite matrix.
 
     Examples
     --------
@@ -158,13 +166,13 @@ def ic0(op: object) -> IncompleteFactors:
         raise np.linalg.LinAlgError(
             f"the pivot of row {row} is not positive ({pivot:g}): the matrix is not positive definite, or "
             "has no incomplete Cholesky factorization; use ilu0(op) with gmres or bicgstab, or "
-            f"{what_fits(own.diagonal(), own.dtype)}"
+            f"{what_fits(diagonal_of(own), own.dtype)}"
         )
     return _factorised(own, factors)
 
 
 def _factors(op: SparseOperator) -> Factors:
-    csr = op.tocsr()
+    csr = with_unit_rows(op.tocsr())
     if csr.indptr.dtype != np.int32:
         raise ValueError(f"op has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
     factors = Factors(csr.indptr, csr.indices, csr.data, op._ordinal)

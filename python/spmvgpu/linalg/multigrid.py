@@ -24,7 +24,13 @@ from ..operator.operator import SparseOperator
 from ..planning.parts import takes_new_values
 from ..planning.request import Request
 from ..planning.symmetry import Symmetry
-from .preconditioners import DevicePreconditioner, positive_inverse, requested_device, what_fits
+from .preconditioners import (
+    DevicePreconditioner,
+    diagonal_of,
+    positive_inverse,
+    requested_device,
+    what_fits,
+)
 from .systems import OverRanks
 
 LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse is made
@@ -115,7 +121,7 @@ class Multigrid(DevicePreconditioner):
         if refusal is None:
             return
         level, is_finite = refusal
-        diagonal = csr.host.diagonal()
+        diagonal = diagonal_of(csr.host)
         if level > 0:
             raise np.linalg.LinAlgError(
                 f"products with the matrix overflow in {csr.dtype} on level {level} of the hierarchy; scale "
@@ -272,7 +278,7 @@ class Multigrid(DevicePreconditioner):
             if R is None and self._inverse is not None:
                 levels.append((None, 0, 1.0, 1.0, 1, None, None, self._inverse._matrix))
                 continue
-            high = _SAFETY * self._hierarchy.largest_eigenvalue(number)
+            high = _SAFETY * self._hierarchy.largest_eigenvalue(number) or 1.0  # of a matrix of zeros
             diagonal = self._hierarchy.inverse_diagonal(number)
             to_coarser = R and R._matrix, P and P._matrix
             levels.append((A._matrix, diagonal, high / ratio, high, degree, *to_coarser, None))

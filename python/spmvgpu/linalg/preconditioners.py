@@ -202,8 +202,8 @@ def jacobi(op: object) -> Jacobi:
     TypeError, ValueError
         If `op` is no matrix and no operator that has one, or is not square.
     numpy.linalg.LinAlgError
-        If an entry of the diagonal is not positive. The matrix is not positive definite then. With `gmres`
-        and `bicgstab`, pass ``M=1 / op.diagonal()`` instead.
+        If an entry of the diagonal is not positive, unless all of its row is zero. The matrix is not positive
+        definite then. With `gmres` and `bicgstab`, pass ``M=1 / op.diagonal()`` instead.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def jacobi(op: object) -> Jacobi:
     found = inverse_diagonal(own)
     if found.negative == found.others == 0:
         return found.inverse
-    return Jacobi(positive_inverse("jacobi", own.diagonal(), own.dtype))
+    return Jacobi(positive_inverse("jacobi", diagonal_of(own), own.dtype))
 
 
 def operator_of(op: object) -> SparseOperator:
@@ -241,11 +241,15 @@ def operator_of(op: object) -> SparseOperator:
 
 
 class InverseDiagonal(NamedTuple):
-    """The inverse of a diagonal, unless `others` entries are zero, not real or have no finite inverse."""
+    """The inverse of a diagonal, unless `others` entries are zero, not real or have no finite inverse.
+
+    An empty row, as of a vertex of a graph without edges, has a one: what is left of `b` there stays.
+    """
 
     inverse: Jacobi
     negative: int
     others: int
+    empty_rows: int
 
 
 def inverse_diagonal(op: SparseOperator, of_sizes: bool = False) -> InverseDiagonal:
@@ -254,8 +258,42 @@ def inverse_diagonal(op: SparseOperator, of_sizes: bool = False) -> InverseDiago
         csr = op._stored.canonical_there()
         rows = csr.shape[0]
         vector = empty((rows,), csr.dtype, csr.ordinal)
-        signs = (0, rows) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
+        signs = (0, rows, 0) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
     return InverseDiagonal(Jacobi._there(vector, rows, csr.dtype, csr.ordinal), *signs)
+
+
+def empty_rows(csr: sp.csr_array) -> HostArray:
+    """Of each row, whether it has no entry but zeros."""
+    before = np.concatenate(([0], np.cumsum(csr.data != 0)))
+    empty: HostArray = np.diff(before[csr.indptr]) == 0
+    return empty
+
+
+def diagonal_of(matrix: SparseOperator | sp.csr_array) -> HostArray:
+    """The diagonal that preconditioners invert: there is a one in an empty row, whose residual stays."""
+    diagonal: HostArray = matrix.diagonal()
+    if not diagonal.all():
+        diagonal = np.where(empty_rows(matrix.tocsr()), diagonal.dtype.type(1), diagonal)
+    return diagonal
+
+
+def with_unit_rows(csr: sp.csr_array) -> sp.csr_array:
+    """A canonical matrix, with a row of the identity in place of each empty one."""
+    empty = empty_rows(csr)
+    if not empty.any():
+        return csr
+    lengths = np.diff(csr.indptr)
+    stays = ~np.repeat(empty, lengths)
+    rows = np.flatnonzero(empty)
+    indptr = np.concatenate(([0], np.cumsum(np.where(empty, 1, lengths)))).astype(csr.indptr.dtype)
+    indices, data = (np.empty(indptr[-1], array.dtype) for array in (csr.indices, csr.data))
+    is_new = np.zeros(len(indices), bool)
+    is_new[indptr[rows]] = True
+    indices[is_new], data[is_new] = rows, 1
+    indices[~is_new], data[~is_new] = csr.indices[stays], csr.data[stays]
+    made = sp.csr_array((data, indices, indptr), shape=csr.shape)
+    made.has_canonical_format = True
+    return made
 
 
 def inverse_of(diagonal: HostArray, dtype: DType) -> HostArray:
