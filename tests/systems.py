@@ -73,3 +73,15 @@ def minres_of_scipy(A, b, rtol, **options):
     with contextlib.suppress(DoneError):
         spla.minres(A, b, rtol=1e-15, callback=look, **options)
     return iterates[-1], 0, len(iterates)
+
+
+def with_empty(A, stored_zeros=False):
+    """A matrix between empty rows and columns, and where these are; they may have zeros that are stored."""
+    n, rows = A.shape[0], np.array([0, 7, A.shape[0] + 2])
+    at = np.delete(np.arange(n + 3), rows)
+    A = A.tocoo()
+    row, col, data = at[A.row], at[A.col], A.data
+    if stored_zeros:
+        row, col = np.concatenate([row, rows, rows]), np.concatenate([col, rows, rows[::-1]])
+        data = np.concatenate([data, np.zeros(6, data.dtype)])
+    return sp.csr_array((data, (row, col)), shape=(n + 3, n + 3)), rows

@@ -8,7 +8,7 @@ import scipy.sparse.linalg as spla
 import spmvgpu as sg
 from battery import vector
 from spmvgpu import gallery, linalg
-from systems import spd
+from systems import spd, with_empty
 
 
 def iterations(op, b, M, rtol):
@@ -223,7 +223,7 @@ def test_refusals():
     ):
         with pytest.raises(error, match=message):
             call()
-    singular = sg.aslinearoperator(sp.csr_array((4, 4)), device="cpu")
+    singular = sg.aslinearoperator(np.eye(4)[[0, 3, 2, 1]], device="cpu")
     with pytest.raises(np.linalg.LinAlgError):
         linalg.chebyshev(singular)
     with pytest.raises(np.linalg.LinAlgError):
@@ -388,3 +388,39 @@ def test_single_precision_beside_zeros_and_what_is_not_finite(device):
     b[3] = np.nan
     with pytest.warns(linalg.SolverWarning, match="NaN"):
         assert linalg.cg(op, b, M=M)[1] == -12
+
+
+@pytest.mark.parametrize("stored_zeros", [False, True])
+@pytest.mark.parametrize("name", [*SYMMETRIC, "ilu0", "amg"])
+def test_empty_rows_and_columns(name, stored_zeros, device, dtype, rtol):
+    """Preconditioners of a graph are for its vertices without edges too: what x is there stays."""
+    A, at = with_empty(spd("poisson3d", dtype), stored_zeros)
+    op = sg.aslinearoperator(A, device=device)
+    b = A @ np.ones(A.shape[0], dtype)
+    x0 = np.full(A.shape[0], 2, dtype)
+    for M in (name, getattr(linalg, name)(op)):
+        x, info = (linalg.bicgstab if name == "ilu0" else linalg.cg)(op, b, x0=x0, M=M, rtol=rtol)
+        assert info == 0
+        assert np.linalg.norm(b - A @ x) <= 1.01 * rtol * np.linalg.norm(b)
+        np.testing.assert_array_equal(x[at], 2)
+
+
+@pytest.mark.parametrize("name", [*SYMMETRIC, "ilu0", "amg"])
+@pytest.mark.parametrize("n", [4, 3000])
+def test_a_matrix_of_zeros(name, n, device):
+    op = sg.aslinearoperator(sp.csr_array((n, n)), device=device)
+    assert np.isfinite(getattr(linalg, name)(op) @ np.ones(n)).all()
+    assert linalg.gmres(op, np.zeros(n), x0=np.ones(n), M=name)[1] == 0
+
+
+@pytest.mark.parametrize("name", ["jacobi", "chebyshev", "ic0", "ilu0", "amg"])
+def test_refusals_name_the_row(name, device):
+    """The first that is not empty, and has no pivot."""
+    A = spd("poisson2d", np.float64).tolil()
+    A[5, 5] = 0
+    op = sg.aslinearoperator(with_empty(A)[0], device=device)  # whose row 0 is empty
+    with pytest.raises(np.linalg.LinAlgError, match="row 6"):
+        getattr(linalg, name)(op)
+    if name == "jacobi":
+        with pytest.raises(ValueError, match="the diagonal has zeros, the first in row 6; use"):
+            linalg.gmres(op, np.ones(op.shape[0]), M=name)

@@ -1,12 +1,18 @@
 """`solve`: it picks a method, goes on to others, and returns nothing that is not a solution."""
 
+import re
+import signal
+import threading
+
 import numpy as np
 import pytest
+import scipy
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
+from interrupts import Interrupted, interrupt
 from libraries import OnlyDlpack
 from spmvgpu import gallery
 from spmvgpu.arrays import taken
@@ -14,7 +20,7 @@ from spmvgpu.linalg import NotSolvedError, named, solve
 from spmvgpu.linalg.choice import choose
 from spmvgpu.linalg.problem import Problem
 from spmvgpu.linalg.search import Search
-from systems import SPD, spd
+from systems import SPD, spd, with_empty
 
 
 def residual(A, x, b):
@@ -183,14 +189,24 @@ def test_kinds_of_right_hand_sides(n):
     assert how.method == ("direct" if n == 20 else "guess")
 
 
-def test_several_devices():
-    A = gallery.poisson2d(80)
-    b = vector(6400, np.float64)
-    for given in (
-        sg.aslinearoperator(A, device=["cpu", "cpu"]),
-        sg.aslinearoperator(A, device="cpu", format="partitioned", separator=5),
-    ):
-        assert residual(A, solve(given, b), b) <= 1.01e-8
+def hilbert(n):
+    return 1.0 / (np.arange(n)[:, None] + np.arange(n) + 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"device": ["cpu", "cpu"]}, {"device": "cpu", "format": "partitioned", "separator": 5}],
+    ids=str,
+)
+def test_several_devices(options):
+    """What is not for them, such as multigrid, is one attempt among others."""
+    for A in (gallery.poisson2d(80), gallery.poisson1d(6000)):
+        b = vector(A.shape[0], np.float64)
+        x, how = solve(sg.aslinearoperator(A, **options), b, full_output=True)
+        assert residual(A, x, b) <= 1.01e-8
+    assert any(attempt.preconditioner == "amg" for attempt in how.tried)  # cg stalls on a chain
+    with pytest.raises(NotSolvedError, match=r"direct .*; cg with amg .*; gmres"):
+        solve(sg.aslinearoperator(hilbert(10), **options), np.random.default_rng(1).standard_normal(10))
 
 
 def test_scale(device):
@@ -223,11 +239,92 @@ def test_singular_systems(device):
 
 def test_a_small_singular_system():
     A = np.diag([1.0, 2.0, 0.0])
-    with pytest.raises(NotSolvedError, match=r"direct .*singular.*minres"):
+    with pytest.raises(NotSolvedError, match=r"no solution: row 2 of A .*b is 1 there"):
         solve(A, np.ones(3))
     assert issubclass(NotSolvedError, np.linalg.LinAlgError)
     x = solve(A, np.array([1.0, 2.0, 0.0]))  # consistent: found by the next method
     np.testing.assert_allclose(x[:2], 1)
+
+
+def indicators(A):
+    """What an error advises: the constant vectors of each connected component."""
+    count, labels = sp.csgraph.connected_components(A)
+    return np.eye(count)[labels]
+
+
+@pytest.mark.parametrize("n", [15, 70])
+@pytest.mark.parametrize("copies", [1, 2])
+def test_constant_null_spaces(n, copies):
+    """Where `b` is not in the range, the error says what solves for the rest, and that does."""
+    A = sp.csr_array(sp.block_diag([neumann(n)] * copies))
+    b = vector(A.shape[0], np.float64)
+    with pytest.raises(NotSolvedError, match="nullspace=") as caught:
+        solve(A, b, device="cpu")
+    advice = re.search(r"nullspace=(.+?)(?: with labels = (.+?), as A .*)?, which solves", str(caught.value))
+    names = {"numpy": np, "scipy": scipy, "A": A}
+    names["labels"] = eval(advice[2] or "None", names)
+    x = solve(A, b, device="cpu", nullspace=eval(advice[1], names))
+    inside = b - indicators(A) @ np.linalg.lstsq(indicators(A), b)[0]
+    assert residual(A, x, inside) <= 1.01e-8
+    assert residual(A, solve(A, inside, device="cpu"), inside) <= 1.01e-8
+
+
+def test_no_null_space_is_named_that_is_none():
+    A = sp.csr_array(np.diag([1.0, 2.0, 1e-320]))
+    with pytest.raises(NotSolvedError) as caught:
+        solve(A, np.ones(3))
+    assert "nullspace" not in str(caught.value)
+
+
+def graph(n=70):
+    """The Laplacian of a grid whose edges have weights of many sizes."""
+    at, k = np.arange(n * n).reshape(n, n), 10.0 ** np.random.default_rng(0).uniform(-3, 3, n * n)
+    begin = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
+    end = np.concatenate([at[:, 1:].ravel(), at[1:].ravel()])
+    W = sp.coo_array((2 * k[begin] * k[end] / (k[begin] + k[end]), (begin, end)), shape=(n * n, n * n))
+    W = W + W.T
+    return sp.csr_array(sp.diags_array(W.sum(axis=1)) - W)
+
+
+EMPTY = {
+    "small": lambda: gallery.poisson2d(12),
+    "small laplacian": lambda: neumann(12),
+    "small flow": lambda: flow(12),
+    "laplacian": graph,
+    "poisson2d": lambda: gallery.poisson2d(80),
+    "hermitian": turned,
+    "flow": flow,
+    "indefinite": lambda: sp.csr_array(gallery.poisson2d(80) - 0.31 * sp.eye_array(6400)),
+    "chain": lambda: gallery.poisson1d(30_000),
+}
+
+
+@pytest.mark.parametrize("stored_zeros", [False, True])
+@pytest.mark.parametrize("name", EMPTY)
+def test_empty_rows_and_columns_are_set_aside(name, stored_zeros, device):
+    A = EMPTY[name]()
+    b = A @ vector(A.shape[0], np.float64)
+    large, at = with_empty(A, stored_zeros)
+    b = np.insert(b, at - np.arange(3), 0)
+    for x0 in (None, vector(len(b), np.float64)):
+        x = solve(large, b, x0=x0, device=device)
+        assert residual(large, x, b) <= 1.01e-8
+        np.testing.assert_array_equal(x[at], 0 if x0 is None else x0[at])
+    B = np.stack([b, 2 * b], axis=1)
+    assert (residual(large, solve(large, B, device=device), B) <= 1.01e-8).all()
+    B[at[1], 1] = 3
+    for wrong in (B, B[:, 1]):
+        with pytest.raises(NotSolvedError, match=f"no solution: row {at[1]} of A .* b is 3.* there"):
+            solve(large, wrong, device=device)
+    B[at[1], 1] = 1e-9 * np.linalg.norm(b)  # within the tolerance
+    assert (residual(large, solve(large, B, device=device), B) <= 1.01e-8).all()
+
+
+@pytest.mark.parametrize("A", [[[2.0, 1.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 2.0]]], ids=["row", "column"])
+def test_an_empty_row_or_column_alone(A):
+    """The unknown is in other rows, or the row has other unknowns."""
+    b = np.array(A) @ np.array([1.0, 3.0])
+    np.testing.assert_allclose(A @ solve(A, b), b)
 
 
 def test_a_tolerance_that_rounding_does_not_allow(device):
@@ -239,9 +336,8 @@ def test_a_tolerance_that_rounding_does_not_allow(device):
 
 def test_ill_conditioned_systems():
     """Of a Hilbert matrix: the residual is small, whatever the solution is."""
-    n = 12
-    A = 1.0 / (np.arange(n)[:, None] + np.arange(n) + 1)
-    b = A @ np.ones(n)
+    A = hilbert(12)
+    b = A @ np.ones(12)
     assert residual(A, solve(A, b), b) <= 1e-8
 
 
@@ -299,7 +395,6 @@ def test_what_stalls_is_left(device):
         ({"A": "matrix.mtx"}, TypeError, "read_matrix"),
         ({"A": None}, TypeError, "A is of type NoneType"),
         ({"b": np.ones(3)}, ValueError, r"b has shape \(3,\)"),
-        ({"b": np.ones((400, 0))}, ValueError, r"b has shape \(400, 0\)"),
         ({"b": np.ones(400, object)}, TypeError, "object"),
         ({"b": np.full(400, np.nan)}, ValueError, "b .*contains inf or NaN"),
         ({"b": 1.0}, TypeError, "b must be"),
@@ -307,15 +402,25 @@ def test_what_stalls_is_left(device):
         ({"rtol": -1.0}, ValueError, "rtol=-1.0"),
         ({"atol": np.nan}, ValueError, "atol=nan"),
         ({"x0": np.ones(3)}, ValueError, r"x0 has shape \(3,\)"),
+        ({"x0": np.ones((400, 2))}, ValueError, r"x0 has shape \(400, 2\)"),
+        ({"x0": np.full(400, np.nan)}, ValueError, "x0 contains inf or NaN"),
+        ({"x0": np.full(400, -np.inf)}, ValueError, "x0 contains inf or NaN"),
+        ({"x0": np.full(400, 1j)}, TypeError, "x0 has dtype complex128"),
+        ({"x0": np.full(400, "1")}, TypeError, "x0 has dtype"),
         ({"device": "gpu"}, ValueError, "device"),
         ({"nullspace": np.ones(400)}, ValueError, "nullspace is none of the matrix"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
 @pytest.mark.parametrize("n", [20, 70])
-def test_refusals(change, error, message, n):
+@pytest.mark.parametrize("form", [sp.csr_array, spla.aslinearoperator])
+def test_refusals(change, error, message, n, form):
     given = {"A": gallery.poisson2d(n), "b": np.ones(n * n), **change}
-    for name in ("b", "nullspace"):
+    if "A" not in change:
+        given["A"] = form(given["A"])
+    elif form is not sp.csr_array:
+        return
+    for name in ("b", "x0", "nullspace"):
         value = given.get(name)
         if isinstance(value, np.ndarray) and value.shape[0] == 400 and n != 20:
             given[name] = np.resize(value, (n * n, *value.shape[1:]))
@@ -350,6 +455,78 @@ def test_arrays_on_a_gpu(n, library, cuda_device):
     assert library.device_name(x) == cuda_device
     assert how.device == cuda_device
     assert residual(A, library.to_numpy(x), b) <= 1.01e-8
+
+
+def entangled(n):
+    """Random entries whose factors are nearly full."""
+    A = sp.random_array((n, n), density=4 / n, rng=np.random.default_rng(0))
+    return sp.csr_array(A + 0.3 * sp.eye_array(n))
+
+
+def test_factors_that_take_too_long_are_estimated():
+    A = entangled(16_000)
+    with pytest.raises(
+        NotSolvedError, match=r"direct was not tried: .* entries \(.* GiB\) and .* minutes; spsolve"
+    ):
+        solve(A, np.ones(16_000), device="cpu")
+
+
+def test_a_pattern_without_pivots():
+    """It is singular, which takes no factors to see."""
+    A = entangled(16_000).tolil()
+    A[:, 5] = 0
+    A[3, 5] = A[3, 6] = 1
+    A[:, 6] = 0
+    A[3, 6] = 1
+    with pytest.raises(NotSolvedError, match=r"direct the matrix is singular, whatever"):
+        solve(A.tocsr(), np.ones(16_000), device="cpu")
+
+
+def test_an_interrupt_ends_a_solve_with_factors(monkeypatch):
+    """SuperLU looks for no signals, so that it goes on in a thread that is left behind."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def splu(A, **options):
+        begun.set()
+        may_end.wait()
+
+    def send():
+        begun.wait()
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+    monkeypatch.setattr(spla, "splu", splu)
+    before = signal.signal(signal.SIGUSR1, lambda *_: interrupt())
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(Interrupted):
+            solve(gallery.poisson2d(5), np.ones(25))
+    finally:
+        may_end.set()
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+SMALL = {
+    "zero diagonal": lambda n: sp.csr_array(np.where(np.eye(n), 0.0, 1 / hilbert(n))),
+    "permutation": lambda n: sp.eye_array(n, format="csr")[np.random.default_rng(n).permutation(n)],
+    "saddle": lambda n: sp.csr_array(
+        sp.block_array([[gallery.poisson1d(n // 2), sp.eye_array(n // 2)], [sp.eye_array(n // 2), None]])
+    ),
+    "shift": lambda n: sp.csr_array(sp.diags_array([1.0, 1.0], offsets=[1, 1 - n], shape=(n, n))),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n", [60, 160])
+@pytest.mark.parametrize("name", SMALL)
+def test_what_is_solved_does_not_depend_on_where_b_is(name, n, library, cuda_device):
+    A = SMALL[name](n)
+    for b in (vector(n, np.float64), vector(2 * n, np.float64).reshape(n, 2)):
+        assert (residual(A, solve(A, b), b) <= 1.01e-8).all()
+        x = solve(A, library.asarray(b, cuda_device))
+        assert library.device_name(x) == cuda_device
+        assert (residual(A, library.to_numpy(x), b) <= 1.01e-8).all()
 
 
 def test_slow_cg_gives_way_to_multigrid(device):

@@ -1,11 +1,13 @@
 #include <pybind11/numpy.h>
 
 #include <string>
+#include <utility>
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
 #include "core/canonical.hpp"
 #include "formats/shared/symmetry.hpp"
+#include "solvers/fill_bound.hpp"
 
 namespace py = pybind11;
 
@@ -75,6 +77,18 @@ void register_canonical(py::module_& module) {
     module.def("asymmetry", &asymmetry_of, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
                py::arg("data").noconvert(), py::arg("hermitian"),
                "Of which entry a square canonical matrix is not symmetric; empty where it is.");
+    module.def(
+        "fill_bound",
+        [](const Dense<index_t>& indptr, const Dense<index_t>& indices, double most) {
+            const auto rows = static_cast<index_t>(indptr.size() - 1);
+            const CsrPattern pattern{rows, rows, static_cast<index_t>(indices.size()), indptr.data(), indices.data()};
+            const GilRelease release;
+            const FillBound bound = fill_bound(pattern, most);
+            return std::pair{bound.entries, bound.operations};
+        },
+        py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("most"),
+        "Most entries and operations of the factors of a square canonical matrix, in the order of its columns. "
+        "It ends where there are more operations than `most`.");
 }
 
 }  // namespace spmvgpu

@@ -142,11 +142,12 @@ void register_source(py::module_& module) {
              method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, bool of_sizes, std::uintptr_t to) {
                  const GilRelease release;
                  const Signs signs = source.invert_diagonal(of_sizes, at<T>(to));
-                 return std::pair{signs.negative, signs.others};
+                 return std::tuple{signs.negative, signs.others, signs.empty_rows};
              }),
              py::arg("of_sizes"), py::arg("to"),
              "Write the inverses of the diagonal of a square matrix, or of its sizes, to an address on the device. "
-             "Returns how many entries are negative, and how many have no such inverse.")
+             "An empty row gets a one. Returns how many entries are negative, how many have no such inverse, and how "
+             "many rows are empty.")
         .def("with_values", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;
@@ -161,20 +162,6 @@ void register_source(py::module_& module) {
             }),
             py::arg("values"), py::arg("count"), py::keep_alive<0, 1>(), py::call_guard<GilRelease>(),
             "The same with values at an address on the device.")
-        .def("with_values_of",
-             method<AnyCsrSource>(
-                 []<class T>(const PlannedSource<T>& source, const AnyCsrSource& other) -> std::optional<AnyCsrSource> {
-                     auto made = source.with_values_of(other.of<T>()->csr());
-                     if (!made) return std::nullopt;
-                     return source_of(*made);
-                 }),
-             py::arg("other"), py::keep_alive<0, 1>(), py::call_guard<GilRelease>(),
-             "The same with the values of another matrix, on any device, and zeros where that has no entries; None if "
-             "it has an entry where this one has none.")
-        .def_property_readonly("values", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
-                                   return reinterpret_cast<std::uintptr_t>(source.csr().values.data());
-                               }),
-                               "The address of the values on the device.")
         .def("clustering",
              method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) { return source.clustering(); }),
              py::call_guard<GilRelease>(),

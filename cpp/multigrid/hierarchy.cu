@@ -4,6 +4,7 @@
 
 namespace spmvgpu {
 
+SPMVGPU_RUN_ON_GPU(multigrid::HaveSamePattern)
 #define INSTANTIATE(T)                                 \
     SPMVGPU_RUN_ON_GPU(multigrid::ConstantsOfNodes<T>) \
     SPMVGPU_RUN_ON_GPU(multigrid::Inspect<T>)          \

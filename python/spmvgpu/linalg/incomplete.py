@@ -11,13 +11,15 @@ from .._core import LinearMap
 from .._util.types import DType
 from ..devices import resolve_device
 from ..inputs.csr import CanonicalCsr
-from ..operator.build import build
-from ..operator.description import Description
-from ..operator.new_values import NewValues
 from ..operator.operator import SparseOperator
-from ..planning.request import Request
-from ..planning.symmetry import Symmetry
-from .preconditioners import DevicePreconditioner, operator_of, requested_device, what_fits
+from .preconditioners import (
+    DevicePreconditioner,
+    diagonal_of,
+    operator_of,
+    requested_device,
+    what_fits,
+    with_unit_rows,
+)
 
 
 class IncompleteFactors(DevicePreconditioner):
@@ -38,64 +40,54 @@ class IncompleteFactors(DevicePreconditioner):
     array([1.5, 1. ])
     """
 
-    def __init__(
-        self, factors: Factors, dtype: DType, n: int, ordinal: int, requested: str, is_definite: bool
-    ) -> None:
+    def __init__(self, factors: Factors, dtype: DType, n: int, ordinal: int, requested: str) -> None:
         super().__init__(dtype, (n, n), ordinal)
-        self._state = factors
+        self._factors = factors
         self._requested = requested  # the device as the caller named it, which pickles go by
-        self._is_definite = is_definite
 
     @property
     def nbytes(self) -> int:
-        return int(self._now().nbytes)
+        return int(self._factors.nbytes)
 
     def _core_map(self) -> LinearMap:
-        return _core.factors_map(self._now(), self._memory)
+        return _core.factors_map(self._factors, self._memory)
 
     def _stored(self) -> sp.csr_array:
-        """Both factors in one matrix with the pattern of the first, with inverse pivots on its diagonal."""
-        stored = sp.csr_array(self._state.to_csr(), shape=self.shape)
+        """Both factors in one matrix, with the inverse pivots on its diagonal."""
+        stored = sp.csr_array(self._factors.to_csr(), shape=self.shape)
         stored.has_canonical_format = True
         return stored
 
-    def _state_with(self, data: object) -> Factors:
-        description = Description(
-            self._requested, (self._ordinal,), Request("csr", symmetric=Symmetry.NEITHER)
-        )
-        pattern = build(CanonicalCsr.of(self._stored()), description)
-        csr = NewValues(pattern, data).canonical(pattern)
-        return _factors(csr.host, self._ordinal, self._is_definite)
-
-    def _conjugate_transposed(self, factors: Factors) -> Factors:
+    def _conjugate_transposed(self) -> IncompleteFactors:
         stored = CanonicalCsr.of(self._stored()).transposed()
-        return _of_stored(stored.with_data(stored.data.conj()), not factors.pivots_in_lower, self._ordinal)
+        stored = stored.with_data(stored.data.conj())
+        return _of_stored(stored, not self._factors.pivots_in_lower, self._ordinal, self._requested)
 
-    def _reduced(self) -> tuple[object, ...]:
-        return _restored, (self._stored(), self._state.pivots_in_lower, self._requested, self._is_definite)
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (self._stored(), self._factors.pivots_in_lower, self._requested)
 
 
-def _of_stored(stored: sp.csr_array | CanonicalCsr, pivots_in_lower: bool, ordinal: int) -> Factors:
+def _of_stored(
+    stored: sp.csr_array, pivots_in_lower: bool, ordinal: int, requested: str
+) -> IncompleteFactors:
     # What comes from a pickle may lie in buffers that are aligned in any way.
     indptr, indices, data = (
         np.require(array, None, ["C", "A"]) for array in (stored.indptr, stored.indices, stored.data)
     )
-    return Factors(indptr, indices, data, ordinal, pivots_in_lower)
+    factors = Factors(indptr, indices, data, ordinal, pivots_in_lower)
+    return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested)
 
 
-def _restored(
-    stored: sp.csr_array, pivots_in_lower: bool, requested: str, is_definite: bool
-) -> IncompleteFactors:
+def _restored(stored: sp.csr_array, pivots_in_lower: bool, requested: str) -> IncompleteFactors:
     """What pickle calls."""
-    ordinal = resolve_device(requested)
-    factors = _of_stored(stored, pivots_in_lower, ordinal)
-    return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested, is_definite)
+    return _of_stored(stored, pivots_in_lower, resolve_device(requested), requested)
 
 
 def ilu0(op: object) -> IncompleteFactors:
     """Return the incomplete LU preconditioner of a matrix, without fill-in.
 
-    The factors have the sparsity pattern of the matrix [1]_. The CPU computes them in double precision. The
+    The factors have the sparsity pattern of the matrix [1]_, and a row of the identity in place of an empty
+    row. The CPU computes them in double precision. The
     triangular solves run on the device of `op` [2]_. Their parallelism depends on the matrix: a grid of n by
     n points in natural order takes 2 n - 1 consecutive steps.
 
@@ -115,7 +107,7 @@ def ilu0(op: object) -> IncompleteFactors:
         If `op` is no matrix and no operator that has one, is not square, or has 2**31 or more stored
         entries.
     numpy.linalg.LinAlgError
-        If a row has no entry on the diagonal, or if a pivot is zero or not finite.
+        If a row that is not empty has no entry on the diagonal, or if a pivot is zero or not finite.
 
     References
     ----------
@@ -130,7 +122,8 @@ def ilu0(op: object) -> IncompleteFactors:
     >>> info, op.solve_info.iterations < 25
     (0, True)
     """
-    return _factorised(operator_of(op), False)
+    own = operator_of(op)
+    return _factorised(own, _factors(own))
 
 
 def ic0(op: object) -> IncompleteFactors:
@@ -155,8 +148,8 @@ def ic0(op: object) -> IncompleteFactors:
     TypeError, ValueError
         As `ilu0`.
     numpy.linalg.LinAlgError
-        If a row has no entry on the diagonal, or if a pivot is not positive. This can also happen to a
-        positive definite matrix.
+        If a row that is not empty has no entry on the diagonal, or if a pivot is not positive. This can also
+        happen to a positive definite matrix.
 
     Examples
     --------
@@ -166,35 +159,36 @@ def ic0(op: object) -> IncompleteFactors:
     >>> info, op.solve_info.iterations < 30
     (0, True)
     """
-    return _factorised(operator_of(op), True)
-
-
-def _factorised(op: SparseOperator, is_definite: bool) -> IncompleteFactors:
-    factors = _factors(op.tocsr(), op._ordinal, is_definite)
-    return IncompleteFactors(factors, op.dtype, op.shape[0], op._ordinal, requested_device(op), is_definite)
-
-
-def _factors(csr: sp.csr_array, ordinal: int, is_definite: bool) -> Factors:
-    """The factors of a canonical matrix, or LinAlgError; positive pivots if it is to be definite."""
-    if csr.indptr.dtype != np.int32:
-        raise ValueError(f"op has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
-    factors = Factors(csr.indptr, csr.indices, csr.data, ordinal)
-    if factors.failed:
-        row, pivot = factors.failed
-        is_stored = row in csr.indices[csr.indptr[row] : csr.indptr[row + 1]]
-        why = (
-            f"is {pivot:g} after elimination, which has no finite inverse in {csr.dtype}"
-            if is_stored
-            else "is not stored"
-        )
-        raise np.linalg.LinAlgError(
-            f"row {row} has no pivot: its diagonal entry {why}; use {what_fits(csr.diagonal(), csr.dtype)}"
-        )
-    if is_definite and factors.nonpositive:
+    own = operator_of(op)
+    factors = _factors(own)
+    if factors.nonpositive:
         row, pivot = factors.nonpositive
         raise np.linalg.LinAlgError(
             f"the pivot of row {row} is not positive ({pivot:g}): the matrix is not positive definite, or "
             "has no incomplete Cholesky factorization; use ilu0(op) with gmres or bicgstab, or "
-            f"{what_fits(csr.diagonal(), csr.dtype)}"
+            f"{what_fits(diagonal_of(own), own.dtype)}"
+        )
+    return _factorised(own, factors)
+
+
+def _factors(op: SparseOperator) -> Factors:
+    csr = with_unit_rows(op.tocsr())
+    if csr.indptr.dtype != np.int32:
+        raise ValueError(f"op has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
+    factors = Factors(csr.indptr, csr.indices, csr.data, op._ordinal)
+    if factors.failed:
+        row, pivot = factors.failed
+        is_stored = row in csr.indices[csr.indptr[row] : csr.indptr[row + 1]]
+        why = (
+            f"is {pivot:g} after elimination, which has no finite inverse in {op.dtype}"
+            if is_stored
+            else "is not stored"
+        )
+        raise np.linalg.LinAlgError(
+            f"row {row} has no pivot: its diagonal entry {why}; use {what_fits(csr.diagonal(), op.dtype)}"
         )
     return factors
+
+
+def _factorised(op: SparseOperator, factors: Factors) -> IncompleteFactors:
+    return IncompleteFactors(factors, op.dtype, op.shape[0], op._ordinal, requested_device(op))

@@ -14,7 +14,7 @@ from ..operator.operator import SparseOperator
 from .amg import amg
 from .cycles import block_jacobi, chebyshev
 from .incomplete import ic0, ilu0
-from .preconditioners import Jacobi, inverse_diagonal, inverse_of
+from .preconditioners import Jacobi, diagonal_of, inverse_diagonal, inverse_of, what_fits
 from .systems import OverRanks
 
 #: Of an operator, and of the options of the preconditioner.
@@ -30,11 +30,15 @@ def _jacobi(op: SparseOperator | OverRanks, definite: bool) -> HostArray | Jacob
         found = inverse_diagonal(op, of_sizes=definite)
         if found.others == 0:
             return found.inverse
-    diagonal = op.diagonal()
+    diagonal = diagonal_of(op) if isinstance(op, SparseOperator) else op.diagonal()
     inverse = inverse_of(np.abs(diagonal) if definite else diagonal, op.dtype)
-    if not np.isfinite(inverse).all():
-        what = f"entries without a finite inverse in {op.dtype}" if (diagonal != 0).all() else "zeros"
-        raise ValueError(f"the diagonal has {what}")
+    bad = np.flatnonzero(~np.isfinite(inverse))
+    if len(bad):
+        what = f"entries without a finite inverse in {op.dtype}" if diagonal[bad].all() else "zeros"
+        row = bad[0] + (op.row_ranges.begin if isinstance(op, OverRanks) else 0)
+        raise ValueError(
+            f"the diagonal has {what}, the first in row {row}; use {what_fits(diagonal, op.dtype)}"
+        )
     return inverse
 
 

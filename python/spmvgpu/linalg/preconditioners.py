@@ -17,14 +17,11 @@ from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, Located, library_of, on_host, taken
 from ..devices import at_most, device_name, resolve_device
 from ..inputs.compressed import storage_dtype
-from ..inputs.csr import CanonicalCsr
 from ..inputs.sparse import scipy_sparse
 from ..operator.composed import Composable
 from ..operator.construct import aslinearoperator
-from ..operator.new_values import NewValues
 from ..operator.operands import check_place, multiply_by, multiply_by_map
 from ..operator.operator import SparseOperator
-from ..operator.stored import Stored
 from .systems import OverRanks, System, callback_map, check_square
 from .vectors import DeviceVector, Vectors, empty, staged, staged_numpy
 
@@ -54,48 +51,12 @@ class Preconditioner(Composable):
     def _transpose(self) -> LinearOperator:
         return super()._transpose() if self.dtype.kind == "c" else self.adjoint()
 
-    def update_values(self, data: object) -> None:
-        """Compute the preconditioner again for a matrix with the same sparsity pattern and other values.
-
-        `H`, `T`, sums and products that were made of the preconditioner before have the new values, too.
-
-        Parameters
-        ----------
-        data : sparse matrix, SparseOperator, dense matrix, or (nnz,) array
-            The matrix or its values, as `SparseOperator.update_values` takes them.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `SparseOperator.update_values`. TypeError if the preconditioner does not know the pattern of a
-            matrix: it was made of something else, it is an adjoint, or a copy of a `Jacobi`. Make a new one.
-        numpy.linalg.LinAlgError
-            As the function that made the preconditioner. After an error, it has the old values.
-
-        Examples
-        --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> A = sg.gallery.poisson2d(30)
-        >>> M = sg.linalg.chebyshev(sg.aslinearoperator(A, device="cpu"))
-        >>> M.update_values(2 * A)
-        >>> sg.linalg.cg(2 * A, np.ones(900), M=M)[1]
-        0
-        """
-        self._renew(data)
-
-    def _renew(self, data: object) -> None:
-        """Take new values of the matrix, as a caller gives them."""
-        raise TypeError(
-            f"this {type(self).__name__} does not know the matrix that it was made of; make a new one"
-        )
-
 
 class Jacobi(Preconditioner):
     """Multiplication by the inverse of the diagonal of a matrix.
 
     A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy. `jacobi` makes one from an operator.
-    ``Jacobi(inverse_diagonal)`` makes one from a vector, which it copies. One that `jacobi` made keeps the
-    matrix in memory, for `update_values`; copies and pickles do not.
+    ``Jacobi(inverse_diagonal)`` makes one from a vector, which it copies.
 
     Attributes
     ----------
@@ -116,7 +77,6 @@ class Jacobi(Preconditioner):
         super().__init__(own.dtype, (len(own), len(own)))
         self._copies: dict[tuple[int, DType], DeviceVector] = {}
         self._inverse_diagonal: HostArray | None = own
-        self._pattern_of: Stored | None = None  # its values may change
 
     @classmethod
     def _there(cls, vector: DeviceVector, length: int, dtype: DType, ordinal: int) -> Jacobi:
@@ -124,21 +84,7 @@ class Jacobi(Preconditioner):
         made = cls.__new__(cls)
         super().__init__(made, dtype, (length, length))
         made._copies, made._inverse_diagonal = {(ordinal, dtype): vector}, None
-        made._pattern_of = None
         return made
-
-    def _of(self, stored: Stored) -> Jacobi:
-        """Itself, made of this matrix."""
-        self._pattern_of = stored
-        return self
-
-    def _renew(self, data: object) -> None:
-        stored = self._pattern_of
-        if stored is None:
-            return super()._renew(data)
-        made = _jacobi(NewValues(stored, data).canonical(stored))
-        # One call of a dict, so that no signal handler finds, or leaves, half of it.
-        self.__dict__.update(_copies=made._copies, _inverse_diagonal=made._inverse_diagonal)
 
     @property
     def inverse_diagonal(self) -> HostArray:
@@ -159,8 +105,7 @@ class Jacobi(Preconditioner):
         return multiply_by_map(diagonal, self.shape, key[1], x)
 
     def _adjoint(self) -> Jacobi:
-        is_real = self.dtype.kind != "c" or self._pattern_of is not None  # of a diagonal that is positive
-        return self if is_real else Jacobi(self.inverse_diagonal.conj())
+        return Jacobi(self.inverse_diagonal.conj()) if self.dtype.kind == "c" else self
 
     def _transpose(self) -> Jacobi:
         return self
@@ -187,40 +132,15 @@ class DevicePreconditioner(Preconditioner):
         super().__init__(dtype, shape)
         self._ordinal = ordinal
         self._memory = _core.SolverMemory(ordinal)
-        self._state: Any = None  # what `_core_map` is made of; one assignment replaces all of it
-        self._adjoint_of: DevicePreconditioner | None = None
-        # A weak reference, so that the pair is freed as soon as nobody uses it.
-        self._own_adjoint: weakref.ref[DevicePreconditioner] | None = None
-        self._turned: tuple[Any, Any] | None = None  # a state and that of the adjoint, made at first use
-
-    def _now(self) -> Any:
-        """The state: for an adjoint, the one that follows from that of the original."""
-        original = self._adjoint_of
-        if original is None:
-            return self._state
-        state, turned = original._now(), original._turned
-        if turned is None or turned[0] is not state:
-            turned = original._turned = state, original._conjugate_transposed(state)
-        return turned[1]
-
-    def _renew(self, data: object) -> None:
-        if self._adjoint_of is not None:
-            raise TypeError(
-                f"this {type(self).__name__} is the adjoint H of another one; update that, and the adjoint "
-                "has the new values, too"
-            )
-        self._state = self._state_with(data)
-
-    def _state_with(self, data: object) -> Any:
-        """The state for new values of the matrix, as a caller gives them."""
-        return super()._renew(data)
+        self._own_adjoint: DevicePreconditioner | None = None  # made at first use
+        self._adjoint_of: weakref.ref[DevicePreconditioner] | None = None
 
     def _core_map(self) -> LinearMap:
         """What the core applies, with memory for one solve."""
         raise NotImplementedError
 
-    def _conjugate_transposed(self, state: Any) -> Any:
-        """The state of the adjoint, which may be the same."""
+    def _conjugate_transposed(self) -> DevicePreconditioner:
+        """The adjoint, which may be itself."""
         raise NotImplementedError
 
     def _is_polynomial_in(self, matrix: object) -> bool:
@@ -234,26 +154,17 @@ class DevicePreconditioner(Preconditioner):
         return PreconditionerMap(self._core_map(), self)
 
     def _adjoint(self) -> DevicePreconditioner:
-        if self._adjoint_of is not None:
-            return self._adjoint_of
-        made = None if self._own_adjoint is None else self._own_adjoint()
-        if made is None:
-            made = type(self).__new__(type(self))
-            made.__dict__.update(self.__dict__)
-            DevicePreconditioner.__init__(made, self.dtype, self.shape, self._ordinal)
-            made._adjoint_of = self
-            if made._now() is self._now():
+        original = None if self._adjoint_of is None else self._adjoint_of()
+        if original is not None:
+            return original
+        if self._own_adjoint is None:
+            made = self._conjugate_transposed()
+            if made is self:
                 return self
-            self._own_adjoint = weakref.ref(made)
-        return made
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Of the original, as `_reduced`."""
-        return self._reduced() if self._adjoint_of is None else (_adjoint_of, (self._adjoint_of,))
-
-    def _reduced(self) -> tuple[object, ...]:
-        """What `__reduce__` is to return."""
-        raise NotImplementedError
+            # A weak reference, so that the pair is freed as soon as nobody uses it.
+            made._adjoint_of = weakref.ref(self)
+            self._own_adjoint = made
+        return self._own_adjoint
 
     def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         check_place(name, located, (self._ordinal,), "the preconditioner is on")
@@ -269,11 +180,6 @@ class DevicePreconditioner(Preconditioner):
             _core.apply_map(self._core_map(), source.pointer, target.pointer, n, columns, self._ordinal)
             target.download(results)
         return results.T
-
-
-def _adjoint_of(M: DevicePreconditioner) -> DevicePreconditioner:
-    """What pickle calls."""
-    return M._adjoint()
 
 
 def jacobi(op: object) -> Jacobi:
@@ -296,8 +202,8 @@ def jacobi(op: object) -> Jacobi:
     TypeError, ValueError
         If `op` is no matrix and no operator that has one, or is not square.
     numpy.linalg.LinAlgError
-        If an entry of the diagonal is not positive. The matrix is not positive definite then. With `gmres`
-        and `bicgstab`, pass ``M=1 / op.diagonal()`` instead.
+        If an entry of the diagonal is not positive, unless all of its row is zero. The matrix is not positive
+        definite then. With `gmres` and `bicgstab`, pass ``M=1 / op.diagonal()`` instead.
 
     Examples
     --------
@@ -311,15 +217,10 @@ def jacobi(op: object) -> Jacobi:
             check_square(op)
             return Jacobi(positive_inverse("jacobi", op.diagonal(), op.dtype, op.row_ranges.begin))
     own = operator_of(op)
-    with at_most(own.max_threads):
-        return _jacobi(own._stored.canonical_there())._of(own._stored)
-
-
-def _jacobi(csr: CanonicalCsr) -> Jacobi:
-    found = _inverse_diagonal(csr)
+    found = inverse_diagonal(own)
     if found.negative == found.others == 0:
         return found.inverse
-    return Jacobi(positive_inverse("jacobi", csr.diagonal(0), csr.dtype))
+    return Jacobi(positive_inverse("jacobi", diagonal_of(own), own.dtype))
 
 
 def operator_of(op: object) -> SparseOperator:
@@ -340,24 +241,59 @@ def operator_of(op: object) -> SparseOperator:
 
 
 class InverseDiagonal(NamedTuple):
-    """The inverse of a diagonal, unless `others` entries are zero, not real or have no finite inverse."""
+    """The inverse of a diagonal, unless `others` entries are zero, not real or have no finite inverse.
+
+    An empty row, as of a vertex of a graph without edges, has a one: what is left of `b` there stays.
+    """
 
     inverse: Jacobi
     negative: int
     others: int
+    empty_rows: int
 
 
 def inverse_diagonal(op: SparseOperator, of_sizes: bool = False) -> InverseDiagonal:
     """The inverse of the diagonal, or of the sizes of its entries, made where the matrix is stored."""
     with at_most(op.max_threads):
-        return _inverse_diagonal(op._stored.canonical_there(), of_sizes)
-
-
-def _inverse_diagonal(csr: CanonicalCsr, of_sizes: bool = False) -> InverseDiagonal:
-    rows = csr.shape[0]
-    vector = empty((rows,), csr.dtype, csr.ordinal)
-    signs = (0, rows) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
+        csr = op._stored.canonical_there()
+        rows = csr.shape[0]
+        vector = empty((rows,), csr.dtype, csr.ordinal)
+        signs = (0, rows, 0) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
     return InverseDiagonal(Jacobi._there(vector, rows, csr.dtype, csr.ordinal), *signs)
+
+
+def empty_rows(csr: sp.csr_array) -> HostArray:
+    """Of each row, whether it has no entry but zeros."""
+    before = np.concatenate(([0], np.cumsum(csr.data != 0)))
+    empty: HostArray = np.diff(before[csr.indptr]) == 0
+    return empty
+
+
+def diagonal_of(matrix: SparseOperator | sp.csr_array) -> HostArray:
+    """The diagonal that preconditioners invert: there is a one in an empty row, whose residual stays."""
+    diagonal: HostArray = matrix.diagonal()
+    if not diagonal.all():
+        diagonal = np.where(empty_rows(matrix.tocsr()), diagonal.dtype.type(1), diagonal)
+    return diagonal
+
+
+def with_unit_rows(csr: sp.csr_array) -> sp.csr_array:
+    """A canonical matrix, with a row of the identity in place of each empty one."""
+    empty = empty_rows(csr)
+    if not empty.any():
+        return csr
+    lengths = np.diff(csr.indptr)
+    stays = ~np.repeat(empty, lengths)
+    rows = np.flatnonzero(empty)
+    indptr = np.concatenate(([0], np.cumsum(np.where(empty, 1, lengths)))).astype(csr.indptr.dtype)
+    indices, data = (np.empty(indptr[-1], array.dtype) for array in (csr.indices, csr.data))
+    is_new = np.zeros(len(indices), bool)
+    is_new[indptr[rows]] = True
+    indices[is_new], data[is_new] = rows, 1
+    indices[~is_new], data[~is_new] = csr.indices[stays], csr.data[stays]
+    made = sp.csr_array((data, indices, indptr), shape=csr.shape)
+    made.has_canonical_format = True
+    return made
 
 
 def inverse_of(diagonal: HostArray, dtype: DType) -> HostArray:

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._util.types import DType, HostArray
-from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, is_sparse, taken
+from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, is_sparse, on_host, taken
 from ..arrays.products import kind_of
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import matrix_of
@@ -20,8 +20,9 @@ from ..inputs.compressed import storage_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from .choice import dominance
-from .preconditioners import InverseDiagonal, Jacobi, inverse_diagonal, inverse_of
-from .systems import check_square, linear_operator, system_of
+from .nullspace import NullSpace
+from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
+from .systems import System, check_square, linear_operator, system_of
 from .vectors import empty, random_vector, staged
 
 _SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any other
@@ -84,7 +85,14 @@ class Problem:
             A = A.get()
         return sp.csr_array(A.tocsr() if hasattr(A, "tocsr") else A)
 
-    @property
+    @cached_property
+    def empty_rows(self) -> HostArray:
+        """The rows without entries, or with zeros alone; none if the entries are not known."""
+        if not self.is_small and (self._signs is None or not self._signs.empty_rows):
+            return np.empty(0, np.intp)
+        return np.flatnonzero(empty_rows(self.matrix))
+
+    @cached_property
     def is_small(self) -> bool:
         """Whether a direct solver on the CPU is the best."""
         if self.is_foreign or self.located.host is None or self.rows > _SMALL_ROWS:
@@ -152,6 +160,28 @@ class Problem:
         b, *x0 = (staged(np.ascontiguousarray(x, self.dtype), self.ordinal).owner for x in hosts)
         return b, x0[0] if x0 else None
 
+    @cached_property
+    def host_vectors(self) -> tuple[HostArray, HostArray | None]:
+        """The right-hand side and the guess in host memory, checked as the solvers do, and converted.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As the solvers, and for infinity or NaN.
+        """
+        b = on_host("b", self.b)
+        system = System(b, NUMPY, self.rows, self.dtype, CPU, _core.SolverMemory(CPU))
+        made = []
+        for name, array in (("b", b), ("x0", self.x0)):
+            if array is None:
+                continue
+            own = system.vectors(False).take(name, on_host(name, array)).owner
+            assert isinstance(own, np.ndarray)
+            if not np.isfinite(own).all():
+                raise ValueError(f"{name} contains inf or NaN")
+            made.append(own.T)
+        return made[0], made[1] if len(made) > 1 else None
+
     def delivered(self, x: AnyArray) -> AnyArray:
         """A solution as the caller gets it, if it is of `vectors` on a GPU."""
         if not isinstance(x, _core.DeviceArray) or self.vectors[0] is self.b:
@@ -194,6 +224,17 @@ class Problem:
         norm = basis.put(signs.inverse._on_device(system, ordinal).pointer, 0)[0]
         _core.apply_map(system.core_map(), ones.pointer, product.pointer, n, 1, ordinal)
         return bool(abs(basis.put(product.pointer, 1)[0] * norm) <= _SMOOTH * n)
+
+    @cached_property
+    def has_constant_null_space(self) -> bool:
+        """Whether the matrix and its adjoint map constant vectors to zero, but for rounding errors."""
+        if not self.rows:
+            return False
+        try:
+            null = NullSpace(system_of(self.op, self.vectors[0]), "constant", "gmres", self.ordinal, 0.0)
+        except ValueError:
+            return False
+        return null.of_adjoint
 
     @cached_property
     def dominance(self) -> float:

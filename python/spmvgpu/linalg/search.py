@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
-import scipy.sparse.linalg as sla
+from scipy.sparse.csgraph import connected_components
 
 from .._core import SolverLimits
-from .._util.types import HostArray
-from ..arrays import AnyArray, taken
-from ..arrays.products import kind_of
+from ..arrays import AnyArray
+from ..devices import CPU
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
-from . import krylov
+from . import cudss, krylov
+from .by_factors import norms, solve_by_factors
 from .choice import Choice, Step, choose
+from .direct import splu
 from .named import SYMMETRIC_SOLVERS
 from .problem import Problem
-from .stopping import Info, check_limits
+from .stopping import Info, SolverWarning, check_limits
 from .systems import Callback
 from .vectors import random_vector
 
 _LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has failed
+_DIRECT = Step("direct", "none")
 _LANCZOS_STEPS = 12
 _RESTART = 50  # of gmres, which is the last to be tried
 # Iterations before a residual that has ceased to fall ends a method, and more of them, times the square root
@@ -106,6 +108,8 @@ class Search:
         self.device = str(getattr(problem.op, "device", "cpu"))
         if self._begins_at_the_end():
             return True
+        if self.contradiction():
+            return False
         choice = self._choice()
         self.reason = self.reason or str(choice.reason)
         unsuitable: set[str] = set()
@@ -186,7 +190,7 @@ class Search:
             status, outcome = "slow", f"was slow, {slow}"
         except StalledError as stalled:
             status, outcome = "stalled", f"stalled, {stalled}"
-        except (ArithmeticError, ValueError, MemoryError, np.linalg.LinAlgError) as error:
+        except (ArithmeticError, TypeError, ValueError, MemoryError, np.linalg.LinAlgError) as error:
             status, outcome = "refused", str(error)
             if step.solver == "minres" and "non-symmetric" in outcome:
                 status = "unsymmetric"
@@ -207,7 +211,11 @@ class Search:
     def _run(
         self, step: Step, maxiter: int | None, slow: float | None = None
     ) -> tuple[AnyArray, Info, SolveInfo]:
-        rows = self._problem.rows
+        rows, (b, x0) = self._problem.rows, self._problem.vectors
+        if step == _DIRECT:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SolverWarning)  # the residual is computed here
+                step, maxiter, x0 = Step("bicgstab", "none"), 0, splu(self._problem.op).solve(b)
         root = int(np.sqrt(rows))
         most = min(10 * rows, 1000 + 50 * root) if maxiter is None else maxiter
         each = _PATIENCE_EACH if step.solver in SYMMETRIC_SOLVERS else 0
@@ -223,7 +231,8 @@ class Search:
         return krylov.run(
             step.solver,
             self._problem.op,
-            *self._problem.vectors,
+            b,
+            x0,
             self._problem.preconditioner(step.preconditioner),
             limits,
             watch=_Patience(patience, slow, self._rtol, self._atol, lambda: self._problem.suits_multigrid),
@@ -234,49 +243,67 @@ class Search:
     # Direct solver
 
     def is_direct(self) -> bool:
-        """Whether SciPy's direct solver can be tried."""
+        """Whether factors can be tried."""
         problem = self._problem
-        is_possible = not problem.is_foreign and problem.located.host is not None and self._nullspace is None
+        is_possible = not problem.is_foreign and self._nullspace is None
         return is_possible and problem.rows <= _LARGEST_DIRECT
 
     def direct(self) -> bool:
-        """Try SciPy's direct solver on the CPU; whether it has found the solution."""
-        start, problem = perf_counter(), self._problem
+        """Try factors, of cuDSS if the matrix is on a GPU, and of SciPy; whether one has solved it."""
+        problem = self._problem
+        is_on_gpu = not problem.is_small and problem.ordinal != CPU and cudss.is_available()
+        if is_on_gpu and self._attempt(_DIRECT) == "converged":
+            return True
+        start = perf_counter()
+        b, x0 = problem.host_vectors
+        if self.contradiction():
+            return False
         self.reason = self.reason or f"the matrix is small ({problem.rows} rows)"
-        self.device, b = "cpu", self._host_b()
-        x, residual = None, np.inf
-        try:
-            matrix = problem.matrix.astype(problem.dtype)
-            if not np.isfinite(matrix.data).all():
-                raise ValueError("A contains inf or NaN")
-            x, residual, is_solved = _by_factors(matrix, b, self._rtol, self._atol)
-            outcome = "converged" if is_solved else _WORDS["stagnated"]
-        except RuntimeError:  # of SuperLU
-            outcome = "the matrix is singular"
-        except MemoryError:
-            outcome = "there is no memory for the factors"
+        self.device = "cpu"
+        matrix = problem.matrix.astype(problem.dtype)
+        if not np.isfinite(matrix.data).all():
+            raise ValueError("A contains inf or NaN")
+        x, residual, outcome = solve_by_factors(matrix, b, x0, self._rtol, self._atol)
         if x is not None:
-            x = problem.library.from_host(x, problem.b)
-        self._keep(Attempt("direct", "none", outcome, 0, residual, perf_counter() - start), x)
+            x = problem.library.from_host(np.ascontiguousarray(x), problem.b)
+        self._keep(Attempt(*_DIRECT, outcome, 0, residual, perf_counter() - start), x)
         return outcome == "converged"
 
-    def _host_b(self) -> HostArray:
-        problem, host = self._problem, self._problem.located.host
-        assert host is not None
-        n = problem.rows
-        if kind_of(host.dtype) not in "biufc":
-            raise TypeError(f"b has dtype {host.dtype}; allowed are numbers")
-        if host.ndim not in (1, 2) or host.shape[0] != n or host.shape[1:] == (0,):
-            raise ValueError(f"b has shape {host.shape}; a matrix of shape {(n, n)} needs ({n},) or ({n}, k)")
-        if self._problem.x0 is not None:
-            x0, library = taken("x0", self._problem.x0)
-            shape = library.locate(x0, "x0").shape
-            if shape != host.shape:
-                raise ValueError(f"x0 has shape {shape}; it must have the shape of b, {host.shape}")
-        b = host.astype(problem.dtype)
-        if not np.isfinite(b).all():
-            raise ValueError("b contains inf or NaN")
-        return b.reshape(n) if b.shape == (n, 1) else b
+    # What the caller is told
+
+    def contradiction(self) -> str:
+        """Why there is no solution, whatever the other rows are; empty if nothing says so."""
+        problem = self._problem
+        if self._nullspace is not None or not len(problem.empty_rows):
+            return ""
+        B = problem.host_vectors[0].reshape(problem.rows, -1)
+        there = B[problem.empty_rows]
+        bad = np.flatnonzero(norms(there) > np.maximum(self._rtol * norms(B), self._atol))
+        if not len(bad):
+            return ""
+        first = int(np.abs(there[:, bad[0]]).argmax())
+        return (
+            f"row {problem.empty_rows[first]} of A has no entries but zeros, and b is "
+            f"{there[first, bad[0]]:g} there; give a b that is zero in empty rows"
+        )
+
+    def advice(self) -> str:
+        """What else the caller may give; empty if nothing is known to help."""
+        problem = self._problem
+        if self._nullspace is not None or not problem.has_constant_null_space:
+            return ""
+        count = 1 if problem.is_foreign else connected_components(problem.matrix, directed=False)[0]
+        if count == 1:
+            which = 'give nullspace="constant"'
+        else:
+            which = (
+                f"give nullspace=numpy.eye({count})[labels] with labels = "
+                f"scipy.sparse.csgraph.connected_components(A)[1], as A has {count} connected components"
+            )
+        return (
+            "; A maps constant vectors to zero, so that b has to be orthogonal to them: "
+            f"{which}, which solves for the rest of b"
+        )
 
 
 _WORDS = {
@@ -335,31 +362,3 @@ def _relative(how: SolveInfo) -> float:
     """The largest relative residual of all columns."""
     columns = how.columns or (how,)
     return max(c.true_residual / c.norm_b if c.norm_b > 0 else c.true_residual for c in columns)
-
-
-def _norms(X: HostArray) -> HostArray:
-    """Of columns, without squares that leave the range of numbers."""
-    sizes = np.abs(X).max(axis=0, initial=0.0)
-    norms: HostArray = sizes * np.linalg.norm(X / np.where(sizes > 0, sizes, 1.0), axis=0)
-    return norms
-
-
-def _by_factors(A: sp.csr_array, b: HostArray, rtol: float, atol: float) -> tuple[HostArray, float, bool]:
-    """The solution with the factors of a matrix, its relative residual, and whether that is small enough."""
-    most_refinements = 3
-    sizes = _norms(b)
-    goals = np.maximum(rtol * sizes, atol)
-    if not A.shape[0]:
-        return np.zeros_like(b), 0.0, True
-    factors = sla.splu(A.tocsc())
-    x = factors.solve(b)
-    for refinement in range(most_refinements + 1):
-        residual = b - A @ x
-        norms = _norms(residual)
-        is_solved = bool((norms <= goals).all())
-        if is_solved or not np.isfinite(norms).all() or refinement == most_refinements:
-            break
-        x = x + factors.solve(residual)
-    relative = norms / np.where(sizes > 0, sizes, 1.0)
-    worst = float(np.max(relative, initial=0.0))
-    return x, worst if np.isfinite(worst) else np.inf, is_solved

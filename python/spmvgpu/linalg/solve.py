@@ -140,6 +140,9 @@ def solve(
     a preconditioner. If one breaks down or stalls, others follow. What it returns has a residual within the
     tolerance, which is computed from `x` in double precision.
 
+    An empty row whose column is empty too, as of a vertex of a graph without edges, is set aside: `x` is
+    there what `x0` is, or zero. If `b` is not zero in an empty row, the error names the row.
+
     Parameters
     ----------
     A : array, sparse matrix, SparseOperator or LinearOperator
@@ -150,7 +153,7 @@ def solve(
     rtol, atol : float
         Tolerances: ``norm(b - A @ x) <= max(rtol * norm(b), atol)`` for each column.
     x0 : array of the shape of `b`, optional
-        Initial guess. The direct solver does not use it.
+        Initial guess. The direct solver does not use it, apart from empty rows.
     nullspace : "constant" or (n,) or (n, m) array, optional
         Null space of a singular `A`, as the solvers take it. The tolerance is relative to the part of `b`
         that they solve for.
@@ -179,6 +182,13 @@ def solve(
     --------
     cg, minres, bicgstab, gmres : The methods, for matrices whose kind is known.
 
+    Notes
+    -----
+    Up to 100,000 rows, the direct solver is also tried where all else has failed: by cuDSS if the matrix is
+    on a GPU and cuDSS is installed, and then by SciPy on the CPU. SciPy's factors are estimated first, and
+    are not made where they seem to take more than a minute. Ctrl-C ends `solve` at once. Since SciPy's direct
+    solver cannot be stopped, it goes on in a thread until it is done.
+
     Examples
     --------
     >>> import numpy as np, spmvgpu as sg
@@ -206,14 +216,7 @@ def solve(
     is_solved = is_solved or (not was_direct and search.is_direct() and search.direct())
     tried = tuple(search.tried)
     if not is_solved:
-        outcomes = "; ".join(f"{attempt} {attempt.outcome}" for attempt in tried)
-        best = min(attempt.residual for attempt in tried)
-        raise NotSolvedError(
-            f"no solution of A x = b within rtol={rtol:g} was found; the smallest relative residual is "
-            f"{best:.1e}, of the attribute x; tried were: {outcomes}",
-            search.x,
-            tried,
-        )
+        raise NotSolvedError(_message(search, rtol), search.x, tried)
     if not full_output:
         return search.x
     found = tried[-1]
@@ -225,4 +228,17 @@ def solve(
         search.device,
         tried,
         perf_counter() - start,
+    )
+
+
+def _message(search: Search, rtol: float) -> str:
+    """Why there is no solution, as far as it is known."""
+    reason = search.contradiction()
+    if reason:
+        return f"A x = b has no solution: {reason}"
+    outcomes = "; ".join(f"{attempt} {attempt.outcome}" for attempt in search.tried)
+    best = min(attempt.residual for attempt in search.tried)
+    return (
+        f"no solution of A x = b within rtol={rtol:g} was found{search.advice()}; the smallest relative "
+        f"residual is {best:.1e}, of the attribute x; tried were: {outcomes}"
     )
