@@ -46,3 +46,12 @@ def mismatch(operator: tuple[int, int], x: Shape) -> ValueError:
     return ValueError(
         f"dimension mismatch: an operator of shape {operator} cannot multiply an array x of shape {x}"
     )
+
+
+def check_from_left(operator: tuple[int, int], x: Shape) -> None:
+    """Refuse, with ValueError, an array whose rows the operator on its right cannot multiply."""
+    if len(x) not in (1, 2) or x[-1] != operator[0]:
+        raise ValueError(
+            f"dimension mismatch: an array x of shape {x} cannot be multiplied by an operator of shape "
+            f"{operator} on its right"
+        )

@@ -75,14 +75,11 @@ def eigsh(
         Start vector. The default is a random vector, the same in each call.
     ncv : int, optional
         Number of vectors stored, greater than `k` and at most n. The default is ``min(n, max(2*k + 1, 20))``.
-        At least ``min(n, k + 8)`` are stored.
     maxiter : int, optional
-        Maximum number of restarts. The default is ``10 * n``. If it ends the search for copies, a
-        `SolverWarning` says that some may be missing.
+        Maximum number of restarts. The default is ``10 * n``.
     tol : float, default 0
-        Relative accuracy of eigenvalues. 0 stands for the precision of the data type, and for all copies of
-        multiple eigenvalues: the search goes on beside the eigenvectors found until none is left. A larger
-        tolerance may miss copies, as with ARPACK: rounding errors bring them in late.
+        Relative accuracy of eigenvalues. 0 stands for the precision of the data type. A larger tolerance may
+        miss copies of a multiple eigenvalue, as with ARPACK: rounding errors bring them in late.
     return_eigenvectors : bool, default True
         Whether to return eigenvectors also.
     OPinv : LinearOperator or SparseOperator, optional
@@ -173,7 +170,7 @@ def eigsh(
         _core.SolverMemory(vectors.ordinal),
         system.max_threads,
     )
-    found = lanczos.find(start, k, which, tol, restarts, copies=tol == 0)
+    found = lanczos.find(start, k, which, tol, restarts)
     values, factors = found.values, found.factors
     if shift is not None:
         with np.errstate(divide="ignore"):

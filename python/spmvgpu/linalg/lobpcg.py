@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import scipy.sparse.linalg as sla
 
 from .._util.arguments import with_hints
+from .._util.types import HostArray
 from ..arrays import host_array
 from ..operator.construct import aslinearoperator
 
@@ -57,7 +57,8 @@ def lobpcg(
     Raises
     ------
     TypeError, ValueError
-        As `spmvgpu.aslinearoperator` for a matrix, and as SciPy for the other arguments.
+        As `spmvgpu.aslinearoperator` for a matrix, and as SciPy for the other arguments. If `X` or `Y` has a
+        shape that does not fit, or is on a GPU.
 
     References
     ----------
@@ -73,12 +74,15 @@ def lobpcg(
     >>> bool(3.9 < w[0] < 4.0)
     True
     """
+    op, start = _operator(A), _columns("X", X, A)
+    if start.shape[1] == 0:
+        raise ValueError(f"X has shape {start.shape}; give at least one column")
     return sla.lobpcg(
-        _operator(A),
-        np.array(host_array("X", X)),  # SciPy writes to it
+        op,
+        start.copy(),  # SciPy writes to it
         B=_operator(B),
         M=_operator(M),
-        Y=None if Y is None else host_array("Y", Y),
+        Y=None if Y is None else _columns("Y", Y, A),
         tol=tol,
         maxiter=maxiter,
         largest=largest,
@@ -87,6 +91,15 @@ def lobpcg(
         retResidualNormsHistory=retResidualNormsHistory,
         restartControl=restartControl,
     )
+
+
+def _columns(name: str, given: object, A: object) -> HostArray:
+    """Columns in host memory of the length that the matrix has, if it has one."""
+    columns = host_array(name, given)
+    rows = getattr(A, "shape", columns.shape)[0]
+    if columns.ndim != 2 or columns.shape[0] != rows:
+        raise ValueError(f"{name} has shape {columns.shape}; give columns, ({rows}, k)")
+    return columns
 
 
 def _operator(matrix: object) -> object:

@@ -15,6 +15,7 @@ from .. import _core
 from .._core import LinearMap
 from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, Located, library_of, on_host, taken
+from ..arrays.products import kind_of
 from ..devices import at_most, device_name, resolve_device
 from ..inputs.compressed import storage_dtype
 from ..inputs.sparse import scipy_sparse
@@ -72,7 +73,12 @@ class Jacobi(Preconditioner):
     """
 
     def __init__(self, inverse_diagonal: object) -> None:
-        own = np.array(on_host("inverse_diagonal", inverse_diagonal)).reshape(-1)
+        own = np.array(on_host("inverse_diagonal", inverse_diagonal))
+        if kind_of(own.dtype) not in "biufc":
+            raise TypeError(f"inverse_diagonal has dtype {own.dtype}; allowed are numbers")
+        if own.ndim != 1 and own.shape[1:] != (1,):
+            raise ValueError(f"inverse_diagonal has shape {own.shape}; give a vector, (n,) or (n, 1)")
+        own = own.reshape(-1)
         own.flags.writeable = False
         super().__init__(own.dtype, (len(own), len(own)))
         self._copies: dict[tuple[int, DType], DeviceVector] = {}

@@ -80,10 +80,7 @@ class Problem:
     @cached_property
     def matrix(self) -> sp.csr_array:
         """The matrix in host memory."""
-        A = self._given
-        if hasattr(A, "get"):
-            A = A.get()
-        return sp.csr_array(A.tocsr() if hasattr(A, "tocsr") else A)
+        return sp.csr_array(matrix_of(self._given))
 
     @cached_property
     def empty_rows(self) -> HostArray:

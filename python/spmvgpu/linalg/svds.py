@@ -46,10 +46,9 @@ def svds(
         Number of singular values, at most ``min(m, n)``.
     ncv : int, optional
         Number of vectors stored, greater than `k`. The default is ``max(2*k + 1, 20)``, or ``min(m, n)`` if
-        that is less. At least ``min(m, n, k + 8)`` are stored.
+        that is less.
     tol : float, default 0
-        Relative accuracy of the squares of singular values. 0 stands for the precision of the data type, and
-        for all copies of multiple singular values, as in `eigsh`.
+        Relative accuracy of the squares of singular values. 0 stands for the precision of the data type.
     which : {"LM", "SM"}, default "LM"
         The largest or the smallest singular values. The smallest ones converge slowly. Values below
         ``sqrt(eps) * norm(A)`` are found with an absolute error of about that size.
@@ -119,7 +118,7 @@ def svds(
     ordinal, dtype, threads = vectors.ordinal, small.dtype, rectangle.max_threads
     product = _core.composed_map(forward, back, large.unknowns, _core.SolverMemory(ordinal))
     method = Lanczos(product, n, dtype, ordinal, ncv, _core.SolverMemory(ordinal), threads)
-    found = method.find(start, k, which, tol, restarts, copies=tol == 0)
+    found = method.find(start, k, which, tol, restarts)
     if not found.converged:
         columns = vectors.of(small, len(found.values))
         target = columns.new()

@@ -15,7 +15,7 @@ from .._util.arguments import is_number
 from .._util.types import HostArray
 from ..arrays import NUMPY, AnyArray, AnyLibrary, is_sparse, taken
 from ..arrays.library import Operator
-from ..arrays.products import mismatch, shape_of
+from ..arrays.products import check_from_left, mismatch, shape_of
 from .operands import check_shape
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class Composable(LinearOperator):  # type: ignore[misc]
 
     Those multiply by their operands one after the other. Later updates of an operand do not change them.
     """
+
+    _takes_sparse = False  # whether it multiplies sparse matrices
 
     def _snapshot(self) -> Self:
         """An operator that has the values of this one, and keeps them."""
@@ -68,7 +70,9 @@ class Composable(LinearOperator):  # type: ignore[misc]
         if is_operand(x):
             kind = ProductOperator if isinstance(x, LinearOperator) else MultipleOperator
             return kind(LinearOperator.dot(self._snapshot(), keeping(x)))
-        return self._times(x, NUMPY) if is_sparse(x) else self._product(*taken("x", x))
+        if is_sparse(x) and self._takes_sparse:
+            return self._times(x, NUMPY)
+        return self._product(*taken("x", x))
 
     def matvec(self, x: object) -> AnyArray:
         """Return ``A @ x`` for a vector.
@@ -195,9 +199,15 @@ class Composable(LinearOperator):  # type: ignore[misc]
         if is_sparse(other):
             return super().__rmul__(other)
         x, library = taken("x", other)
-        if len(shape_of("x", x, library)) == 1:
+        shape = shape_of("x", x, library)
+        check_from_left(self.shape, shape)
+        if len(shape) == 1:
             return self.T.dot(x)
         return library.transposed(self.T.dot(library.transposed(x)))
+
+    def __rmatmul__(self, x: object) -> Any:
+        refuse_number(x)
+        return self.__rmul__(x)
 
     def __truediv__(self, other: object) -> LinearOperator:
         divisor = plain(other)
@@ -227,6 +237,8 @@ class ComposedOperator(Composable):
     args : tuple
         The operands.
     """
+
+    _takes_sparse = True  # as its operands may
 
     def __init__(self, made: LinearOperator) -> None:
         super().__init__(made.dtype, made.shape)

@@ -19,7 +19,7 @@ from .._core import AnyMatrix, LinearMap
 from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, Library, Located, is_sparse, library_of, stream_handle, taken
 from ..arrays.library import Operator
-from ..arrays.products import kind_of, mismatch, promoted, shape_of
+from ..arrays.products import check_from_left, kind_of, mismatch, promoted, shape_of
 from ..devices import device_name
 
 A = TypeVar("A")  # an array of any library
@@ -105,11 +105,7 @@ def _checked(op: Placed, x: AnyArray, library: AnyLibrary) -> Located:
 def multiply_from_left(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
     """``x @ op`` for a vector, or the rows of a 2-D array."""
     shape = shape_of("x", x, library)
-    if len(shape) not in (1, 2) or shape[-1] != op.shape[0]:
-        raise ValueError(
-            f"dimension mismatch: an array x of shape {shape} cannot be multiplied by an operator of shape "
-            f"{op.shape} on its right"
-        )
+    check_from_left(op.shape, shape)
     if len(shape) == 1:
         return multiply(op.T, x, library)
     result, library = taken("x", op.T @ library.transposed(x))

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from .._util.arguments import with_hints
 from .._util.types import HostArray
 from ..formats import needs_symmetry
+from ..inputs.canonical import canonical_csr
 from ..operator.construct import aslinearoperator
 from .figures import PADDING, axes_or_new, panels, pyplot_module
 
@@ -32,8 +33,8 @@ def spy(A: Any, *, ax: Axes | None = None, pixels: int = 400, title: str | None 
 
     Parameters
     ----------
-    A : sparse matrix, sparse array or SparseOperator
-        The matrix.
+    A : matrix
+        As in `aslinearoperator`.
     ax : matplotlib.axes.Axes, optional
         Where to draw. The default is a new figure.
     pixels : int, default 400
@@ -57,7 +58,7 @@ def spy(A: Any, *, ax: Axes | None = None, pixels: int = 400, title: str | None 
 
     if pixels < 1:
         raise ValueError(f"pixels is {pixels}; it must be at least 1")
-    matrix = sp.coo_array(A if sp.issparse(A) else A.tocsr())
+    matrix = sp.coo_array(canonical_csr(A).host)
     rows, cols = matrix.shape
     ax = axes_or_new(ax)
     ax.set(xlabel="column", ylabel="row", title=title or f"{rows} x {cols}, {matrix.nnz} non-zeros")
@@ -95,8 +96,8 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> F
 
     Parameters
     ----------
-    A : sparse matrix or sparse array
-        The matrix.
+    A : matrix
+        As in `aslinearoperator`.
     format : str
         One of `spmvgpu.formats()`.
     line : int, optional
@@ -124,12 +125,12 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> F
     'ellpack: values, 256 slots, 204 of them padding'
     """
     pyplot = pyplot_module()
-    numbered = sp.csr_array(A, dtype=np.float64, copy=True)
-    numbered.sum_duplicates()
-    numbered.data = np.arange(1.0, numbered.nnz + 1) + 0.1  # which no format can store in fewer bits
+    given = canonical_csr(A).host
+    numbers = np.arange(1.0, given.nnz + 1) + 0.1  # which no format can store in fewer bits
+    numbered = sp.csr_array((numbers, given.indices, given.indptr), shape=given.shape)
     row_of = np.repeat(np.arange(numbered.shape[0]), np.diff(numbered.indptr))
     stored = numbered
-    if needs_symmetry(format) and A.shape[0] == A.shape[1]:
+    if needs_symmetry(format) and given.shape[0] == given.shape[1]:
         # Two entries that are stored once have one number.
         mirrored = sp.csr_array(sp.triu(numbered) + sp.triu(numbered, 1).T)
         if all(np.array_equal(getattr(mirrored, s), getattr(numbered, s)) for s in ("indptr", "indices")):
