@@ -19,60 +19,6 @@ def op(fmt, device, dtype):
     return build(MATRIX.astype(dtype), fmt, device)
 
 
-# The vector
-
-
-@over("length", [0, 49, 51, 100, 5000])
-def test_x_of_wrong_length(length, op):
-    with pytest.raises(ValueError, match=r"100.*50") as caught:
-        op @ np.ones(length, op.dtype)
-    assert str(length) in str(caught.value)
-    with pytest.raises(ValueError, match=str(length)):
-        op.spmv(np.ones(length, op.dtype))
-
-
-@over("shape", [(49, 2), (2, 50), (50, 1, 1), ()], ids=str)
-def test_x_of_wrong_shape(shape, op):
-    with pytest.raises(ValueError, match=r"100.*50|dimension"):
-        op @ np.ones(shape, op.dtype)
-
-
-@over("length", [0, 50, 99, 101])
-def test_x_of_wrong_length_from_the_other_side(length, op):
-    with pytest.raises(ValueError, match=r"\b100\b|dimension"):
-        op.rmatvec(np.ones(length, op.dtype))
-
-
-@over("kind", ["object", "U1", "M8[s]"])
-def test_x_of_a_type_without_product(kind, op):
-    with pytest.raises(TypeError):
-        op @ np.ones(50, "int64").astype(kind)
-
-
-@over("kind", ["float16", "another float", "int32", "complex128", "bool"])
-def test_spmv_wants_its_own_type(kind, op):
-    kind = {"float32": "float64", "float64": "float32"}[op.dtype.name] if kind == "another float" else kind
-    with pytest.raises(TypeError, match=kind) as caught:
-        op.spmv(np.ones(50, kind))
-    assert str(op.dtype) in str(caught.value)
-
-
-@over(
-    "shape_of",
-    [lambda x: np.repeat(x, 2)[::2], lambda x: x[::-1], lambda x: x[None, :]],
-    ids=["strided", "reversed", "row"],
-)
-def test_spmv_wants_one_contiguous_vector(shape_of, op):
-    with pytest.raises(ValueError, match=r"contiguous|shape|1-D"):
-        op.spmv(shape_of(np.ones(50, op.dtype)))
-
-
-@over("x", [None, 3.0, "text", [1.0] * 50])
-def test_spmv_wants_an_array(x, op):
-    with pytest.raises((TypeError, ValueError)):
-        op.spmv(x)
-
-
 # The result
 
 

@@ -124,12 +124,12 @@ def test_a_callback_on_one_rank_alone():
 def test_memory_is_counted_and_kept():
     A, b = system()
     op = operator(A)
-    before = op.work_nbytes
+    before = op.nbytes
     cg(op, own(op, b))
-    after = op.work_nbytes
+    after = op.nbytes
     assert after >= before
     cg(op, own(op, b))
-    assert op.work_nbytes == after
+    assert op.nbytes == after
 
 
 @pytest.mark.skipif(COMM.size == 1, reason="takes two ranks")
