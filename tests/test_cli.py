@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from spmvgpu import cli, gallery
 from support import run_python
+from systems import with_empty
 
 A = gallery.elasticity3d(4)
 ROWS = A.shape[0]
@@ -146,6 +147,18 @@ def test_solve_with_right_hand_side(run, tmp_path, matrix_file, rng, name):
     )
     assert code == 0
     assert_solves(tmp_path / "x.npy", A, b, 1e-6)
+
+
+@pytest.mark.parametrize("preconditioner", ["auto", "amg", "block-jacobi", "chebyshev", "ic0", "ilu0"])
+def test_solve_beside_empty_rows(run, tmp_path, preconditioner):
+    large = with_empty(A)[0]
+    b = large @ np.ones(ROWS + 3)
+    scipy.io.mmwrite(tmp_path / "A.mtx", large)
+    np.save(tmp_path / "b.npy", b)
+    options = ["--preconditioner", preconditioner, "-o", tmp_path / "x.npy"]
+    code, _, _ = run("solve", tmp_path / "A.mtx", "--rhs", tmp_path / "b.npy", *options)
+    assert code == 0
+    assert_solves(tmp_path / "x.npy", large, b)
 
 
 @pytest.mark.parametrize("scale", [0, 1e-200, 1e200])
@@ -461,6 +474,7 @@ INPUTS = {
     "negative.mtx": MARKET + "real general\n2 2 2\n1 1 -1\n2 2 1\n",
     "indefinite.mtx": MARKET + "real symmetric\n2 2 3\n1 1 1\n2 1 2\n2 2 1\n",
     "zero.mtx": MARKET + "real symmetric\n2 2 2\n1 1 1\n2 1 2\n",
+    "empty.mtx": MARKET + "real symmetric\n2 2 1\n1 1 1\n",
     "singular.mtx": MARKET + "real symmetric\n3 3 6\n1 1 1\n2 1 1\n3 1 1\n2 2 1\n3 2 1\n3 3 1\n",
     "close.mtx": MARKET + "real general\n2 2 4\n1 1 1\n2 2 1\n1 2 0.3\n2 1 0.30000001\n",
     "diagonal.mtx": MARKET + "complex general\n1 1 1\n1 1 4 0.4\n",
@@ -493,6 +507,7 @@ REFUSALS = [
         "solve indefinite.mtx --rhs mixed.mtx --solver cg",
         "indefinite.mtx: .*not positive definite.*--solver gmres",
     ),
+    ("solve empty.mtx", "empty.mtx: there is no solution: row 1 of A .* b is 1 there"),
     ("solve zero.mtx --solver cg", "zero.mtx: .*not positive definite.*--solver gmres"),
     (
         "solve zero.mtx --solver gmres --preconditioner jacobi",

@@ -12,6 +12,7 @@ from battery import vector
 from ranks import COMM, SYSTEMS, divided, each_division, each_system_and_solver, operator, piece
 from spmvgpu import gallery, linalg
 from spmvgpu.linalg import SolverWarning, cg, ilu0, jacobi
+from systems import with_empty
 
 LAST = COMM.size - 1
 
@@ -319,9 +320,9 @@ def test_preconditioner_that_is_not_positive():
 
 
 def test_jacobi_needs_a_positive_diagonal():
-    entries = np.ones(40)
-    entries[-1] = 0.0
-    op = operator(sp.diags_array(entries, format="csr"))
+    A = sp.eye_array(40, format="lil")
+    A[39, 39], A[39, 0] = 0, 1
+    op = operator(A.tocsr())
     with pytest.raises(np.linalg.LinAlgError, match="in row 39"):
         jacobi(op)
 
@@ -376,12 +377,17 @@ def test_systems_that_are_none():
 
 
 @pytest.mark.parametrize("solver", ["cg", "bicgstab", "gmres", "minres"])
-def test_jacobi_by_name(solver):
+@pytest.mark.parametrize("has_empty_rows", [False, True])
+def test_jacobi_by_name(solver, has_empty_rows):
     A, b = system()
+    if has_empty_rows:
+        A, at = with_empty(A)
+        b = np.insert(b, at - np.arange(3), 0)
     op = operator(A, "even")
-    x, info = getattr(linalg, solver)(op, own(op, b), M="jacobi", rtol=1e-9)
-    assert info == 0
-    assert residual(A, op, x, b) <= 1e-9
+    for M in ("jacobi", jacobi(op)):
+        x, info = getattr(linalg, solver)(op, own(op, b), M=M, rtol=1e-9)
+        assert info == 0
+        assert residual(A, op, x, b) <= 1e-9
 
 
 @pytest.mark.parametrize(

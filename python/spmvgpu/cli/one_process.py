@@ -10,7 +10,9 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 import spmvgpu as sg
+from spmvgpu.linalg.by_factors import contradiction
 from spmvgpu.linalg.choice import dominance
+from spmvgpu.linalg.preconditioners import diagonal_of, empty_rows
 
 from .._util.types import HostArray
 from .advice import Outcome
@@ -39,7 +41,7 @@ class OneProcess(System):
             self.diagonal = self._checked_diagonal()
 
     def _checked_diagonal(self) -> HostArray:
-        """Refuse a matrix that no solver is for; return the diagonal."""
+        """Refuse a matrix that no solver is for; return the diagonal that preconditioners invert."""
         matrix = self.matrix
         check_square(self.title, matrix)
         if matrix.shape[0] == 0:
@@ -49,7 +51,9 @@ class OneProcess(System):
             raise ValueError(
                 f"{self.title}: the matrix holds inf or nan, the first at row {row}, column {col}"
             )
-        diagonal: HostArray = matrix.diagonal().astype(np.result_type(matrix.dtype, np.float64))
+        if why := contradiction(np.flatnonzero(empty_rows(matrix)), self.b, self.args.rtol, 0.0):
+            raise ValueError(f"{self.title}: there is no solution: {why}")
+        diagonal: HostArray = diagonal_of(matrix).astype(np.result_type(matrix.dtype, np.float64))
         return diagonal
 
     def build(self) -> None:

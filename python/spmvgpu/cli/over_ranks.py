@@ -16,6 +16,7 @@ from spmvgpu import distributed
 from spmvgpu.distributed.communicators import Communicator, library, mpi
 from spmvgpu.distributed.errors import agreement
 from spmvgpu.distributed.from_files import SUFFIXES
+from spmvgpu.linalg.preconditioners import diagonal_of
 
 from .._util.messages import said
 from .._util.types import HostArray
@@ -40,7 +41,7 @@ class OverRanks(System):
         self.seconds = self.seconds._replace(input=self._read - start)
         self.kind = "Hermitian" if self.op.dtype.kind == "c" else "symmetric"
         self._double = np.result_type(self.op.dtype, np.float64)
-        self.diagonal = self.op.diagonal().astype(self._double)
+        self.diagonal = diagonal_of(self.op).astype(self._double)
         self.first_row = self.op.row_ranges.begin
         self.verified = f"computed in {self._double}"
 

@@ -68,6 +68,20 @@ def solve_by_factors(A: sp.csr_array, b: HostArray, x0: HostArray | None, rtol: 
     return Direct(x, worst if np.isfinite(worst) else np.inf, outcome)
 
 
+def contradiction(empty_rows: HostArray, b: HostArray, rtol: float, atol: float) -> str:
+    """Why a system with empty rows has no solution within the tolerance; empty if it may have one."""
+    B = b.reshape(len(b), -1)
+    there = B[empty_rows]
+    bad = np.flatnonzero(norms(there) > np.maximum(rtol * norms(B), atol))
+    if not len(bad):
+        return ""
+    first = int(np.abs(there[:, bad[0]]).argmax())
+    return (
+        f"row {empty_rows[first]} of A has no entries but zeros, and b is {there[first, bad[0]]:g} there; "
+        "give a b that is zero in empty rows"
+    )
+
+
 def norms(X: HostArray) -> HostArray:
     """The norms of columns, without squares that leave the range of numbers."""
     sizes = np.abs(X).max(axis=0, initial=0.0)

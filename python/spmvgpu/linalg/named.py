@@ -30,7 +30,7 @@ def _jacobi(op: SparseOperator | OverRanks, definite: bool) -> HostArray | Jacob
         found = inverse_diagonal(op, of_sizes=definite)
         if found.others == 0:
             return found.inverse
-    diagonal = diagonal_of(op) if isinstance(op, SparseOperator) else op.diagonal()
+    diagonal = diagonal_of(op)
     inverse = inverse_of(np.abs(diagonal) if definite else diagonal, op.dtype)
     bad = np.flatnonzero(~np.isfinite(inverse))
     if len(bad):

@@ -221,7 +221,7 @@ def jacobi(op: object) -> Jacobi:
     if isinstance(op, OverRanks):
         with op.agreement():
             check_square(op)
-            return Jacobi(positive_inverse("jacobi", op.diagonal(), op.dtype, op.row_ranges.begin))
+            return Jacobi(positive_inverse("jacobi", diagonal_of(op), op.dtype, op.row_ranges.begin))
     own = operator_of(op)
     found = inverse_diagonal(own)
     if found.negative == found.others == 0:
@@ -255,7 +255,7 @@ class InverseDiagonal(NamedTuple):
     inverse: Jacobi
     negative: int
     others: int
-    empty_rows: int
+    empty_rows: int = 0
 
 
 def inverse_diagonal(op: SparseOperator, of_sizes: bool = False) -> InverseDiagonal:
@@ -275,12 +275,16 @@ def empty_rows(csr: sp.csr_array) -> HostArray:
     return empty
 
 
-def diagonal_of(matrix: SparseOperator | sp.csr_array) -> HostArray:
+def diagonal_of(matrix: SparseOperator | OverRanks | sp.csr_array) -> HostArray:
     """The diagonal that preconditioners invert: there is a one in an empty row, whose residual stays."""
     diagonal: HostArray = matrix.diagonal()
-    if not diagonal.all():
-        diagonal = np.where(empty_rows(matrix.tocsr()), diagonal.dtype.type(1), diagonal)
-    return diagonal
+    if diagonal.all():
+        return diagonal
+    try:
+        rows = matrix.tocsr()
+    except TypeError:  # the transpose of an operator over ranks holds columns
+        return diagonal
+    return np.where(empty_rows(rows), diagonal.dtype.type(1), diagonal)
 
 
 def with_unit_rows(csr: sp.csr_array) -> sp.csr_array:

@@ -17,7 +17,7 @@ from ..devices import CPU
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from . import cudss, krylov
-from .by_factors import norms, solve_by_factors
+from .by_factors import contradiction, solve_by_factors
 from .choice import Choice, Step, choose
 from .direct import splu
 from .named import SYMMETRIC_SOLVERS
@@ -276,16 +276,7 @@ class Search:
         problem = self._problem
         if self._nullspace is not None or not len(problem.empty_rows):
             return ""
-        B = problem.host_vectors[0].reshape(problem.rows, -1)
-        there = B[problem.empty_rows]
-        bad = np.flatnonzero(norms(there) > np.maximum(self._rtol * norms(B), self._atol))
-        if not len(bad):
-            return ""
-        first = int(np.abs(there[:, bad[0]]).argmax())
-        return (
-            f"row {problem.empty_rows[first]} of A has no entries but zeros, and b is "
-            f"{there[first, bad[0]]:g} there; give a b that is zero in empty rows"
-        )
+        return contradiction(problem.empty_rows, problem.host_vectors[0], self._rtol, self._atol)
 
     def advice(self) -> str:
         """What else the caller may give; empty if nothing is known to help."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 from .. import _core
@@ -137,6 +138,9 @@ class OverRanks(Protocol):
 
     def diagonal(self) -> HostArray:
         """This rank's piece of the diagonal."""
+
+    def tocsr(self) -> sp.csr_array:
+        """The rows of this rank."""
 
     def _piece_of_system(self, b: object) -> System:
         """This rank's piece of a system."""
