@@ -332,7 +332,7 @@ def test_what_is_not_traced_is_refused(call, op):
         jax.jit(lambda v: REFUSED[call](op, v))(jnp.ones(N))
 
 
-@over("shape", [(N + 1,), (1, N), (), (N, 1, 1)])
+@over("shape", [(N + 1,), (1, N), (), (N + 1, 1, 1)])
 def test_wrong_shapes(shape, op):
     for function in (lambda x: op @ x, lambda x: x.T @ op):
         with pytest.raises(ValueError, match=r"dimension mismatch|matmul"):

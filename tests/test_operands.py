@@ -103,12 +103,74 @@ def test_every_method_takes_the_same_operands(call, kind, host_library, op, A):
     np.testing.assert_array_equal(result, (A.T if call.startswith("r") else A) @ x)
 
 
-@over("shape", [(COLS - 1,), (COLS + 1, 2), (0,), (), (COLS, 2, 2), (2, COLS)], ids=str)
+@over("shape", [(COLS - 1,), (COLS + 1, 2), (0,), (), (COLS, 2, 2), (2, COLS), (2, 2, COLS)], ids=str)
 def test_wrong_shapes(shape, host_library, op):
     array = given(host_library, np.ones(shape, op.dtype))
     with pytest.raises(ValueError, match=r"dimension mismatch.*\(120, 80\)") as caught:
         op @ array
     assert str(shape) in str(caught.value)
+
+
+@pytest.mark.parametrize("stack", [(2,), (2, 3), (0,), (1, 1, 2)], ids=str)
+@over("count", [3, 1, 0])
+def test_stacks_of_matrices(stack, count, host_library, op, A):
+    """As SciPy's operators multiply them from version 1.18 on, and NumPy's arrays do."""
+    x = numbers((*stack, COLS, count), "float64")
+    exact = np.matmul(A.toarray(), x)
+    for call in (lambda x: op @ x, op.dot, op.matmat, op.H.rmatmat):
+        result = call(given(host_library, x))
+        assert isinstance(result, host_library.array_type)
+        np.testing.assert_array_equal(host_library.to_numpy(result), exact)
+    rows = numbers((*stack, count, ROWS), "float64")
+    result = op.__rmatmul__(given(host_library, rows))
+    assert isinstance(result, host_library.array_type)
+    np.testing.assert_array_equal(host_library.to_numpy(result), np.matmul(rows, A.toarray()))
+
+
+@pytest.mark.gpu
+def test_stacks_of_matrices_on_a_gpu(library, cuda_device, A):
+    op = sg.aslinearoperator(A, device=cuda_device)
+    x = numbers((2, 3, COLS, 4), "float64")
+    result = op @ library.asarray(x, cuda_device)
+    assert library.device_name(result) == cuda_device
+    np.testing.assert_array_equal(library.to_numpy(result), np.matmul(A.toarray(), x))
+
+
+def test_stacks_of_matrices_by_operators_that_are_made_of_others(A):
+    op = sg.aslinearoperator(A, device="cpu")
+    x = numbers((2, ROWS, 3), "float64")
+    for made, exact in (
+        (op @ op.T, A @ A.T),
+        (2 * (op @ op.T) + sg.aslinearoperator(np.eye(ROWS), device="cpu"), 2 * (A @ A.T) + np.eye(ROWS)),
+        (sg.linalg.jacobi(2 * np.eye(ROWS)), np.eye(ROWS) / 2),
+    ):
+        dense = exact if isinstance(exact, np.ndarray) else exact.toarray()
+        np.testing.assert_allclose(made @ x, np.matmul(dense, x))
+        rows = x.swapaxes(1, 2)
+        np.testing.assert_allclose(made.__rmatmul__(rows), np.matmul(rows, dense))
+
+
+class Right:
+    """An object of another library that multiplies operators on its left."""
+
+    shape = (COLS, COLS)
+
+    def matvec(self, x):
+        return x
+
+    def __rmatmul__(self, other):
+        return "its own product"
+
+
+def test_objects_with_a_product_of_their_own(A):
+    op = sg.aslinearoperator(A, device="cpu")
+    for left in (
+        op,
+        op.T @ op,
+        sg.linalg.jacobi(np.eye(COLS)),
+        sg.aslinearoperator(A, device=["cpu", "cpu"]),
+    ):
+        assert left @ Right() == "its own product"
 
 
 @pytest.mark.parametrize("shape", [(COLS,), (COLS, 2)], ids=str)

@@ -101,6 +101,14 @@ class Library(ABC, Generic[A]):
         """The transpose of a 2-D array, which may be a view."""
         return x.T  # type: ignore[attr-defined, no-any-return]
 
+    def permuted(self, x: A, axes: Shape) -> A:
+        """An array with its axes in another order, which may be a view."""
+        return x.transpose(axes)  # type: ignore[attr-defined, no-any-return]
+
+    def reshaped(self, x: A, shape: Shape) -> A:
+        """An array with its entries in another shape, which may be a view."""
+        return x.reshape(shape)  # type: ignore[attr-defined, no-any-return]
+
     def column(self, x: A, j: int) -> A:
         """A column of a 2-D array, which may be a view."""
         return x[:, j]  # type: ignore[index, no-any-return]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .._util.types import DType
-from .library import AnyLibrary, Shape
+from .library import AnyArray, AnyLibrary, Shape
 
 
 def kind_of(dtype: object) -> str:
@@ -42,6 +44,34 @@ def shape_of(name: str, x: Any, library: AnyLibrary) -> Shape:
     return tuple(x.shape if hasattr(x, "shape") else library.locate(x, name).shape)
 
 
+def is_stack(x: Any, library: AnyLibrary) -> bool:
+    """Whether this is an array of matrices."""
+    return bool((x.ndim if hasattr(x, "ndim") else len(shape_of("x", x, library))) > 2)
+
+
+def of_stack(
+    product: Callable[[AnyArray], AnyArray], operator: tuple[int, int], x: AnyArray, library: AnyLibrary
+) -> AnyArray:
+    """The products with the matrices in an array of shape (..., n, k): one, with all columns of them."""
+    *stack, n, k = shape = shape_of("x", x, library)
+    if n != operator[1]:
+        raise mismatch(operator, shape)
+    last = len(stack) + 1
+    first = library.permuted(x, (last - 1, *range(last - 1), last))
+    y = product(library.reshaped(first, (n, math.prod(stack) * k)))
+    y = library.reshaped(y, (operator[0], *stack, k))
+    return library.permuted(y, (*range(1, last), 0, last))
+
+
+def of_rows(
+    product: Callable[[AnyArray], AnyArray], columns: int, x: AnyArray, library: AnyLibrary
+) -> AnyArray:
+    """The product from the left with all rows of an array of more than two dimensions."""
+    *stack, n = shape_of("x", x, library)
+    y = product(library.reshaped(x, (math.prod(stack), n)))
+    return library.reshaped(y, (*stack, columns))
+
+
 def mismatch(operator: tuple[int, int], x: Shape) -> ValueError:
     return ValueError(
         f"dimension mismatch: an operator of shape {operator} cannot multiply an array x of shape {x}"
@@ -50,7 +80,7 @@ def mismatch(operator: tuple[int, int], x: Shape) -> ValueError:
 
 def check_from_left(operator: tuple[int, int], x: Shape) -> None:
     """Refuse, with ValueError, an array whose rows the operator on its right cannot multiply."""
-    if len(x) not in (1, 2) or x[-1] != operator[0]:
+    if not x or x[-1] != operator[0]:
         raise ValueError(
             f"dimension mismatch: an array x of shape {x} cannot be multiplied by an operator of shape "
             f"{operator} on its right"

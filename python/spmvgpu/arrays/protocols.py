@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -82,6 +83,14 @@ class Protocols(Library[AnyArray]):
             return host.T
         raise _refused(f"2-D {type(x).__name__}", "transposed", "its columns one by one")
 
+    def permuted(self, x: AnyArray, axes: Shape) -> AnyArray:
+        namespace, x = self._functions(x)
+        return namespace.permute_dims(x, axes)
+
+    def reshaped(self, x: AnyArray, shape: Shape) -> AnyArray:
+        namespace, x = self._functions(x)
+        return namespace.reshape(x, shape)
+
     def column(self, x: AnyArray, j: int) -> AnyArray:
         if hasattr(x, "__getitem__"):
             return x[:, j]
@@ -91,7 +100,17 @@ class Protocols(Library[AnyArray]):
         raise _refused(f"2-D {type(x).__name__}", "taken apart", "its columns one by one")
 
     def stacked(self, vectors: Sequence[AnyArray]) -> AnyArray:
-        return vectors[0].__array_namespace__().stack(vectors, axis=1)
+        namespace, _ = self._functions(vectors[0])
+        return namespace.stack(vectors, axis=1)
+
+    def _functions(self, x: AnyArray) -> tuple[Any, AnyArray]:
+        """What has the functions of the array API standard for an array, and the array for them."""
+        if hasattr(x, "__array_namespace__"):
+            return x.__array_namespace__(), x
+        host = self.locate(x, "x").host
+        if host is None:
+            raise _refused(type(x).__name__, "taken apart", "vectors one by one")
+        return _NumPy, host
 
     def parts(self, x: AnyArray) -> tuple[AnyArray, AnyArray]:
         if hasattr(x, "real"):
@@ -120,6 +139,12 @@ class Protocols(Library[AnyArray]):
         memory = _core.DeviceArray(result.shape, result.dtype, self.locate(like, "x").ordinal)
         memory.upload(result)
         return _of_kind(memory, like)
+
+
+class _NumPy:
+    """Functions of NumPy by the names of the standard, which NumPy has from version 2 on."""
+
+    permute_dims, reshape, stack = np.transpose, np.reshape, np.stack
 
 
 def _of_kind(result: AnyArray, like: AnyArray) -> AnyArray:

@@ -73,6 +73,9 @@ class Torch(Library["torch.Tensor"]):
         result = converted.resolve_conj().resolve_neg().contiguous()
         return result if result.data_ptr() % result.element_size() == 0 else result.clone()
 
+    def permuted(self, x: torch.Tensor, axes: Shape) -> torch.Tensor:
+        return x.permute(axes)
+
     def join(self, real: torch.Tensor, imaginary: torch.Tensor) -> torch.Tensor:
         return self.module.complex(real, imaginary)
 

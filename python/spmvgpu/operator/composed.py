@@ -6,6 +6,7 @@ They multiply arrays of every library that their operands multiply.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -13,9 +14,9 @@ from scipy.sparse.linalg import LinearOperator
 
 from .._util.arguments import is_number
 from .._util.types import HostArray
-from ..arrays import NUMPY, AnyArray, AnyLibrary, is_sparse, taken
+from ..arrays import NUMPY, AnyArray, AnyLibrary, is_sparse, library_of, taken
 from ..arrays.library import Operator
-from ..arrays.products import check_from_left, mismatch, shape_of
+from ..arrays.products import check_from_left, is_stack, mismatch, of_rows, of_stack, shape_of
 from .operands import check_shape
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ class Composable(LinearOperator):  # type: ignore[misc]
 
         Parameters
         ----------
-        x : (n,) or (n, k) array, LinearOperator or number
+        x : (n,), (n, k) or (..., n, k) array, LinearOperator or number
 
         Returns
         -------
-        (n,) or (n, k) array, or LinearOperator
+        (n,), (n, k) or (..., n, k) array, or LinearOperator
             An array for an array, and an operator for an operator or a number.
 
         Raises
@@ -72,7 +73,9 @@ class Composable(LinearOperator):  # type: ignore[misc]
             return kind(LinearOperator.dot(self._snapshot(), keeping(x)))
         if is_sparse(x) and self._takes_sparse:
             return self._times(x, NUMPY)
-        return self._product(*taken("x", x))
+        x, library = taken("x", x)
+        product = partial(self._product, library=library)
+        return of_stack(product, self.shape, x, library) if is_stack(x, library) else product(x)
 
     def matvec(self, x: object) -> AnyArray:
         """Return ``A @ x`` for a vector.
@@ -100,12 +103,12 @@ class Composable(LinearOperator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (n, k) array
+        X : (n, k) or (..., n, k) array
             As in `dot`.
 
         Returns
         -------
-        (m, k) array
+        (m, k) or (..., m, k) array
 
         Examples
         --------
@@ -147,12 +150,12 @@ class Composable(LinearOperator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (m, k) array
+        X : (m, k) or (..., m, k) array
             As in `dot`.
 
         Returns
         -------
-        (n, k) array
+        (n, k) or (..., n, k) array
 
         Examples
         --------
@@ -186,7 +189,7 @@ class Composable(LinearOperator):  # type: ignore[misc]
 
     def __matmul__(self, x: object) -> Any:
         refuse_number(x)  # SciPy calls more than numbers so, such as a memoryview
-        return self.dot(x)
+        return NotImplemented if multiplies_itself(x) else self.dot(x)
 
     def __mul__(self, other: object) -> LinearOperator:
         return super().__mul__(plain(other))
@@ -203,6 +206,8 @@ class Composable(LinearOperator):  # type: ignore[misc]
         check_from_left(self.shape, shape)
         if len(shape) == 1:
             return self.T.dot(x)
+        if is_stack(x, library):
+            return of_rows(self.__rmul__, self.shape[1], x, library)
         return library.transposed(self.T.dot(library.transposed(x)))
 
     def __rmatmul__(self, x: object) -> Any:
@@ -348,6 +353,12 @@ def is_operand(x: object) -> bool:
 def refuse_number(x: object) -> None:
     if is_number(x):
         raise ValueError("Scalar operands are not allowed, use '*' instead")
+
+
+def multiplies_itself(x: object) -> bool:
+    """Whether this is no operand of the kinds here, and knows its product with an operator on its left."""
+    is_known = is_operand(x) or is_sparse(x) or library_of(x) is not None or hasattr(x, "__array__")
+    return hasattr(type(x), "__rmatmul__") and not is_known
 
 
 def plain(x: object) -> object:

@@ -19,7 +19,16 @@ from .._core import AnyMatrix, LinearMap
 from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, Library, Located, is_sparse, library_of, stream_handle, taken
 from ..arrays.library import Operator
-from ..arrays.products import check_from_left, kind_of, mismatch, promoted, shape_of
+from ..arrays.products import (
+    check_from_left,
+    is_stack,
+    kind_of,
+    mismatch,
+    of_rows,
+    of_stack,
+    promoted,
+    shape_of,
+)
 from ..devices import device_name
 
 A = TypeVar("A")  # an array of any library
@@ -58,9 +67,11 @@ class Transposable(Multiplier, Operator, Protocol):
 
 
 def multiply(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
-    """``op @ x`` for a vector, or the columns of a 2-D array."""
+    """``op @ x`` for a vector, the columns of a 2-D array, or a stack of such arrays."""
     if _is_plain(x, op, op.shape[1]):  # as most are: what the way below makes of it, sooner
         return op._matrix.multiply_numpy(x)
+    if is_stack(x, library):
+        return of_stack(partial(multiply, op, library=library), op.shape, x, library)
     recorded = library.differentiable(op, x)
     return multiply_now(op, x, library) if recorded is None else recorded
 
@@ -103,11 +114,13 @@ def _checked(op: Placed, x: AnyArray, library: AnyLibrary) -> Located:
 
 
 def multiply_from_left(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
-    """``x @ op`` for a vector, or the rows of a 2-D array."""
+    """``x @ op`` for a vector, the rows of a 2-D array, or a stack of such arrays."""
     shape = shape_of("x", x, library)
     check_from_left(op.shape, shape)
     if len(shape) == 1:
         return multiply(op.T, x, library)
+    if is_stack(x, library):
+        return of_rows(partial(multiply_from_left, op, library=library), op.shape[1], x, library)
     result, library = taken("x", op.T @ library.transposed(x))
     return library.transposed(result)
 
@@ -315,7 +328,7 @@ def check_shape(name: str, x: AnyArray, ndim: int, length: int) -> object:
         shape = shape_of(name, x, library)
     else:
         shape = x.shape
-    fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) == 2 and shape[0] == length
+    fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) >= 2 and shape[-2] == length
     if not fits:
         wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"
         raise ValueError(f"dimension mismatch: {name} has shape {shape}; the operator needs {wanted}")

@@ -199,15 +199,14 @@ class SparseOperator(Composable):
         library = library_of(x)
         if library is not None:
             return operands.multiply(self, x, library)
-        refuse_number(x)
-        return self.dot(x)
+        return super().__matmul__(x)
 
     def dot(self, x: object) -> Any:
         """Return ``A @ x``.
 
         Parameters
         ----------
-        x : (n,) or (n, k) array, or sparse matrix with n rows
+        x : (n,), (n, k) or (..., n, k) array, or sparse matrix with n rows
             A NumPy array, an array of another library on the device of the operator, or a sequence that NumPy
             converts. Any real or complex dtype and any memory layout. SciPy multiplies a SciPy sparse matrix,
             and CuPy multiplies a CuPy sparse matrix. A `LinearOperator` or a number gives an operator, as in
@@ -215,7 +214,7 @@ class SparseOperator(Composable):
 
         Returns
         -------
-        (m,) or (m, k) array
+        (m,), (m, k) or (..., m, k) array
             Of the library and on the device of `x`. Its dtype follows NumPy's promotion rules. A `csr_array`
             for a SciPy sparse matrix, a `csr_matrix` for a CuPy one.
 
