@@ -382,7 +382,7 @@ MULTIPLIERS = {
     "2 * op": (lambda A, on: 2 * op(A, on), "", lambda A: 2 * A),
     "linalg.Jacobi": (lambda A, on: linalg.jacobi(A), "linalg.jacobi.op", lambda A: inverse(A * np.eye(N))),
     "linalg.Cycle": (lambda A, on: linalg.chebyshev(A), "linalg.chebyshev.op", None),
-    "block_jacobi": (lambda A, on: linalg.block_jacobi(A, 3), "linalg.block_jacobi.op", None),
+    "linalg.BlockJacobiOperator": (lambda A, on: linalg.block_jacobi(A, 3), "linalg.block_jacobi.op", None),
     "linalg.IncompleteFactors": (lambda A, on: linalg.ic0(A), "linalg.ic0.op", inverse),
     "ilu0": (lambda A, on: linalg.ilu0(A), "linalg.ilu0.op", inverse),
     "linalg.Multigrid": (lambda A, on: linalg.amg(A, max_coarse=4), "linalg.amg.A", None),
@@ -396,7 +396,7 @@ CALLS = {
     "matmat": (lambda M, b: M.matmat(b), (COLUMN, MANY), ("sparse column",)),
     "rmatmat": (lambda M, b: M.rmatmat(b), (COLUMN, MANY), ("sparse column",)),
 }
-MATRIX_LIKE = (*list(MULTIPLIERS)[:5], "block_jacobi")  # what multiplies sparse matrices, too
+MATRIX_LIKE = (*list(MULTIPLIERS)[:5], "linalg.BlockJacobiOperator")  # what multiplies sparse matrices, too
 ONE_DEVICE = {"two parts": "one device"}
 _made: dict[Any, Any] = {}
 
@@ -582,20 +582,40 @@ DOORS = {
     ),
     "op.update_values": Door(
         lambda A, b, on: updated(op(sp.eye_array(N), on), b).diagonal(), "*Operator.update_values.data",
-        b="values", shapes=(FLAT,), is_real=True, refuses={"longdouble": "longdouble|float128"},
+        b="values", shapes=(FLAT,), is_real=True,
+        refuses={"longdouble": "longdouble|float128", "sparse column": "shape"},
     ),
     "splu(A).update_values(A)": Door(
         lambda A, b, on: updated(factors(3 * PLAIN, on), A).solve(VALUES),
-        "linalg.DirectFactors.update_values.values", "entries", is_real=True,
+        "linalg.DirectFactors.update_values.data", "entries", is_real=True,
     ),
     "splu(A).update_values": Door(
         lambda A, b, on: 1 / updated(factors(sp.eye_array(N), on), b).solve(np.ones(N)),
-        "linalg.DirectFactors.update_values.values", b="values", shapes=(FLAT,), is_real=True,
-        refuses={"longdouble": "longdouble|float128", "zero": "singular", "bool": "singular"},
+        "linalg.DirectFactors.update_values.data", b="values", shapes=(FLAT,), is_real=True,
+        refuses={
+            "longdouble": "longdouble|float128", "zero": "singular", "bool": "singular",
+            "sparse column": "shape",
+        },
     ),
     "amg(A).update_values": Door(
         lambda A, b, on: updated(linalg.amg(3 * PLAIN, max_coarse=4, device=on), A) @ VALUES,
-        "linalg.Multigrid.update_values.new", "entries", is_real=True, refuses=ONE_DEVICE,
+        "linalg.Multigrid.update_values.data", "entries", is_real=True,
+    ),
+    "jacobi(A).update_values": Door(
+        lambda A, b, on: updated(linalg.jacobi(op(3 * PLAIN, on)), A) @ VALUES,
+        "linalg.Jacobi.update_values.data", "entries", is_real=True,
+    ),
+    "block_jacobi(A).update_values": Door(
+        lambda A, b, on: updated(linalg.block_jacobi(op(3 * PLAIN, on)), A) @ VALUES,
+        "linalg.BlockJacobiOperator.update_values.data", "entries", is_real=True,
+    ),
+    "chebyshev(A).update_values": Door(
+        lambda A, b, on: updated(linalg.chebyshev(op(3 * PLAIN, on)), A) @ VALUES,
+        "linalg.Cycle.update_values.data", "entries", is_real=True,
+    ),
+    "ic0(A).update_values": Door(
+        lambda A, b, on: updated(linalg.ic0(op(3 * PLAIN, on)), A) @ VALUES,
+        "linalg.IncompleteFactors.update_values.data", "entries", is_real=True,
     ),
     "Jacobi": Door(
         lambda A, b, on: linalg.Jacobi(b).inverse_diagonal, "linalg.Jacobi.inverse_diagonal", b="values",

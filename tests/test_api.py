@@ -177,6 +177,7 @@ SHOWN = {
     "linalg.SolveInfo": lambda on: solved(sg.aslinearoperator(A, device=on)),
     "linalg.Solved": lambda on: sg.linalg.solve(A, np.ones(A.shape[0]), device=on, full_output=True)[1],
     "linalg.Jacobi": lambda on: sg.linalg.jacobi(sg.aslinearoperator(A, device=on)),
+    "linalg.BlockJacobiOperator": lambda on: sg.linalg.block_jacobi(sg.aslinearoperator(A, device=on)),
     "linalg.DirectFactors": splu_on,
     "linalg.IncompleteFactors": lambda on: sg.linalg.ic0(sg.aslinearoperator(A, device=on)),
     "linalg.Multigrid": lambda on: sg.linalg.amg(A, device=on),

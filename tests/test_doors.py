@@ -40,8 +40,6 @@ FAILING = {
     "gradient of torch: .*": "a tensor that wants a gradient gets a solution without one",
     r"torch(\.matmul|\.solve|\.solve, x0| pattern, values): .*": "arguments of other types are not refused",
     "jax.*: .*": "arguments of other types are not refused",
-    r"(op|splu\(A\)).update_values\(A\): .*": "matrices are refused for values",
-    r"amg\(A\).update_values: .*": "values are not checked",
 }
 
 

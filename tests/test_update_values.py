@@ -329,13 +329,6 @@ def test_a_hermitian_operator_stays_hermitian(dtype, device):
     assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
 
 
-def test_not_over_several_devices():
-    A = matrix("uniform", np.dtype("float64"))
-    op = sg.aslinearoperator(A, device=["cpu", "cpu"])
-    with pytest.raises(TypeError, match=r"several devices.*make a new one"):
-        op.update_values(A.data)
-
-
 # What is refused leaves the operator as it was
 
 

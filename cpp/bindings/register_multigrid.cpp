@@ -2,11 +2,14 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
@@ -44,6 +47,27 @@ std::uintptr_t address_of(const Array<T>& array) {
     return reinterpret_cast<std::uintptr_t>(array.data());
 }
 
+// A coarsening in Python: aggregates and how many, whether P is smoothed, its columns, row offsets and column indices,
+// and the marks of entries that are kept.
+using Ints = py::array_t<index_t, py::array::c_style>;
+using Strengths = py::array_t<multigrid::Strength, py::array::c_style>;
+using CoarseningTuple = std::tuple<index_t, Ints, bool, index_t, Ints, Ints, Strengths>;
+
+CoarseningTuple tuple_of(const multigrid::Coarsening& made) {
+    return {made.aggregates.count,           to_numpy(made.aggregates.of_node), made.is_smoothed,   made.of_P.cols,
+            to_numpy(made.of_P.row_offsets), to_numpy(made.of_P.col_indices),   to_numpy(made.kept)};
+}
+
+// Windows on the arrays.
+multigrid::Coarsening coarsening_of(const CoarseningTuple& given) {
+    const auto& [count, aggregates, is_smoothed, cols, row_offsets, col_indices, kept] = given;
+    const auto rows = static_cast<index_t>(row_offsets.size() - 1), nnz = static_cast<index_t>(col_indices.size());
+    return {{count, view_of(aggregates)},
+            is_smoothed,
+            {rows, cols, nnz, view_of(row_offsets), view_of(col_indices)},
+            view_of(kept)};
+}
+
 template <class V>
 bool invert_definite(Dense<V>& matrix, double least) {
     if (matrix.ndim() != 2 || matrix.shape(0) != matrix.shape(1)) {
@@ -68,31 +92,37 @@ void register_multigrid(py::module_& module) {
     register_invert_definite<double>(module);
     register_invert_definite<Complex<double>>(module);
     py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of aggregates, on the device of its matrix.")
-        .def(py::init(method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source,
-                                                       const std::optional<py::array>& given, index_t block,
-                                                       double strength, std::pair<double, double> most_terms,
-                                                       index_t max_coarse, int max_levels) -> AnyHierarchy {
-                 multigrid::Settings settings;
-                 settings.strength = strength;
-                 settings.most_terms = most_terms.first;
-                 settings.most_terms_below = most_terms.second;
-                 settings.max_coarse = max_coarse;
-                 settings.max_levels = max_levels;
-                 const CsrMatrix<T>& A = source.csr();
-                 std::optional<Dense<T>> B;
-                 if (given) B = array_as<Dense<T>>(*given);
-                 if (A.rows != A.cols || (B && (B->ndim() != 2 || B->shape(0) != A.rows)) || A.rows % block != 0) {
-                     throw std::invalid_argument("a hierarchy needs a square matrix, and B with a row for each of it");
-                 }
-                 const auto modes = B ? static_cast<index_t>(B->shape(1)) : block;
-                 const T* const entries = B ? B->data() : nullptr;
-                 const GilRelease release;
-                 return std::make_shared<Hierarchy<T>>(A, block, entries, modes, settings);
-             })),
+        .def(py::init(method<AnyCsrSource>(
+                 []<class T>(const PlannedSource<T>& source, const std::optional<py::array>& given, index_t block,
+                             double strength, std::pair<double, double> most_terms, index_t max_coarse, int max_levels,
+                             const std::optional<std::vector<CoarseningTuple>>& decided) -> AnyHierarchy {
+                     multigrid::Settings settings;
+                     settings.strength = strength;
+                     settings.most_terms = most_terms.first;
+                     settings.most_terms_below = most_terms.second;
+                     settings.max_coarse = max_coarse;
+                     settings.max_levels = max_levels;
+                     const CsrMatrix<T>& A = source.csr();
+                     std::optional<Dense<T>> B;
+                     if (given) B = array_as<Dense<T>>(*given);
+                     if (A.rows != A.cols || (B && (B->ndim() != 2 || B->shape(0) != A.rows)) || A.rows % block != 0) {
+                         throw std::invalid_argument(
+                             "a hierarchy needs a square matrix, and B with a row for each of it");
+                     }
+                     const auto modes = B ? static_cast<index_t>(B->shape(1)) : block;
+                     const T* const entries = B ? B->data() : nullptr;
+                     std::vector<multigrid::Coarsening> coarsenings;
+                     if (decided) std::ranges::transform(*decided, std::back_inserter(coarsenings), coarsening_of);
+                     const GilRelease release;
+                     return std::make_shared<Hierarchy<T>>(A, block, entries, modes, settings,
+                                                           decided ? &coarsenings : nullptr);
+                 })),
              py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("most_terms"),
-             py::arg("max_coarse"), py::arg("max_levels"), py::keep_alive<1, 2>(),
+             py::arg("max_coarse"), py::arg("max_levels"), py::arg("decided") = py::none(), py::keep_alive<1, 2>(),
              "Nodes have `block` rows each. Without B, it is a constant for each row of a node. Prolongators are "
-             "smoothed if products with them have at most so many terms: on the finest grid, and on others.")
+             "smoothed if products with them have at most so many terms: on the finest grid, and on others. `decided` "
+             "is "
+             "what `coarsenings` of the same hierarchy said, which had other values.")
         .def("renew", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;
@@ -106,11 +136,6 @@ void register_multigrid(py::module_& module) {
                  }),
              py::arg("values"), py::arg("count"), py::arg("ordinal"), py::call_guard<GilRelease>(),
              "The same with values at an address on the device.")
-        .def("renew_as", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy, const AnyCsrSource& other) {
-                 return hierarchy.renew_as(other.of<T>()->csr());
-             }),
-             py::arg("source"), py::call_guard<GilRelease>(),
-             "The same with those of another matrix; False if that has another pattern.")
         .def_property_readonly(
             "refusal",
             method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) -> std::optional<std::pair<int, bool>> {
@@ -153,6 +178,12 @@ void register_multigrid(py::module_& module) {
                  return to_numpy(hierarchy.grids().at(level).aggregates);
              }),
              py::arg("level"), "The aggregate of each node, -1 for none.")
+        .def("coarsenings", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) {
+                 std::vector<CoarseningTuple> made;
+                 std::ranges::transform(hierarchy.coarsenings(), std::back_inserter(made), tuple_of);
+                 return made;
+             }),
+             "What the first values decided, of each grid but the coarsest one, for a hierarchy with other values.")
         .def("drop_values", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy) { hierarchy.drop_values(); }),
              py::call_guard<GilRelease>(), "Frees the values of all matrices, once others have them.")
         .def_property_readonly(

@@ -162,6 +162,20 @@ void register_source(py::module_& module) {
             }),
             py::arg("values"), py::arg("count"), py::keep_alive<0, 1>(), py::call_guard<GilRelease>(),
             "The same with values at an address on the device.")
+        .def("with_values_of",
+             method<AnyCsrSource>(
+                 []<class T>(const PlannedSource<T>& source, const AnyCsrSource& other) -> std::optional<AnyCsrSource> {
+                     auto made = source.with_values_of(other.of<T>()->csr());
+                     if (!made) return std::nullopt;
+                     return source_of(*made);
+                 }),
+             py::arg("other"), py::keep_alive<0, 1>(), py::call_guard<GilRelease>(),
+             "The same with the values of another matrix, on any device, and zeros where that has no entries; None if "
+             "it has an entry where this one has none.")
+        .def_property_readonly("values", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
+                                   return reinterpret_cast<std::uintptr_t>(source.csr().values.data());
+                               }),
+                               "The address of the values on the device.")
         .def("clustering",
              method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) { return source.clustering(); }),
              py::call_guard<GilRelease>(),

@@ -43,6 +43,16 @@ CsrMatrix<T> CsrSource<T>::with_values(const Array<T>& values) const {
 }
 
 template <class T>
+std::optional<CsrMatrix<T>> CsrSource<T>::with_values_of(const CsrMatrix<T>& other) const {
+    if (other.rows != csr_.rows || other.cols != csr_.cols) return {};
+    gpu::synchronize_device(device_);  // what is queued for the values is done
+    const CsrMatrix<T> there = other.device() == device_ ? other : copy_to(other, device_);
+    auto placed = gpu::run(PlaceValues<T>{csr_.pattern(), there}, device_);
+    if (!placed.fit) return {};
+    return CsrMatrix<T>{csr_.rows, csr_.cols, csr_.nnz, csr_.row_offsets, csr_.col_indices, std::move(placed.values)};
+}
+
+template <class T>
 template <class To>
 CsrMatrix<To> CsrSource<T>::as() const {
     Array<To> values = gpu::run(ConvertValues<T, To>{csr_.values}, device_);

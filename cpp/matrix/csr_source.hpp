@@ -2,6 +2,8 @@
 // the bus once, whatever is planned and tried then.
 #pragma once
 
+#include <optional>
+
 #include "core/csr_matrix.hpp"
 #include "matrix/permutation.hpp"
 
@@ -34,6 +36,9 @@ public:
     // Other values in the same places, which lie in host memory or on the device and are copied. Throws
     // std::invalid_argument if they are too few or too many.
     CsrMatrix<T> with_values(const Array<T>& values) const;
+    // The values of another canonical matrix, on any device, in the places of this one; zero where that has no entry.
+    // Nothing, if it has one where this one has none.
+    std::optional<CsrMatrix<T>> with_values_of(const CsrMatrix<T>& other) const;
     // The same matrix with values of another type, on the device; see SPMVGPU_FOR_CONVERSIONS.
     template <class To>
     CsrMatrix<To> as() const;

@@ -100,7 +100,9 @@ std::unique_ptr<MultiDeviceVector<T>> HaloProducts<T>::make_vector() const {
 template <class T>
 void HaloProducts<T>::run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) {
     if (x.layout_ != this || y.layout_ != this) {
-        throw std::invalid_argument("a vector that another operator distributed; use distribute() of this one");
+        throw std::invalid_argument(
+            "a vector that another operator distributed, or this one before it got new values; use distribute() of "
+            "this one");
     }
     if (&x == &y) throw std::invalid_argument("out is x itself; give a vector of its own");
     const std::lock_guard turn(turn_);

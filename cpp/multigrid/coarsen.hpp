@@ -129,24 +129,6 @@ struct ConstantsOfNodes {
     }
 };
 
-// Whether the entries of two matrices are in the same places.
-struct HaveSamePattern {
-    using Result = bool;
-    CsrPattern one, other;
-
-    template <class Passes>
-    Result operator()(Passes& passes) const {
-        if (one.rows != other.rows || one.cols != other.cols || one.nnz != other.nnz) return false;
-        const CsrPattern a = one, b = other;
-        const auto differ = passes.template reduce<std::int64_t>(
-            std::max(std::int64_t(a.rows), std::int64_t(a.nnz)), [=] SPMVGPU_BODY(std::int64_t i) {
-                const bool is_other_row = i < a.rows && a.row_offsets[i] != b.row_offsets[i];
-                return std::int64_t(is_other_row || (i < a.nnz && a.col_indices[i] != b.col_indices[i]));
-            });
-        return differ == 0;
-    }
-};
-
 // See Entries.
 template <class T>
 struct Inspect {
@@ -337,6 +319,14 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double nothing, 
     return coarse;
 }
 
+// What the values of a grid's matrix decide when the grid is made, and new values do not change.
+struct Coarsening {
+    Aggregates aggregates;
+    bool is_smoothed = false;
+    Pattern of_P;
+    Array<Strength> kept;  // see Grid
+};
+
 // A grid from its matrix, and the matrix of the next coarser one, which has no rows if there is none.
 template <class T>
 struct Coarsen {
@@ -349,7 +339,8 @@ struct Coarsen {
     const NearNullSpace<T>& near_null;
     double nothing;  // entries on the diagonal up to this are zero
     const Settings& settings;
-    bool is_last;  // make no coarser one
+    bool is_last;                         // make no coarser one
+    const Coarsening* decided = nullptr;  // on the device, of the same grid with other values; null: decide now
 
     template <class Passes>
     Result operator()(Passes& passes) const {
@@ -368,32 +359,44 @@ private:
     template <class Passes>
     CsrMatrix<T> find_patterns(Passes& passes, Grid<T>& grid) const {
         const CsrPattern pattern = A.pattern();
-        const NodeGraph node_graph = connect_nodes(passes, pattern, A.values.data(), nodes, settings.strength);
-        const Graph graph = node_graph.graph(pattern, nodes);
-        const Aggregates aggregates = aggregate(passes, graph);
+        Coarsening made = decided != nullptr ? *decided : Coarsening{};
+        NodeGraph node_graph;
+        if (decided == nullptr) {
+            node_graph = connect_nodes(passes, pattern, A.values.data(), nodes, settings.strength);
+            made.aggregates = aggregate(passes, node_graph.graph(pattern, nodes));
+        }
         constexpr double kLeastGain = 0.9;  // of the rows must be left at most
-        if (aggregates.count == 0) return {};
-        Tentative<T> tentative = tentative_prolongator(passes, A.rows, nodes, aggregates, near_null);
+        if (made.aggregates.count == 0) return {};
+        Tentative<T> tentative = tentative_prolongator(passes, A.rows, nodes, made.aggregates, near_null);
         if (tentative.cols == 0 || tentative.cols > kLeastGain * A.rows) return {};
-        grid.aggregates = aggregates.of_node;
-        Pattern of_P;
-        if (settings.most_terms > 0) {
-            of_P = prolongator_pattern(passes, A.rows, nodes, graph, aggregates, tentative);
-            const double most = settings.most_terms * tentative.near_null.count * A.nnz;
-            grid.is_smoothed = count_terms(passes, pattern, of_P.view()) <= most;
-        }
-        if (grid.is_smoothed) {
-            grid.kept = kept_entries(passes, pattern, A.values.data(), nodes, node_graph);
-        } else {
-            of_P = tentative_pattern(passes, A.rows, nodes, aggregates, tentative);
-        }
+        if (decided == nullptr) decide(passes, node_graph, tentative, made);
+        grid.aggregates = made.aggregates.of_node;
+        grid.is_smoothed = made.is_smoothed;
+        grid.kept = made.kept;
         grid.tentative = std::move(tentative);
-        grid.P = with_values<T>(passes, of_P);
-        TransposedPattern transposed = transposed_pattern(passes, of_P.view());
+        grid.P = with_values<T>(passes, made.of_P);
+        TransposedPattern transposed = transposed_pattern(passes, made.of_P.view());
         grid.R = with_values<T>(passes, transposed.pattern);
         grid.entries_of_R = transposed.entries;
-        grid.of_AP = product_pattern(passes, pattern, of_P.view());
+        grid.of_AP = product_pattern(passes, pattern, made.of_P.view());
         return with_values<T>(passes, product_pattern(passes, transposed.pattern.view(), grid.of_AP.view()));
+    }
+
+    // What is left to decide once there are aggregates.
+    template <class Passes>
+    void decide(Passes& passes, const NodeGraph& node_graph, const Tentative<T>& tentative, Coarsening& made) const {
+        const CsrPattern pattern = A.pattern();
+        if (settings.most_terms > 0) {
+            made.of_P = prolongator_pattern(passes, A.rows, nodes, node_graph.graph(pattern, nodes), made.aggregates,
+                                            tentative);
+            const double most = settings.most_terms * tentative.near_null.count * A.nnz;
+            made.is_smoothed = count_terms(passes, pattern, made.of_P.view()) <= most;
+        }
+        if (made.is_smoothed) {
+            made.kept = kept_entries(passes, pattern, A.values.data(), nodes, node_graph);
+        } else {
+            made.of_P = tentative_pattern(passes, A.rows, nodes, made.aggregates, tentative);
+        }
     }
 };
 

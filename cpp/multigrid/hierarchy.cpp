@@ -26,6 +26,14 @@ Nodes nodes_of(index_t rows, index_t block, Device device) {
     return nodes;
 }
 
+Coarsening copy_to(const Coarsening& made, Device device) {
+    const Pattern& of_P = made.of_P;
+    return {{made.aggregates.count, made.aggregates.of_node.to(device)},
+            made.is_smoothed,
+            {of_P.rows, of_P.cols, of_P.nnz, of_P.row_offsets.to(device), of_P.col_indices.to(device)},
+            made.kept.to(device)};
+}
+
 }  // namespace
 
 template <class T>
@@ -42,7 +50,8 @@ double Hierarchy<T>::checked(const CsrMatrix<T>& A, std::size_t level) {
 }
 
 template <class T>
-Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_t modes, const Settings& settings)
+Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_t modes, const Settings& settings,
+                        const std::vector<Coarsening>* decided)
     : settings_(settings) {
     const Device device = A.device();
     CsrMatrix<T> next = A;
@@ -59,8 +68,15 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_
     for (int level = 0; next.rows > 0 && refusals_.empty(); ++level) {
         const double nothing = checked(next, level);
         if (!refusals_.empty()) break;
-        const bool is_last = next.rows <= settings.max_coarse || level + 1 >= settings.max_levels;
-        auto made = gpu::run(Coarsen<T>{next, nodes, near_null, nothing, settings_, is_last}, device);
+        bool is_last = next.rows <= settings.max_coarse || level + 1 >= settings.max_levels;
+        Coarsening here;
+        if (decided != nullptr) {
+            is_last = static_cast<std::size_t>(level) >= decided->size();
+            if (!is_last) here = copy_to((*decided)[level], device);
+        }
+        auto made = gpu::run(Coarsen<T>{next, nodes, near_null, nothing, settings_, is_last,
+                                        decided != nullptr && !is_last ? &here : nullptr},
+                             device);
         next = std::move(made.coarse);
         nodes = made.grid.tentative.nodes;
         near_null = made.grid.tentative.near_null;
@@ -98,19 +114,17 @@ void Hierarchy<T>::renew(const Array<T>& values) {
 }
 
 template <class T>
-bool Hierarchy<T>::renew_as(const CsrMatrix<T>& other) {
-    if (!grids_.empty()) {
-        const CsrMatrix<T>& own = grids_[0].A;
-        const Device device = own.device();
-        CsrMatrix<T> there = other;
-        if (other.device() != device) {
-            there.row_offsets = other.row_offsets.to(device);
-            there.col_indices = other.col_indices.to(device);
-        }
-        if (!gpu::run(HaveSamePattern{own.pattern(), there.pattern()}, device)) return false;
-        renew(other.values);
+std::vector<Coarsening> Hierarchy<T>::coarsenings() const {
+    std::vector<Coarsening> made;
+    for (std::size_t level = 0; level + 1 < grids_.size(); ++level) {
+        const Grid<T>& grid = grids_[level];
+        const auto aggregates = static_cast<index_t>(grid.tentative.offsets.size() - 1);
+        made.push_back({{aggregates, grid.aggregates},
+                        grid.is_smoothed,
+                        {grid.P.rows, grid.P.cols, grid.P.nnz, grid.P.row_offsets, grid.P.col_indices},
+                        grid.kept});
     }
-    return true;
+    return made;
 }
 
 template <class T>

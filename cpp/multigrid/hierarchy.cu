@@ -4,7 +4,6 @@
 
 namespace spmvgpu {
 
-SPMVGPU_RUN_ON_GPU(multigrid::HaveSamePattern)
 #define INSTANTIATE(T)                                 \
     SPMVGPU_RUN_ON_GPU(multigrid::ConstantsOfNodes<T>) \
     SPMVGPU_RUN_ON_GPU(multigrid::Inspect<T>)          \

@@ -22,15 +22,17 @@ class Hierarchy {
 public:
     // Of a canonical square matrix, whose index arrays outlive the hierarchy, with nodes of `block` rows each. B has
     // `modes` columns and a row for each of the matrix, in host memory; null: a constant for each row of a node.
-    Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_t modes, const Settings& settings);
+    // `decided` is what coarsenings() of the same hierarchy said, which had other values; null: decide by these.
+    Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_t modes, const Settings& settings,
+              const std::vector<Coarsening>* decided = nullptr);
 
     // Makes the numbers again for other values of the matrix, which lie in host memory or on its device; aggregates and
     // all patterns stay. The finest grid has them, too, until they are dropped. Throws std::invalid_argument if the
     // values are too few or too many.
     void renew(const Array<T>& values);
 
-    // The same for the values of another matrix, on any device; false, and nothing is done, if its pattern is another.
-    bool renew_as(const CsrMatrix<T>& other);
+    // What the first values decided, of each grid but the coarsest one.
+    std::vector<Coarsening> coarsenings() const;
 
     const std::vector<Grid<T>>& grids() const { return grids_; }
     const std::vector<Refusal>& refusals() const { return refusals_; }  // one at most

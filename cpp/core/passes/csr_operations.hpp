@@ -72,6 +72,45 @@ struct Diagonal {
     }
 };
 
+// The values of a canonical matrix in the places of another one's pattern, which has at least its entries; zero in the
+// other places.
+template <class T>
+struct PlaceValues {
+    struct Result {
+        Array<T> values;
+        bool fit;  // if not, an entry has no place in the pattern
+    };
+    CsrPattern places;
+    const CsrMatrix<T>& from;  // on the same device, with as many rows
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        Array<T> placed = passes.template make<T>(places.nnz);
+        Array<Mark> outside = passes.template scratch<Mark>(1);
+        T* const to = placed.data();
+        Mark* const is_any_outside = outside.data();
+        passes.fill(to, places.nnz, T(0));
+        passes.fill(is_any_outside, 1, Mark(0));
+        const CsrPattern own = places;
+        const index_t* const col_indices = from.col_indices.data();
+        const T* const values = from.values.data();
+        passes.each_entry(from.rows, from.row_offsets.data(), from.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            const index_t col = col_indices[k];
+            const std::int64_t begin = own.row_offsets[row], end = own.row_offsets[row + 1];
+            // With the same pattern, it is the same place.
+            const bool is_same = begin <= k && k < end && own.col_indices[k] == col;
+            const std::int64_t place = is_same ? k : first_not_below(own.col_indices, begin, end, col);
+            if (place < end && own.col_indices[place] == col) {
+                to[place] = values[k];
+            } else {
+                set_mark(is_any_outside);
+            }
+        });
+        const bool fit = passes.read(is_any_outside) == 0;
+        return {std::move(placed), fit};
+    }
+};
+
 // What is found of the diagonal of a matrix.
 struct Signs {
     std::int64_t negative = 0, others = 0;  // others are zero, not real, or have no finite inverse

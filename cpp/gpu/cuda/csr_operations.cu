@@ -12,6 +12,7 @@ SPMVGPU_RUN_ON_GPU(TakeEvery)
     SPMVGPU_RUN_ON_GPU(DrawVector<T>)        \
     SPMVGPU_RUN_ON_GPU(Diagonal<T>)          \
     SPMVGPU_RUN_ON_GPU(InvertDiagonal<T>)    \
+    SPMVGPU_RUN_ON_GPU(PlaceValues<T>)       \
     SPMVGPU_RUN_ON_GPU(Transpose<T>)         \
     SPMVGPU_RUN_ON_GPU(ReorderByClusters<T>) \
     SPMVGPU_RUN_ON_GPU(EntriesBefore<T>)

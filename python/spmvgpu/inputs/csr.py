@@ -184,6 +184,39 @@ class CanonicalCsr:
         """In host memory, with other values in the same places."""
         return CanonicalCsr(data, self.indices, self.indptr, self.shape)
 
+    def with_values_of(self, other: CanonicalCsr) -> CanonicalCsr | None:
+        """With the values of a matrix of the same shape and type, and zero where that has no entry.
+
+        On the same device, if that has room. None if the other one has an entry where this one has none.
+        """
+        if not (self.is_wide or other.is_wide):
+            try:
+                source = self.source.with_values_of(other.source)
+                return None if source is None else self.with_source(source)
+            except MemoryError:
+                if self.ordinal == CPU:
+                    raise
+        data, start = [np.zeros(0, self.dtype)], 0
+        for piece in self.in_host_memory().pieces():
+            part = other.in_host_memory().rows(range(start, start + piece.shape[0]))
+            if piece.is_wide or part.nnz > piece.nnz:
+                return None
+            source = piece.source.with_values_of(part.source)
+            if source is None:
+                return None
+            data.append(source.to_csr()[0])
+            start += piece.shape[0]
+        return self.with_data(np.concatenate(data))
+
+    def entry_outside(self, other: CanonicalCsr) -> tuple[int, int]:
+        """The row and column of the first entry that another matrix has, and this one has not."""
+        for row in range(self.shape[0]):
+            own, cols = (one.indices[one.indptr[row] : one.indptr[row + 1]] for one in (self, other))
+            missing = np.setdiff1d(cols, own, assume_unique=True)
+            if len(missing):
+                return row, int(missing[0])
+        raise ValueError("the other matrix has no such entry")
+
     def rows(self, rows: Rows) -> CanonicalCsr:
         """Some rows, in the order given; neighbouring ones, in a range, are a window on the arrays."""
         if not isinstance(rows, range):

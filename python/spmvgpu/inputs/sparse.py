@@ -23,12 +23,22 @@ from .torch_sparse import is_torch_sparse, scipy_of_torch
 _Wanted = DType | None
 
 
-def scipy_sparse(A: Any) -> Any | None:
-    """What is sparse, as a SciPy matrix or array; None for everything else.
+def is_sparse_matrix(A: Any) -> bool:
+    """Whether this is sparse, and no operator.
 
     That is SciPy's own; CuPy's; PyTorch's; JAX's; what has `tocsr` or `to_scipy_sparse`, as the matrices of
     many libraries have; and a data frame of pandas' whose columns are all sparse.
     """
+    is_of_library = is_sparse(A) or type(A).__module__.partition(".")[0] == "cupyx"
+    return is_of_library or is_torch_sparse(A) or is_jax_sparse(A) or _is_sparse_frame(A)
+
+
+def _is_sparse_frame(A: Any) -> bool:
+    return len(getattr(A, "shape", ())) == 2 and hasattr(getattr(A, "sparse", None), "to_coo")
+
+
+def scipy_sparse(A: Any) -> Any | None:
+    """What is sparse as a SciPy matrix or array, an operator with `tocsr`, too; None for everything else."""
     if sp.issparse(A):
         return A
     if type(A).__module__.partition(".")[0] == "cupyx":
@@ -41,7 +51,7 @@ def scipy_sparse(A: Any) -> Any | None:
         converted = A.tocsr()
     elif is_sparse(A):
         converted = A.to_scipy_sparse()
-    elif len(getattr(A, "shape", ())) == 2 and hasattr(getattr(A, "sparse", None), "to_coo"):
+    elif _is_sparse_frame(A):
         converted = A.sparse.to_coo()
     else:
         return None

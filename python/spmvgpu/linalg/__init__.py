@@ -12,7 +12,7 @@ from .amg import amg
 from .bicgstab import bicgstab
 from .cg import cg
 from .cgls import cgls
-from .cycles import Cycle, aspreconditioner, block_jacobi, chebyshev
+from .cycles import BlockJacobiOperator, Cycle, aspreconditioner, block_jacobi, chebyshev
 from .direct import DirectFactors, splu, spsolve
 from .eigsh import eigsh
 from .factors import SingularMatrixError
@@ -29,6 +29,7 @@ from .stopping import SolverWarning
 from .svds import svds
 
 __all__ = [
+    "BlockJacobiOperator",
     "Cycle",
     "DirectFactors",
     "IncompleteFactors",

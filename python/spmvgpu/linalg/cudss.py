@@ -122,18 +122,20 @@ class CudssFactors:
         with self._lock:
             self._solver(trans).solve(b, x, columns)
 
-    def update(self, csr: sp.csr_array) -> None:
-        """Take a matrix with the same pattern; after an error, the factors are the old ones."""
+    def renewed(self, csr: sp.csr_array) -> CudssFactors:
+        """The factors of a matrix with the same pattern.
+
+        Both share the analysis, and memory for one of them: whichever is asked to solve computes its own
+        again if the other one was the last. So these are as they were, however this ends.
+        """
         with self._lock:
             kind, first = _kind_of(csr), self._solvers["N"]
-            try:
-                if kind != self._kind or not first.takes(csr):
-                    first = _factorized(csr, kind, self._ordinal)
-            except BaseException:
-                self._solvers["N"].renew(self._csr)
-                raise
-            self._solvers = {"N": first}
-            self._csr, self._kind, self.norm = csr, kind, bound_of_norm(csr)
+            if kind != self._kind or not first.takes(csr):
+                first = _factorized(csr, kind, self._ordinal)
+        made = CudssFactors.__new__(CudssFactors)
+        made._csr, made._ordinal, made._kind, made._lock = csr, self._ordinal, kind, self._lock
+        made._solvers, made.norm = {"N": first}, bound_of_norm(csr)
+        return made
 
     def _solver(self, trans: str) -> _Solver:
         """What solves with the matrix, its transpose ("T"), conjugate ("C") or adjoint ("H").
@@ -149,7 +151,10 @@ class CudssFactors:
             self._solvers[trans] = _factorized(
                 made if trans == "T" else made.conj(), self._kind, self._ordinal
             )
-        return self._solvers[trans]
+        solver = self._solvers[trans]
+        if trans == "N" and solver.factorized is not csr:
+            solver.renew(csr)
+        return solver
 
 
 # By the kind of a matrix, what its transpose and its adjoint are equal to.
@@ -212,6 +217,11 @@ def _check_rank(csr: sp.csr_array) -> None:
 class _Solver:
     """A handle of cuDSS with the factors of one matrix.
 
+    Attributes
+    ----------
+    factorized : csr_array or None
+        The matrix; None while that changes.
+
     Raises
     ------
     MemoryError, CudaError
@@ -256,6 +266,7 @@ class _Solver:
         unused = empty((self._n,), csr.dtype, ordinal)
         self._run(cudss.Phase.ANALYSIS, unused.pointer, unused.pointer, 1)
         self._run(cudss.Phase.FACTORIZATION, unused.pointer, unused.pointer, 1)
+        self.factorized: sp.csr_array | None = csr
 
     def _configure(self, name: str, value: int) -> None:
         parameter = self._cudss.ConfigParam[name]
@@ -272,11 +283,13 @@ class _Solver:
 
     def renew(self, csr: sp.csr_array) -> None:
         """Factors of a matrix with the same pattern."""
+        self.factorized = None
         self._values = staged(np.ascontiguousarray(csr.data), self._ordinal)
         unused = empty((self._n,), csr.dtype, self._ordinal)
         with self._device("matrix_set_values"):
             self._cudss.matrix_set_values(self._matrix, self._values.pointer)
         self._run(self._cudss.Phase.REFACTORIZATION, unused.pointer, unused.pointer, 1)
+        self.factorized = csr
 
     def takes(self, csr: sp.csr_array) -> bool:
         """Whether it has the factors of a matrix with the same pattern now, and they lead to solutions."""

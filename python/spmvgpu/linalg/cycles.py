@@ -15,7 +15,9 @@ from .._util.types import DType, HostArray
 from ..devices import device_name
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
+from ..operator.new_values import NewValues
 from ..operator.operator import SparseOperator
+from ..operator.stored import Stored
 from .preconditioners import (
     DevicePreconditioner,
     PreconditionerMap,
@@ -29,7 +31,7 @@ from .preconditioners import (
     with_unit_rows,
 )
 from .systems import System
-from .vectors import NOTHING, staged
+from .vectors import NOTHING, DeviceVector, staged
 
 _EIGENVALUE_STEPS = 15  # of the power and of the Lanczos method
 _POWER_SAFETY, _LANCZOS_SAFETY = 1.1, 1.05  # of their estimates, which are from below
@@ -69,10 +71,30 @@ class _Level(NamedTuple):
         return self._replace(A=A, R=R, P=P, inverse=inverse)
 
 
+class _Cycle(NamedTuple):
+    """What a cycle is made of.
+
+    Attributes
+    ----------
+    finest : SparseOperator
+        The matrix, or for one that has no finer level, its inverse.
+    levels : list of _Level
+    diagonals : list of DeviceVector
+        The inverse diagonals of the levels on the device.
+    copies : dict
+        Cycles on other devices, or of other dtypes, made at first use.
+    """
+
+    finest: SparseOperator
+    levels: list[_Level]
+    diagonals: list[DeviceVector]
+    copies: dict[tuple[int, DType], Cycle]
+
+
 class Cycle(DevicePreconditioner):
     """A Chebyshev polynomial or a multigrid cycle, as `chebyshev` and `aspreconditioner` return it.
 
-    A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy.
+    A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy. `update_values` is for a polynomial.
 
     Examples
     --------
@@ -82,21 +104,12 @@ class Cycle(DevicePreconditioner):
     (100,)
     """
 
-    def __init__(self, finest: SparseOperator, levels: list[_Level]) -> None:
+    def __init__(
+        self, finest: SparseOperator, levels: list[_Level], polynomial: tuple[int, float] | None = None
+    ) -> None:
         super().__init__(finest.dtype, finest.shape, finest._ordinal)
-        self._finest = finest
-        # With copies of the diagonals: what comes from a pickle may lie in memory of others.
-        self._levels = [
-            level._replace(inverse_diagonal=np.array(level.inverse_diagonal, finest.dtype))
-            if level.inverse_diagonal is not None
-            else level
-            for level in levels
-        ]
-        self._diagonals = [
-            NOTHING if level.inverse_diagonal is None else staged(level.inverse_diagonal, self._ordinal)
-            for level in self._levels
-        ]
-        self._copies: dict[tuple[int, DType], Cycle] = {}  # on other devices, or of other dtypes
+        self._polynomial = polynomial  # the arguments of `chebyshev`
+        self._state = _cycle(finest, levels)
 
     def _map_for(self, system: System, ordinal: int) -> PreconditionerMap | None:
         """As that of other preconditioners; for vectors elsewhere, that of a copy made at first use."""
@@ -104,35 +117,63 @@ class Cycle(DevicePreconditioner):
         stays = there == (self._ordinal, self.dtype) or keeps_pieces(system, self)
         if stays or (self.dtype.kind == "c" and system.dtype.kind != "c"):
             return super()._map_for(system, ordinal)
-        if there not in self._copies:
-            self._copies[there] = self._on(device_name(ordinal), system.dtype)
-        return self._copies[there]._map_for(system, ordinal)
+        copies = self._now().copies
+        if there not in copies:
+            copies[there] = self._on(device_name(ordinal), system.dtype)
+        found: PreconditionerMap | None = copies[there]._map_for(system, ordinal)
+        return found
 
     def _on(self, device: str, dtype: DType) -> Cycle:
-        levels = [level.on(device, dtype) for level in self._levels]
-        return Cycle(levels[0].A or _moved(self._finest, device, dtype), levels)
+        finest, levels, *_ = self._now()
+        levels = [level.on(device, dtype) for level in levels]
+        return Cycle(levels[0].A or _moved(finest, device, dtype), levels)
 
     def _is_polynomial_in(self, matrix: object) -> bool:
-        finest = self._levels[0].A
-        return len(self._levels) == 1 and finest is not None and finest._matrix is matrix
+        levels = self._now().levels
+        finest = levels[0].A
+        return len(levels) == 1 and finest is not None and finest._matrix is matrix
 
     def _core_map(self) -> LinearMap:
+        _, own, diagonals, _ = self._now()
         levels = [
             (_matrix(A), diagonal.pointer, low, high, degree, _matrix(R), _matrix(P), _matrix(inverse))
-            for (A, _, low, high, degree, R, P, inverse), diagonal in zip(
-                self._levels, self._diagonals, strict=True
-            )
+            for (A, _, low, high, degree, R, P, inverse), diagonal in zip(own, diagonals, strict=True)
         ]
         return _core.cycle_map(self.dtype, levels, self._memory)
 
-    def _conjugate_transposed(self) -> Cycle:
-        finest = self._finest.H
-        if len(self._levels) == 1 and finest is self._finest:  # a polynomial in a matrix that is declared so
-            return self
-        return Cycle(finest, [level.adjoint() for level in self._levels])
+    def _state_with(self, data: object) -> _Cycle:
+        if self._polynomial is None:
+            raise TypeError(
+                "this Cycle was made of a hierarchy of pyamg, whose setup is pyamg's; make a new one, or use "
+                "amg(A), whose hierarchy takes new values"
+            )
+        op = self._state.finest._snapshot()
+        op.update_values(data)
+        return _cycle(op, [_polynomial(op, *self._polynomial)])
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return Cycle, (self._finest, self._levels)
+    def _conjugate_transposed(self, state: _Cycle) -> _Cycle:
+        finest = state.finest.H
+        if len(state.levels) == 1 and finest is state.finest:  # a polynomial in a matrix that is declared so
+            return state
+        return _cycle(finest, [level.adjoint() for level in state.levels])
+
+    def _reduced(self) -> tuple[object, ...]:
+        return Cycle, (self._state.finest, self._state.levels, self._polynomial)
+
+
+def _cycle(finest: SparseOperator, given: list[_Level]) -> _Cycle:
+    # With copies of the diagonals: what comes from a pickle may lie in memory of others.
+    levels = [
+        level._replace(inverse_diagonal=np.array(level.inverse_diagonal, finest.dtype))
+        if level.inverse_diagonal is not None
+        else level
+        for level in given
+    ]
+    diagonals = [
+        NOTHING if level.inverse_diagonal is None else staged(level.inverse_diagonal, finest._ordinal)
+        for level in levels
+    ]
+    return _Cycle(finest, levels, diagonals, {})
 
 
 def _moved(op: SparseOperator, device: str, dtype: DType) -> SparseOperator:
@@ -188,8 +229,12 @@ def chebyshev(op: object, degree: int = 4, ratio: float = 30.0) -> Cycle:
     own = operator_of(op)._snapshot()
     whole_number("degree", degree, 1, 1000)
     real_number("ratio", ratio, "a number above 1", lambda number: number > 1)
-    inverse = positive_inverse("chebyshev", diagonal_of(own), own.dtype)
-    return Cycle(own, [_smoothed(own, degree, ratio, inverse, _by_lanczos(own, inverse))])
+    return Cycle(own, [_polynomial(own, degree, ratio)], (degree, ratio))
+
+
+def _polynomial(op: SparseOperator, degree: int, ratio: float) -> _Level:
+    inverse = positive_inverse("chebyshev", diagonal_of(op), op.dtype)
+    return _smoothed(op, degree, ratio, inverse, _by_lanczos(op, inverse))
 
 
 def _by_power(op: SparseOperator, inverse: HostArray) -> float:
@@ -383,8 +428,72 @@ def _common_dtype(matrices: list[sp.csr_array], dtype: object) -> DType:
     return np.result_type(finest, np.complex64) if has_complex else finest
 
 
+class BlockJacobiOperator(SparseOperator):
+    """Multiplication by the inverses of the blocks on the diagonal of a matrix, as `block_jacobi` returns it.
+
+    A `SparseOperator`. Operators made of it, copies and pickles too, keep the values that they have.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> A = np.array([[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 4.0]])
+    >>> sg.linalg.block_jacobi(sg.aslinearoperator(A, device="cpu"), 2).toarray()
+    array([[ 1.  , -1.  ,  0.  ],
+           [-1.  ,  2.  ,  0.  ],
+           [ 0.  ,  0.  ,  0.25]])
+    """
+
+    def __init__(self, stored: Stored, pattern_of: Stored | None = None, block: int = 0) -> None:
+        super().__init__(stored)
+        self._pattern_of, self._block = pattern_of, block  # the values of that matrix may change
+
+    def update_values(self, data: object) -> None:
+        """Compute the inverses again for a matrix with the same sparsity pattern and other values.
+
+        As for every operator, `T`, `H` and whatever else was made of it before keep the old values.
+
+        Parameters
+        ----------
+        data : sparse matrix, SparseOperator, dense matrix, or (nnz,) array
+            The matrix or its values, as `SparseOperator.update_values` takes them.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `SparseOperator.update_values`. TypeError for a copy, which does not know the matrix.
+        numpy.linalg.LinAlgError
+            As `block_jacobi`. After an error, the preconditioner has the old values.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = np.array([[2.0, 1.0], [1.0, 1.0]])
+        >>> M = sg.linalg.block_jacobi(sg.aslinearoperator(A, device="cpu"), 2)
+        >>> M.update_values(A / 2)
+        >>> M.toarray()
+        array([[ 2., -2.],
+               [-2.,  4.]])
+        """
+        stored = self._pattern_of
+        if stored is None:
+            raise TypeError(
+                "this operator was made of a block Jacobi preconditioner, and does not know the matrix; make "
+                "a new one"
+            )
+        csr = NewValues(stored, data).canonical(stored)
+        super().update_values(_inverse_of_blocks(csr.host, self._block).data)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _block_jacobi_of, (SparseOperator(self._stored),)
+
+
+def _block_jacobi_of(op: SparseOperator) -> BlockJacobiOperator:
+    """What pickle calls."""
+    return BlockJacobiOperator(op._stored)
+
+
 @with_hints
-def block_jacobi(op: object, block: int = 3) -> SparseOperator:
+def block_jacobi(op: object, block: int = 3) -> BlockJacobiOperator:
     """Return the block Jacobi preconditioner of a matrix.
 
     It multiplies by the inverses of the square blocks on the diagonal. Use it for matrices with several
@@ -399,8 +508,9 @@ def block_jacobi(op: object, block: int = 3) -> SparseOperator:
 
     Returns
     -------
-    SparseOperator
-        On the device and of the dtype of `op`.
+    BlockJacobiOperator
+        A `SparseOperator` on the device and of the dtype of `op`. It keeps the matrix in memory, for its
+        `update_values`.
 
     Raises
     ------
@@ -419,24 +529,29 @@ def block_jacobi(op: object, block: int = 3) -> SparseOperator:
     """
     own = operator_of(op)
     size = whole_number("block", block, 1, 1024)
-    n = own.shape[0]
-    A = with_unit_rows(own.tocsr()).tocoo()
+    inverse: SparseOperator = aslinearoperator(
+        _inverse_of_blocks(own.tocsr(), size), device=requested_device(own)
+    )
+    return BlockJacobiOperator(inverse._stored, own._stored, size)
+
+
+def _inverse_of_blocks(csr: sp.csr_array, size: int) -> sp.csr_array:
+    """The matrix with the inverses of blocks, in which all their entries are stored."""
+    n, A = csr.shape[0], with_unit_rows(csr).tocoo()
     within = A.row // size == A.col // size
     row, col = A.row[within], A.col[within]
-    blocks = np.zeros((-(-n // size), size, size), np.result_type(own.dtype, np.float64))
+    blocks = np.zeros((-(-n // size), size, size), np.result_type(csr.dtype, np.float64))
     blocks[row // size, row % size, col % size] = A.data[within]
     for missing in range(n, len(blocks) * size):  # what the last block lacks
         blocks[-1, missing % size, missing % size] = 1.0
-    inverses = _inverses(blocks, own, size)
+    inverses = _inverses(blocks, csr, size)
     places = np.arange(len(blocks) + 1)
     inverse = sp.bsr_array((inverses, places[:-1], places), shape=(len(blocks) * size,) * 2)
-    made: SparseOperator = aslinearoperator(
-        sp.csr_array(inverse)[:n, :n], device=requested_device(own), dtype=own.dtype
-    )
+    made: sp.csr_array = sp.csr_array(inverse)[:n, :n].astype(csr.dtype)
     return made
 
 
-def _inverses(blocks: HostArray, op: SparseOperator, size: int) -> HostArray:
+def _inverses(blocks: HostArray, A: sp.csr_array, size: int) -> HostArray:
     """The inverses of blocks, or LinAlgError that says which one has none."""
     try:
         inverses: HostArray = np.linalg.inv(blocks)
@@ -446,14 +561,14 @@ def _inverses(blocks: HostArray, op: SparseOperator, size: int) -> HostArray:
         # An inverse times its block has ones on its diagonal: how much larger are the terms of these sums?
         # Other than the condition number, that does not depend on how rows and columns are scaled.
         cancelled = np.abs(inverses * blocks.swapaxes(1, 2)).sum(axis=2).max(axis=1)
-        fits = np.isfinite(inverses.astype(op.dtype)).all(axis=(1, 2))
-    bad = np.flatnonzero(~(fits & (cancelled * np.finfo(op.dtype).eps < 1)))
+        fits = np.isfinite(inverses.astype(A.dtype)).all(axis=(1, 2))
+    bad = np.flatnonzero(~(fits & (cancelled * np.finfo(A.dtype).eps < 1)))
     if len(bad):
-        begin, end = int(bad[0]) * size, min((int(bad[0]) + 1) * size, op.shape[0])
+        begin, end = int(bad[0]) * size, min((int(bad[0]) + 1) * size, A.shape[0])
         why, instead = "contains inf or NaN", "a matrix without them"
         if np.isfinite(blocks[bad[0]]).all():
             why = "is singular"
-            instead = f"another block size than {size}, or {what_fits(diagonal_of(op), op.dtype)}"
+            instead = f"another block size than {size}, or {what_fits(diagonal_of(A), A.dtype)}"
         raise np.linalg.LinAlgError(
             f"block {bad[0]} of the diagonal, rows {begin} to {end - 1}, {why} (the first of {len(bad)} "
             f"among {len(blocks)} blocks); use {instead}"

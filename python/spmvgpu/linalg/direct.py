@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +14,7 @@ from .._util.arguments import one_of, with_hints
 from .._util.types import HostArray
 from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, taken
 from ..devices import CPU, device_name, resolve_device
+from ..inputs.canonical import canonical_csr
 from ..operator.construct import aslinearoperator
 from ..operator.new_values import NewValues
 from ..operator.operator import SparseOperator
@@ -53,11 +55,22 @@ class DirectFactors(DevicePreconditioner):
     array([1.5, 1. ])
     """
 
-    def __init__(self, op: SparseOperator) -> None:
+    def __init__(self, op: SparseOperator, order: HostArray | None = None) -> None:
         super().__init__(op.dtype, op.shape, op._ordinal)
-        self._op: SparseOperator = op._snapshot()
-        self._csr = op.tocsr()
-        self._factors = _factorized(self._csr, op._ordinal)
+        csr = op.tocsr()
+        self._state = _Factored(op._snapshot(), csr, _factorized(csr, op._ordinal))
+        # Where the values of the matrix that a caller gave are in CSR order; None if they are in that order.
+        self._order = order
+
+    @property
+    def _op(self) -> SparseOperator:
+        op: SparseOperator = self._state.op
+        return op
+
+    @property
+    def _factors(self) -> Factors | None:
+        factors: Factors | None = self._state.factors
+        return factors
 
     @property
     def device(self) -> str:
@@ -200,23 +213,23 @@ class DirectFactors(DevicePreconditioner):
                 stacklevel=6,
             )
 
-    def update_values(self, values: object) -> None:
+    def update_values(self, data: object) -> None:
         """Take a matrix with the same sparsity pattern and other values.
 
         On a GPU the order of the unknowns and the pattern of the factors stay, so this takes less time than
-        `splu`.
+        `splu`. `H`, `T`, sums and products that were made of the factors before have the new values, too.
 
         Parameters
         ----------
-        values : (nnz,) array
-            New values, in the order of ``op.tocsr().data``: row by row, columns ascending. A NumPy array, or
-            an array of another library on the device. Its dtype must convert to the factors' dtype without
-            loss.
+        data : sparse matrix, SparseOperator, dense matrix, or (nnz,) array
+            The matrix or its values, as `SparseOperator.update_values` takes them. An array is in the order
+            of ``A.data``, if the factors were made of a SciPy matrix `A` in CSR, CSC or COO without
+            duplicates: for a CSC matrix column by column. Otherwise it is in CSR order.
 
         Raises
         ------
         TypeError, ValueError
-            If `values` has another type, length or device, or contains infinity or NaN.
+            As `SparseOperator.update_values`, and if the values contain infinity or NaN.
         SingularMatrixError
             If the new matrix is singular. After any error except `CudaError`, the factors are the old ones.
         MemoryError, CudaError
@@ -224,21 +237,25 @@ class DirectFactors(DevicePreconditioner):
 
         Examples
         --------
-        >>> import numpy as np, spmvgpu as sg
-        >>> factors = sg.linalg.splu(np.array([[2.0, 1.0], [0.0, 4.0]]), device="cpu")
-        >>> factors.update_values(np.array([4.0, 2.0, 8.0]))
+        >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
+        >>> A = sp.csc_array(np.array([[2.0, 1.0], [0.0, 4.0]]))
+        >>> factors = sg.linalg.splu(A, device="cpu")
+        >>> factors.update_values(2 * A)
         >>> factors.solve(np.array([4.0, 4.0]))
         array([0.75, 0.5 ])
         """
-        data = NewValues(self._op._stored, values).on_host().copy()
-        csr = sp.csr_array((data, self._csr.indices, self._csr.indptr), shape=self.shape)
-        csr.has_canonical_format = True
+        self._renew(data)
+
+    def _state_with(self, data: object) -> _Factored:
+        own: _Factored = self._state
+        values = NewValues(own.op._stored, data)
+        if values.are_in_order and self._order is not None:
+            values = NewValues(own.op._stored, values.on_host()[self._order])
+        op = own.op._snapshot()
+        op._take(values)
+        csr = op.tocsr()
         _check_finite(csr)
-        op = self._op._snapshot()
-        op.update_values(values)
-        if self._factors is not None:
-            self._factors.update(csr)
-        self._op, self._csr = op, csr
+        return _Factored(op, csr, None if own.factors is None else own.factors.renewed(csr))
 
     # What a preconditioner is asked for
 
@@ -256,8 +273,8 @@ class DirectFactors(DevicePreconditioner):
     def _adjoint(self) -> AdjointFactors:
         return AdjointFactors(self)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return DirectFactors, (self._op,)
+    def _reduced(self) -> tuple[object, ...]:
+        return DirectFactors, (self._op, self._order)
 
 
 class AdjointFactors(DevicePreconditioner):
@@ -265,7 +282,7 @@ class AdjointFactors(DevicePreconditioner):
 
     def __init__(self, factors: DirectFactors) -> None:
         super().__init__(factors.dtype, factors.shape, factors._ordinal)
-        self._of = factors
+        self._adjoint_of = self._of = factors
 
     def _core_map(self) -> LinearMap:
         return self._of._map("H")
@@ -273,11 +290,23 @@ class AdjointFactors(DevicePreconditioner):
     def _product_of(self, x: Located) -> AnyArray:
         return self._of._solve(x.array, "H")
 
-    def _adjoint(self) -> DirectFactors:
-        return self._of
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return AdjointFactors, (self._of,)
+class _Factored(NamedTuple):
+    """A matrix, the same in host memory, and its factors, which one without rows has not."""
+
+    op: SparseOperator
+    csr: sp.csr_array
+    factors: Factors | None
+
+
+def _order_of_values(A: Any) -> HostArray | None:
+    """Where the values of a SciPy matrix are in CSR order; None if they are in that order, or in no other."""
+    if not sp.issparse(A) or A.format not in ("csr", "csc", "coo"):
+        return None
+    numbered = copy.copy(A)
+    numbered.data = np.arange(A.nnz, dtype=np.float64)
+    order = canonical_csr(numbered).data.astype(np.int64)
+    return None if len(order) < A.nnz or (np.diff(order) == 1).all() else order
 
 
 def _factorized(csr: sp.csr_array, ordinal: int) -> Factors | None:
@@ -375,13 +404,15 @@ def splu(A: object, *, device: str = "auto") -> DirectFactors:
     """
     resolve_device(device)  # refuses what is none
     _refuse_unknown(A)
-    if not isinstance(A, SparseOperator):
-        A = aslinearoperator(A, device=_where(device), format="csr")
-    else:
+    order = None
+    if isinstance(A, SparseOperator):
         _refuse_device(device)
-    op: Any = A
+        op = A
+    else:
+        op = aslinearoperator(A, device=_where(device), format="csr")
+        order = _order_of_values(A)
     check_square(op)
-    return DirectFactors(op)
+    return DirectFactors(op, order)
 
 
 @with_hints

@@ -46,8 +46,8 @@ class Factors(Protocol):
     def core_map(self, trans: str) -> LinearMap:
         """The same for solvers of the core."""
 
-    def update(self, csr: sp.csr_array) -> None:
-        """Take a matrix with the same pattern; after an error, the factors are the old ones."""
+    def renewed(self, csr: sp.csr_array) -> Factors:
+        """The factors of a matrix with the same pattern; these are as they were."""
 
 
 class SuperLUFactors:
@@ -63,7 +63,11 @@ class SuperLUFactors:
     norm = 1.0  # which is not asked for
 
     def __init__(self, csr: sp.csr_array) -> None:
-        self.update(csr)
+        try:
+            self._factors = sla.splu(sp.csc_array(csr))
+        except RuntimeError as error:
+            raise SingularMatrixError(f"the matrix is singular: SuperLU found {error}") from error
+        self._dtype = csr.dtype
 
     @property
     def nnz(self) -> int:
@@ -97,9 +101,5 @@ class SuperLUFactors:
         factors, n = self._factors, self._factors.shape[0]
         return _core.callback_map(self._dtype, lambda rows: factors.solve(rows.T, trans).T.copy(), n, n, CPU)
 
-    def update(self, csr: sp.csr_array) -> None:
-        try:
-            factors = sla.splu(sp.csc_array(csr))
-        except RuntimeError as error:
-            raise SingularMatrixError(f"the matrix is singular: SuperLU found {error}") from error
-        self._factors, self._dtype = factors, csr.dtype
+    def renewed(self, csr: sp.csr_array) -> SuperLUFactors:
+        return SuperLUFactors(csr)

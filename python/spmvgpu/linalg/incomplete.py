@@ -40,47 +40,57 @@ class IncompleteFactors(DevicePreconditioner):
     array([1.5, 1. ])
     """
 
-    def __init__(self, factors: Factors, dtype: DType, n: int, ordinal: int, requested: str) -> None:
+    def __init__(
+        self,
+        factors: Factors,
+        dtype: DType,
+        n: int,
+        ordinal: int,
+        requested: str,
+        is_definite: bool = False,
+    ) -> None:
         super().__init__(dtype, (n, n), ordinal)
-        self._factors = factors
+        self._state = factors
         self._requested = requested  # the device as the caller named it, which pickles go by
+        self._is_definite = is_definite  # for new values: all pivots are to be positive
 
     @property
     def nbytes(self) -> int:
-        return int(self._factors.nbytes)
+        return int(self._now().nbytes)
 
     def _core_map(self) -> LinearMap:
-        return _core.factors_map(self._factors, self._memory)
+        return _core.factors_map(self._now(), self._memory)
 
     def _stored(self) -> sp.csr_array:
         """Both factors in one matrix, with the inverse pivots on its diagonal."""
-        stored = sp.csr_array(self._factors.to_csr(), shape=self.shape)
+        stored = sp.csr_array(self._state.to_csr(), shape=self.shape)
         stored.has_canonical_format = True
         return stored
 
-    def _conjugate_transposed(self) -> IncompleteFactors:
+    def _state_of(self, csr: CanonicalCsr) -> Factors:
+        return _factors(csr.host, self._ordinal, self._is_definite)
+
+    def _conjugate_transposed(self, factors: Factors) -> Factors:
         stored = CanonicalCsr.of(self._stored()).transposed()
-        stored = stored.with_data(stored.data.conj())
-        return _of_stored(stored, not self._factors.pivots_in_lower, self._ordinal, self._requested)
+        return _of_stored(stored.with_data(stored.data.conj()), not factors.pivots_in_lower, self._ordinal)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (self._stored(), self._factors.pivots_in_lower, self._requested)
+    def _reduced(self) -> tuple[object, ...]:
+        return _restored, (self._stored(), self._state.pivots_in_lower, self._requested)
 
 
-def _of_stored(
-    stored: sp.csr_array, pivots_in_lower: bool, ordinal: int, requested: str
-) -> IncompleteFactors:
+def _of_stored(stored: sp.csr_array | CanonicalCsr, pivots_in_lower: bool, ordinal: int) -> Factors:
     # What comes from a pickle may lie in buffers that are aligned in any way.
     indptr, indices, data = (
         np.require(array, None, ["C", "A"]) for array in (stored.indptr, stored.indices, stored.data)
     )
-    factors = Factors(indptr, indices, data, ordinal, pivots_in_lower)
-    return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested)
+    return Factors(indptr, indices, data, ordinal, pivots_in_lower)
 
 
 def _restored(stored: sp.csr_array, pivots_in_lower: bool, requested: str) -> IncompleteFactors:
     """What pickle calls."""
-    return _of_stored(stored, pivots_in_lower, resolve_device(requested), requested)
+    ordinal = resolve_device(requested)
+    factors = _of_stored(stored, pivots_in_lower, ordinal)
+    return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested)
 
 
 def ilu0(op: object) -> IncompleteFactors:
@@ -122,8 +132,7 @@ def ilu0(op: object) -> IncompleteFactors:
     >>> info, op.solve_info.iterations < 25
     (0, True)
     """
-    own = operator_of(op)
-    return _factorised(own, _factors(own))
+    return _factorised(operator_of(op), False)
 
 
 def ic0(op: object) -> IncompleteFactors:
@@ -159,36 +168,38 @@ def ic0(op: object) -> IncompleteFactors:
     >>> info, op.solve_info.iterations < 30
     (0, True)
     """
-    own = operator_of(op)
-    factors = _factors(own)
-    if factors.nonpositive:
-        row, pivot = factors.nonpositive
-        raise np.linalg.LinAlgError(
-            f"the pivot of row {row} is not positive ({pivot:g}): the matrix is not positive definite, or "
-            "has no incomplete Cholesky factorization; use ilu0(op) with gmres or bicgstab, or "
-            f"{what_fits(diagonal_of(own), own.dtype)}"
-        )
-    return _factorised(own, factors)
+    return _factorised(operator_of(op), True)
 
 
-def _factors(op: SparseOperator) -> Factors:
-    csr = with_unit_rows(op.tocsr())
+def _factorised(op: SparseOperator, is_definite: bool) -> IncompleteFactors:
+    factors = _factors(op.tocsr(), op._ordinal, is_definite)
+    made = IncompleteFactors(factors, op.dtype, op.shape[0], op._ordinal, requested_device(op), is_definite)
+    made._pattern_of = op._stored
+    return made
+
+
+def _factors(matrix: sp.csr_array, ordinal: int, is_definite: bool) -> Factors:
+    """The factors of a canonical matrix, or LinAlgError; positive pivots if it is to be definite."""
+    csr = with_unit_rows(matrix)
     if csr.indptr.dtype != np.int32:
         raise ValueError(f"op has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
-    factors = Factors(csr.indptr, csr.indices, csr.data, op._ordinal)
+    factors = Factors(csr.indptr, csr.indices, csr.data, ordinal)
     if factors.failed:
         row, pivot = factors.failed
         is_stored = row in csr.indices[csr.indptr[row] : csr.indptr[row + 1]]
         why = (
-            f"is {pivot:g} after elimination, which has no finite inverse in {op.dtype}"
+            f"is {pivot:g} after elimination, which has no finite inverse in {csr.dtype}"
             if is_stored
             else "is not stored"
         )
         raise np.linalg.LinAlgError(
-            f"row {row} has no pivot: its diagonal entry {why}; use {what_fits(csr.diagonal(), op.dtype)}"
+            f"row {row} has no pivot: its diagonal entry {why}; use {what_fits(diagonal_of(csr), csr.dtype)}"
+        )
+    if is_definite and factors.nonpositive:
+        row, pivot = factors.nonpositive
+        raise np.linalg.LinAlgError(
+            f"the pivot of row {row} is not positive ({pivot:g}): the matrix is not positive definite, or "
+            "has no incomplete Cholesky factorization; use ilu0(op) with gmres or bicgstab, or "
+            f"{what_fits(diagonal_of(csr), csr.dtype)}"
         )
     return factors
-
-
-def _factorised(op: SparseOperator, factors: Factors) -> IncompleteFactors:
-    return IncompleteFactors(factors, op.dtype, op.shape[0], op._ordinal, requested_device(op))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import scipy.linalg as la
@@ -11,17 +12,14 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import AnyMatrix, LinearMap
 from .._util.types import HostArray
-from ..arrays import library_of
-from ..devices import CPU, device_name, resolve_device
-from ..inputs.canonical import canonical_csr
+from ..devices import device_name, resolve_device
 from ..inputs.csr import CanonicalCsr
-from ..inputs.source import device_csr
-from ..operator.build import build
+from ..operator.build import build, build_values
 from ..operator.description import Description
 from ..operator.multi_device_operator import operator_of
 from ..operator.new_values import NewValues, with_values
 from ..operator.operator import SparseOperator
-from ..planning.parts import takes_new_values
+from ..operator.stored import Stored
 from ..planning.request import Request
 from ..planning.symmetry import Symmetry
 from .preconditioners import (
@@ -44,6 +42,9 @@ _SMALLER = 0.4
 _Matrix: TypeAlias = AnyMatrix | None
 _CoreLevel: TypeAlias = tuple[_Matrix, int, float, float, int, _Matrix, _Matrix, _Matrix]
 
+# What the values decided when a level was made, for the core.
+_Coarsening: TypeAlias = tuple[int, HostArray, bool, int, HostArray, HostArray, HostArray]
+
 
 class Level(NamedTuple):
     """A level of a `Multigrid` hierarchy.
@@ -59,6 +60,24 @@ class Level(NamedTuple):
     A: SparseOperator
     R: SparseOperator | None = None
     P: SparseOperator | None = None
+
+
+class _Grids(NamedTuple):
+    """What a hierarchy applies now.
+
+    Attributes
+    ----------
+    finest : SparseOperator
+        The matrix. No caller has this operator.
+    levels : tuple of Level
+        The operators that callers see. The first one, which has the matrix, too, may get other values.
+    inverse : SparseOperator or None
+        Of the matrix of the coarsest level.
+    """
+
+    finest: SparseOperator
+    levels: tuple[Level, ...]
+    inverse: SparseOperator | None
 
 
 class Arguments(NamedTuple):
@@ -99,7 +118,13 @@ class Multigrid(DevicePreconditioner):
     <3600x3600 Multigrid of float64 on 'cpu': 3600, 693 and 75 unknowns, operator complexity 1.48>
     """
 
-    def __init__(self, A: SparseOperator, csr: CanonicalCsr, arguments: Arguments) -> None:
+    def __init__(
+        self,
+        A: SparseOperator,
+        csr: CanonicalCsr,
+        arguments: Arguments,
+        made_before: tuple[list[_Coarsening], list[Description]] | None = None,
+    ) -> None:
         super().__init__(A.dtype, A.shape, A._ordinal)
         self._arguments = arguments
         self._requested = requested_device(A)
@@ -111,9 +136,13 @@ class Multigrid(DevicePreconditioner):
             arguments.most_terms,
             arguments.max_coarse,
             arguments.max_levels,
+            None if made_before is None else made_before[0],
         )
         self._check(csr)
-        self._set_up(A)
+        # Whether the core's matrices and the operators of coarser levels have the values of `_state.finest`.
+        self._is_filled = True
+        self._state = self._set_up(A, [] if made_before is None else made_before[1])
+        self._hierarchy.drop_values()
 
     def _check(self, csr: CanonicalCsr) -> None:
         """Raise LinAlgError if the matrix is not positive definite, or not finite."""
@@ -134,17 +163,14 @@ class Multigrid(DevicePreconditioner):
             f"the matrix is not positive definite, which amg requires; use {what_fits(diagonal, csr.dtype)}"
         )
 
-    def _set_up(self, A: SparseOperator) -> None:
-        """The operators of all levels from the core's matrices."""
-        hierarchy = self._hierarchy
-        levels = [Level(A)]
-        for number in range(1, hierarchy.levels):
-            R, P = (self._operator(number - 1, name) for name in "RP")
+    def _set_up(self, A: SparseOperator, descriptions: list[Description]) -> _Grids:
+        """The operators of all levels from the core's matrices, stored as described or as is found best."""
+        levels, how = [Level(A)], iter(descriptions)
+        for number in range(1, self._hierarchy.levels):
+            R, P = (self._operator(number - 1, name, next(how, None)) for name in "RP")
             levels[-1] = Level(levels[-1].A, R, P)
-            levels.append(Level(self._operator(number, "A")))
-        self.levels = tuple(levels)
-        self._inverse = self._inverse_of_coarsest()
-        hierarchy.drop_values()
+            levels.append(Level(self._operator(number, "A", next(how, None))))
+        return _Grids(A._snapshot(), tuple(levels), self._inverse_of(levels[-1].A))
 
     def _csr(self, level: int, name: str) -> CanonicalCsr:
         """What the core's hierarchy has, until it drops the values."""
@@ -152,12 +178,14 @@ class Multigrid(DevicePreconditioner):
         source = self._hierarchy.source(level, name)
         return CanonicalCsr.on(source, (rows, cols), self.dtype, nnz, self._ordinal)
 
-    def _operator(self, level: int, name: str) -> SparseOperator:
-        request = Request(tune="off", symmetric=Symmetry.NEITHER)
-        return stored(self._csr(level, name), self._requested, request)
+    def _operator(self, level: int, name: str, description: Description | None) -> SparseOperator:
+        csr = self._csr(level, name)
+        if description is None:
+            return stored(csr, self._requested, Request(tune="off", symmetric=Symmetry.NEITHER))
+        made: SparseOperator = operator_of(build_values(csr, description, Symmetry.NEITHER))
+        return made
 
-    def _inverse_of_coarsest(self) -> SparseOperator | None:
-        coarsest = self.levels[-1].A
+    def _inverse_of(self, coarsest: SparseOperator) -> SparseOperator | None:
         if coarsest.shape[0] > LARGEST_DIRECT:
             return None
         inverse = _dense_inverse(coarsest.tocsr().toarray()).astype(self.dtype)
@@ -169,14 +197,20 @@ class Multigrid(DevicePreconditioner):
         return self.levels[0].A
 
     @property
+    def levels(self) -> tuple[Level, ...]:
+        levels: tuple[Level, ...] = self._now().levels
+        return levels
+
+    @property
     def operator_complexity(self) -> float:
         return sum(level.A.nnz for level in self.levels) / max(1, self.A.nnz)
 
     @property
     def nbytes(self) -> int:
-        stored = [op for level in self.levels for op in level if op is not None][1:]
-        inverse = 0 if self._inverse is None else self._inverse.nbytes
-        return sum(op.nbytes for op in stored) + inverse + self._hierarchy.nbytes + self._memory.nbytes
+        _, levels, inverse = self._now()
+        stored = [op for level in levels for op in level if op is not None][1:]
+        of_inverse = 0 if inverse is None else inverse.nbytes
+        return sum(op.nbytes for op in stored) + of_inverse + self._hierarchy.nbytes + self._memory.nbytes
 
     def __repr__(self) -> str:
         *finer, coarsest = (str(level.A.shape[0]) for level in self.levels)
@@ -187,22 +221,25 @@ class Multigrid(DevicePreconditioner):
             f"{', AMLI cycles' if self._hierarchy.smoothed_levels < len(finer) else ''}>"
         )
 
-    def update_values(self, new: object) -> None:
+    def update_values(self, data: object) -> None:
         """Take a matrix with the same sparsity pattern and other values.
 
-        Aggregates and the patterns of all levels stay, so this takes less time than `amg`.
+        Aggregates and the patterns of all levels stay, so this takes less time than `amg`. The operators `A`
+        and `levels` have the new values, and so have `H`, `T`, sums and products that were made of the
+        hierarchy before. What was made of `A` and of other operators of levels keeps its values.
 
         Parameters
         ----------
-        new : SparseOperator, sparse matrix, or (nnz,) array
-            The matrix, or its values in the order of ``M.A.tocsr().data``. An array may be on the device.
+        data : sparse matrix, SparseOperator, dense matrix, or (nnz,) array
+            The matrix or its values, as `SparseOperator.update_values` takes them, in CSR order, which is the
+            order of ``M.A.tocsr().data``.
 
         Raises
         ------
         TypeError, ValueError
-            If `new` has another dtype, another number of values or another sparsity pattern.
+            As `SparseOperator.update_values`, and for the adjoint `H` of a hierarchy.
         numpy.linalg.LinAlgError
-            As `amg`. The hierarchy is no longer usable then.
+            As `amg`. After an error, the hierarchy has the old values.
 
         Examples
         --------
@@ -213,110 +250,115 @@ class Multigrid(DevicePreconditioner):
         >>> sg.linalg.cg(M.A, np.ones(900), M=M)[1]
         0
         """
-        A = self._renewed(new)
-        self._own_adjoint = None
-        for number, level in enumerate(self.levels):
-            R, P = (self._renewed_operator(number, name, getattr(level, name)) for name in "RP")
-            coarse = A if number == 0 else self._renewed_operator(number, "A", level.A)
-            self.levels = (*self.levels[:number], Level(coarse, R, P), *self.levels[number + 1 :])
-        self._inverse = self._inverse_of_coarsest()
-        self._hierarchy.drop_values()
+        self._renew(data)
 
-    def _renewed(self, new: object) -> SparseOperator:
-        """The finest operator with new values, which the core's hierarchy has then."""
-        new = np.asarray(new) if isinstance(new, list) else new  # values, as `SparseOperator.update_values`
-        if library_of(new) is not None and getattr(new, "ndim", 1) == 1:
-            NewValues(self.A._stored, new).renew(self._hierarchy)
-        else:
-            check_kind(new)
-            self._renew_as(self._canonical(new))
-        if self._hierarchy.levels == 0:
-            return self.A
-        csr = self._csr(0, "A")
-        self._check(csr)
-        if isinstance(new, SparseOperator) and self._is_alike(new):
-            return new._snapshot()
-        made: SparseOperator = operator_of(with_values(self.A._stored, csr))
-        return made
+    def _state_with(self, data: object) -> _Grids:
+        own = self._now()
+        pattern = own.finest._stored
+        values = NewValues(pattern, data)
+        try:
+            return self._fill(own, values, lambda: self._finest_with(pattern, data))
+        except BaseException:
+            self._now()  # the old values again; if that is interrupted, too, at the next use
+            raise
 
-    def _is_alike(self, op: SparseOperator) -> bool:
-        return op._ordinal == self._ordinal and op.dtype == self.dtype
+    def _finest_with(self, pattern: Stored, data: object) -> Stored:
+        """The finest matrix with the values that the core has now, or that of an operator which has them."""
+        if isinstance(data, SparseOperator) and data.nnz == pattern.matrix.nnz:
+            other = data._stored
+            is_there = other.ordinals == (self._ordinal,) and not other.description.is_divided
+            if is_there and other.dtype == self.dtype:
+                return other
+        return pattern if self._hierarchy.levels == 0 else with_values(pattern, self._csr(0, "A"))
 
-    def _canonical(self, new: object) -> CanonicalCsr:
-        """A matrix of the hierarchy's type, on its device."""
-        if isinstance(new, SparseOperator) and self._is_alike(new):
-            return new._stored.canonical_there()
-        there = None if self._ordinal == CPU else device_csr(new, self._ordinal, None, self.dtype)
-        return canonical_csr(new, dtype=self.dtype).at(self._ordinal) if there is None else there
+    def _now(self) -> _Grids:
+        """The levels; with the old values again after an update that ended early."""
+        if self._adjoint_of is None and not self._is_filled:
+            own: _Grids = self._state
+            finest = own.finest._stored
+            self._fill(own, NewValues.of(finest.canonical_there()), lambda: finest)
+        grids: _Grids = super()._now()
+        return grids
 
-    def _renew_as(self, csr: CanonicalCsr) -> None:
-        if csr.shape == self.shape and csr.nnz == self.A.nnz and self._hierarchy.renew_as(csr.source):
-            return
-        raise ValueError(
-            f"the new matrix has shape {csr.shape} and {csr.nnz} stored entries; update_values needs the "
-            f"sparsity pattern of the old one, with shape {self.shape} and {self.A.nnz} entries in the same "
-            "places; use amg(A) for another pattern"
-        )
+    def _fill(self, own: _Grids, values: NewValues, find_finest: Callable[[], Stored]) -> _Grids:
+        """Have the core and all levels take new values of the finest matrix.
 
-    def _renewed_operator(self, level: int, name: str, op: SparseOperator | None) -> Any:
-        if op is None:
-            return None
-        matrix = op._matrix
-        if takes_new_values(matrix):
-            try:
-                matrix.update_values_at(self._hierarchy.values(level, name), op.nnz)
-            except _core.FormatError:
-                return self._operator(level, name)
-            return op
-        return self._operator(level, name)
+        They take them one after the other, and until all of them have, `_is_filled` is False.
+        """
+        self._is_filled = False
+        hierarchy, (A, *_) = self._hierarchy, own.levels[0]
+        if hierarchy.levels > 0:
+            values.renew(hierarchy, self._ordinal)
+            self._check(self._csr(0, "A"))
+        finest: SparseOperator = operator_of(find_finest())
+        for number, level in enumerate(own.levels):
+            for name, op in level._asdict().items():
+                if op is not None and op is not A:
+                    op._take(NewValues.of(self._csr(number, name)))
+        coarsest = finest if len(own.levels) == 1 else own.levels[-1].A
+        grids = _Grids(finest, own.levels, self._inverse_of(coarsest))
+        hierarchy.drop_values()
+        A._become(finest._stored)
+        # One call of a dict, so that no signal handler finds, or leaves, half of it.
+        self.__dict__.update(_state=grids, _is_filled=True)
+        return grids
 
     def _core_map(self) -> LinearMap:
         smoothed = self._arguments.smoother == "chebyshev"
         degree, ratio = (self._arguments.degree, _SMOOTHED) if smoothed else (1, 2.0)
+        finest, own, inverse = self._now()
         levels: list[_CoreLevel] = []
-        for number, (A, R, P) in enumerate(self.levels):
-            if R is None and self._inverse is not None:
-                levels.append((None, 0, 1.0, 1.0, 1, None, None, self._inverse._matrix))
+        for number, (A, R, P) in enumerate(own):
+            if R is None and inverse is not None:
+                levels.append((None, 0, 1.0, 1.0, 1, None, None, inverse._matrix))
                 continue
             high = _SAFETY * self._hierarchy.largest_eigenvalue(number) or 1.0  # of a matrix of zeros
             diagonal = self._hierarchy.inverse_diagonal(number)
+            matrix = (finest if number == 0 else A)._matrix
             to_coarser = R and R._matrix, P and P._matrix
-            levels.append((A._matrix, diagonal, high / ratio, high, degree, *to_coarser, None))
-        return _core.cycle_map(self.dtype, levels, self._memory, self._visited_twice())
+            levels.append((matrix, diagonal, high / ratio, high, degree, *to_coarser, None))
+        twice = [] if inverse is None else self._visited_twice()
+        return _core.cycle_map(self.dtype, levels, self._memory, twice)
 
     def _visited_twice(self) -> list[int]:
         """The levels that a cycle solves for twice: unsmoothed, and much smaller than the next finer one.
 
         None if the coarsest system is not solved: what is known of the eigenvalues of cycles needs that.
         """
-        if self._inverse is None:
-            return []
         entries = [level.A.nnz for level in self.levels]
         first = self._hierarchy.smoothed_levels + 1
         return [k for k in range(first, len(entries) - 1) if entries[k] <= _SMALLER * entries[k - 1]]
 
-    def _conjugate_transposed(self) -> Multigrid:
-        adjoints = tuple(Level(A.H, R, P) for A, R, P in self.levels)
-        inverse = self._inverse and self._inverse.H
-        if inverse is self._inverse and all(
-            made.A is level.A for made, level in zip(adjoints, self.levels, strict=True)
-        ):
-            return self
-        made = Multigrid.__new__(Multigrid)
-        DevicePreconditioner.__init__(made, self.dtype, self.shape, self._ordinal)
-        made._arguments, made._requested, made._hierarchy = self._arguments, self._requested, self._hierarchy
-        made.levels, made._inverse = adjoints, inverse
-        return made
+    def _conjugate_transposed(self, state: _Grids) -> _Grids:
+        finest, levels, inverse = state
+        adjoint = finest.H
+        coarser = tuple(Level(A.H, R, P) for A, R, P in levels[1:])
+        turned = inverse and inverse.H
+        is_same = adjoint is finest and turned is inverse
+        if is_same and all(made.A is level.A for made, level in zip(coarser, levels[1:], strict=True)):
+            return state
+        return _Grids(adjoint, (Level(adjoint, levels[0].R, levels[0].P), *coarser), turned)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (self.A, self._arguments)
+    def _reduced(self) -> tuple[object, ...]:
+        finest, levels, _ = self._now()
+        ops = [op for level in levels for op in level if op is not None and op is not levels[0].A]
+        described = [op._stored.description for op in ops]
+        return _restored, (finest, self._arguments, self._hierarchy.coarsenings(), described)
 
 
-def _restored(A: SparseOperator, arguments: Arguments) -> Multigrid:
+def _restored(
+    A: SparseOperator, arguments: Arguments, coarsenings: list[_Coarsening], described: list[Description]
+) -> Multigrid:
     """What pickle calls."""
-    B = arguments.B
-    own = arguments._replace(B=None if B is None else np.require(B, None, ["C", "A"]))
-    return Multigrid(A, A._stored.canonical_there().at(A._ordinal), own)
+    decided = [cast("_Coarsening", tuple(map(_aligned, coarsening))) for coarsening in coarsenings]
+    own = arguments._replace(B=_aligned(arguments.B))
+    descriptions = [description.on(description.device) for description in described]
+    return Multigrid(A, A._stored.canonical_there().at(A._ordinal), own, (decided, descriptions))
+
+
+def _aligned(of_pickle: Any) -> Any:
+    """An array as the core takes it. Arrays from a pickle may lie in buffers that are aligned in any way."""
+    return np.require(of_pickle, None, ["C", "A"]) if isinstance(of_pickle, np.ndarray) else of_pickle
 
 
 def stored(csr: CanonicalCsr, device: str, request: Request) -> SparseOperator:

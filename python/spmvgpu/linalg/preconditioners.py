@@ -18,11 +18,14 @@ from ..arrays import AnyArray, AnyLibrary, Located, library_of, on_host, taken
 from ..arrays.products import kind_of
 from ..devices import at_most, device_name, resolve_device
 from ..inputs.compressed import storage_dtype
+from ..inputs.csr import CanonicalCsr
 from ..inputs.sparse import scipy_sparse
 from ..operator.composed import Composable
 from ..operator.construct import aslinearoperator
+from ..operator.new_values import NewValues
 from ..operator.operands import check_place, multiply_by, multiply_by_map
 from ..operator.operator import SparseOperator
+from ..operator.stored import Stored
 from .systems import OverRanks, System, callback_map, check_square
 from .vectors import DeviceVector, Vectors, empty, staged, staged_numpy
 
@@ -38,6 +41,7 @@ class Preconditioner(Composable):
     """A preconditioner of this package, which multiplies the arrays that an operator multiplies."""
 
     _stream: int | None = None
+    _pattern_of: Stored | None = None  # the matrix that it was made of; its values may change
 
     def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         """Refuse, with ValueError, an array on another device than the preconditioner."""
@@ -52,12 +56,55 @@ class Preconditioner(Composable):
     def _transpose(self) -> LinearOperator:
         return super()._transpose() if self.dtype.kind == "c" else self.adjoint()
 
+    def update_values(self, data: object) -> None:
+        """Compute the preconditioner again for a matrix with the same sparsity pattern and other values.
+
+        `H`, `T`, sums and products that were made of the preconditioner before have the new values, too.
+
+        Parameters
+        ----------
+        data : sparse matrix, SparseOperator, dense matrix, or (nnz,) array
+            The matrix or its values, as `SparseOperator.update_values` takes them.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `SparseOperator.update_values`. TypeError if the preconditioner does not know the pattern of a
+            matrix: it was made of something else, or is an adjoint or a copy. Make a new one.
+        numpy.linalg.LinAlgError
+            As the function that made the preconditioner. After an error, it has the old values.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> A = sg.gallery.poisson2d(30)
+        >>> M = sg.linalg.chebyshev(sg.aslinearoperator(A, device="cpu"))
+        >>> M.update_values(2 * A)
+        >>> sg.linalg.cg(2 * A, np.ones(900), M=M)[1]
+        0
+        """
+        self._renew(data)
+
+    def _renew(self, data: object) -> None:
+        """Take new values of the matrix, as a caller gives them."""
+        raise NotImplementedError
+
+    def _matrix_with(self, data: object) -> CanonicalCsr:
+        """The matrix with the values that a caller gives; TypeError if the pattern is not known."""
+        stored = self._pattern_of
+        if stored is None:
+            raise TypeError(
+                f"this {type(self).__name__} does not know the matrix that it was made of; make a new one"
+            )
+        return NewValues(stored, data).canonical(stored)
+
 
 class Jacobi(Preconditioner):
     """Multiplication by the inverse of the diagonal of a matrix.
 
     A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy. `jacobi` makes one from an operator.
-    ``Jacobi(inverse_diagonal)`` makes one from a vector, which it copies.
+    ``Jacobi(inverse_diagonal)`` makes one from a vector, which it copies. One that `jacobi` made keeps the
+    matrix in memory, for `update_values`; copies and pickles do not.
 
     Attributes
     ----------
@@ -92,6 +139,16 @@ class Jacobi(Preconditioner):
         made._copies, made._inverse_diagonal = {(ordinal, dtype): vector}, None
         return made
 
+    def _of(self, stored: Stored) -> Jacobi:
+        """Itself, made of this matrix."""
+        self._pattern_of = stored
+        return self
+
+    def _renew(self, data: object) -> None:
+        made = _jacobi(self._matrix_with(data))
+        # One call of a dict, so that no signal handler finds, or leaves, half of it.
+        self.__dict__.update(_copies=made._copies, _inverse_diagonal=made._inverse_diagonal)
+
     @property
     def inverse_diagonal(self) -> HostArray:
         if self._inverse_diagonal is None:
@@ -111,7 +168,8 @@ class Jacobi(Preconditioner):
         return multiply_by_map(diagonal, self.shape, key[1], x)
 
     def _adjoint(self) -> Jacobi:
-        return Jacobi(self.inverse_diagonal.conj()) if self.dtype.kind == "c" else self
+        is_real = self.dtype.kind != "c" or self._pattern_of is not None  # of a diagonal that is positive
+        return self if is_real else Jacobi(self.inverse_diagonal.conj())
 
     def _transpose(self) -> Jacobi:
         return self
@@ -138,15 +196,44 @@ class DevicePreconditioner(Preconditioner):
         super().__init__(dtype, shape)
         self._ordinal = ordinal
         self._memory = _core.SolverMemory(ordinal)
-        self._own_adjoint: DevicePreconditioner | None = None  # made at first use
-        self._adjoint_of: weakref.ref[DevicePreconditioner] | None = None
+        self._state: Any = None  # what `_core_map` is made of; one assignment replaces all of it
+        self._adjoint_of: DevicePreconditioner | None = None
+        # A weak reference, so that the pair is freed as soon as nobody uses it.
+        self._own_adjoint: weakref.ref[DevicePreconditioner] | None = None
+        self._turned: tuple[Any, Any] | None = None  # a state and that of the adjoint, made at first use
+
+    def _now(self) -> Any:
+        """The state: for an adjoint, the one that follows from that of the original."""
+        original = self._adjoint_of
+        if original is None:
+            return self._state
+        state, turned = original._now(), original._turned
+        if turned is None or turned[0] is not state:
+            turned = original._turned = state, original._conjugate_transposed(state)
+        return turned[1]
+
+    def _renew(self, data: object) -> None:
+        if self._adjoint_of is not None:
+            raise TypeError(
+                f"this {type(self).__name__} is the adjoint H of another one; update that, and the adjoint "
+                "has the new values, too"
+            )
+        self._state = self._state_with(data)
+
+    def _state_with(self, data: object) -> Any:
+        """The state for new values of the matrix, as a caller gives them."""
+        return self._state_of(self._matrix_with(data))
+
+    def _state_of(self, csr: CanonicalCsr) -> Any:
+        """The state for a matrix."""
+        raise NotImplementedError
 
     def _core_map(self) -> LinearMap:
         """What the core applies, with memory for one solve."""
         raise NotImplementedError
 
-    def _conjugate_transposed(self) -> DevicePreconditioner:
-        """The adjoint, which may be itself."""
+    def _conjugate_transposed(self, state: Any) -> Any:
+        """The state of the adjoint, which may be the same."""
         raise NotImplementedError
 
     def _is_polynomial_in(self, matrix: object) -> bool:
@@ -157,20 +244,30 @@ class DevicePreconditioner(Preconditioner):
         """Itself for a system of its size; None for another type, or for vectors on another device."""
         if not keeps_pieces(system, self) and (ordinal != self._ordinal or system.dtype != self.dtype):
             return None
-        return PreconditionerMap(self._core_map(), self)
+        state = self._now()  # which new values may replace while the core has it
+        return PreconditionerMap(self._core_map(), (self, state))
 
     def _adjoint(self) -> DevicePreconditioner:
-        original = None if self._adjoint_of is None else self._adjoint_of()
-        if original is not None:
-            return original
-        if self._own_adjoint is None:
-            made = self._conjugate_transposed()
-            if made is self:
+        if self._adjoint_of is not None:
+            return self._adjoint_of
+        made = None if self._own_adjoint is None else self._own_adjoint()
+        if made is None:
+            made = type(self).__new__(type(self))
+            made.__dict__.update(self.__dict__)
+            DevicePreconditioner.__init__(made, self.dtype, self.shape, self._ordinal)
+            made._adjoint_of = self
+            if made._now() is self._now():
                 return self
-            # A weak reference, so that the pair is freed as soon as nobody uses it.
-            made._adjoint_of = weakref.ref(self)
-            self._own_adjoint = made
-        return self._own_adjoint
+            self._own_adjoint = weakref.ref(made)
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Of the original, as `_reduced`."""
+        return self._reduced() if self._adjoint_of is None else (_adjoint_of, (self._adjoint_of,))
+
+    def _reduced(self) -> tuple[object, ...]:
+        """What `__reduce__` is to return."""
+        raise NotImplementedError
 
     def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         check_place(name, located, (self._ordinal,), "the preconditioner is on")
@@ -186,6 +283,11 @@ class DevicePreconditioner(Preconditioner):
             _core.apply_map(self._core_map(), source.pointer, target.pointer, n, columns, self._ordinal)
             target.download(results)
         return results.T
+
+
+def _adjoint_of(M: DevicePreconditioner) -> DevicePreconditioner:
+    """What pickle calls."""
+    return M._adjoint()
 
 
 def jacobi(op: object) -> Jacobi:
@@ -223,10 +325,15 @@ def jacobi(op: object) -> Jacobi:
             check_square(op)
             return Jacobi(positive_inverse("jacobi", diagonal_of(op), op.dtype, op.row_ranges.begin))
     own = operator_of(op)
-    found = inverse_diagonal(own)
+    with at_most(own.max_threads):
+        return _jacobi(own._stored.canonical_there())._of(own._stored)
+
+
+def _jacobi(csr: CanonicalCsr) -> Jacobi:
+    found = _inverse_diagonal(csr)
     if found.negative == found.others == 0:
         return found.inverse
-    return Jacobi(positive_inverse("jacobi", diagonal_of(own), own.dtype))
+    return Jacobi(positive_inverse("jacobi", diagonal_of(csr.host), csr.dtype))
 
 
 def operator_of(op: object) -> SparseOperator:
@@ -261,10 +368,13 @@ class InverseDiagonal(NamedTuple):
 def inverse_diagonal(op: SparseOperator, of_sizes: bool = False) -> InverseDiagonal:
     """The inverse of the diagonal, or of the sizes of its entries, made where the matrix is stored."""
     with at_most(op.max_threads):
-        csr = op._stored.canonical_there()
-        rows = csr.shape[0]
-        vector = empty((rows,), csr.dtype, csr.ordinal)
-        signs = (0, rows, 0) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
+        return _inverse_diagonal(op._stored.canonical_there(), of_sizes)
+
+
+def _inverse_diagonal(csr: CanonicalCsr, of_sizes: bool = False) -> InverseDiagonal:
+    rows = csr.shape[0]
+    vector = empty((rows,), csr.dtype, csr.ordinal)
+    signs = (0, rows, 0) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
     return InverseDiagonal(Jacobi._there(vector, rows, csr.dtype, csr.ordinal), *signs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from ..formats import Choice
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
 from ..multi_device import division
+from ..multi_device.division import DevicePart
 from ..planning import parts
 from ..planning.choosing import choose
 from ..planning.reordering import in_order
@@ -20,10 +22,16 @@ from .description import Description
 from .stored import Stored
 
 
-def build(csr: CanonicalCsr, description: Description, recording: Recording | None = None) -> Stored:
+def build(
+    csr: CanonicalCsr,
+    description: Description,
+    recording: Recording | None = None,
+    divided: Sequence[DevicePart] = (),
+) -> Stored:
     """Store a canonical matrix as described.
 
-    `recording` has the steps that were taken before, such as the checks of the matrix, and goes on.
+    `recording` has the steps that were taken before, such as the checks of the matrix, and goes on. Over
+    several devices, `divided` says which rows each one gets, where that is known.
 
     Raises
     ------
@@ -32,7 +40,7 @@ def build(csr: CanonicalCsr, description: Description, recording: Recording | No
     """
     with at_most(description.threads):
         if description.is_divided:
-            return _on_several_devices(csr, description)
+            return _on_several_devices(csr, description, divided)
         if description.choice.format == "auto":
             return _in_chosen_format(csr, description, recording)
         return Stored(csr, parts.build(csr, description.choice, *description.ordinals), description)
@@ -52,10 +60,11 @@ def _in_chosen_format(csr: CanonicalCsr, description: Description, recording: Re
     return Stored(csr, matrix, replace(description, choice=choice), tuning=tuning)
 
 
-def _on_several_devices(csr: CanonicalCsr, description: Description) -> Stored:
+def _on_several_devices(csr: CanonicalCsr, description: Description, divided: Sequence[DevicePart]) -> Stored:
     csr, request, how = csr.in_host_memory(), description.request, description.division
-    divided = division.divide(csr, how, request, description.ordinals)
-    fitting = division.fit(csr, request, divided, how.memory_limit)
+    fitting = divided or division.fit(
+        csr, request, division.divide(csr, how, request, description.ordinals), how.memory_limit
+    )
     matrix = division.build(csr, request, fitting)
     formats = {parts.format_of(part) for part, *_ in matrix.parts}
     reason = "it suits the rows of each device" if request.format == "auto" else "it was asked for"
@@ -63,10 +72,16 @@ def _on_several_devices(csr: CanonicalCsr, description: Description) -> Stored:
     return Stored(csr, matrix, replace(description, choice=choice), fitting)
 
 
-def build_values(csr: CanonicalCsr, description: Description, symmetric: Symmetry | None) -> Stored:
+def build_values(
+    csr: CanonicalCsr,
+    description: Description,
+    symmetric: Symmetry | None,
+    divided: Sequence[DevicePart] = (),
+) -> Stored:
     """Store a matrix with the pattern of the one described and values of which `symmetric` is known.
 
-    If the format was chosen automatically and cannot hold the values, another one is chosen.
+    If the format was chosen automatically and cannot hold the values, another one is chosen. `divided` is as
+    in `build`.
 
     Raises
     ------
@@ -75,7 +90,7 @@ def build_values(csr: CanonicalCsr, description: Description, symmetric: Symmetr
     """
     new = description.knowing(symmetric)
     try:
-        return build(csr, new)
+        return build(csr, new, divided=divided)
     except _core.FormatError:
         if not description.gives_way:
             raise

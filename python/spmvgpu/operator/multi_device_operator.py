@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn, cast, overload
+from typing import Any, cast, overload
 
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -42,8 +42,10 @@ class DistributedVector:
     """
 
     def __init__(self, operator: MultiDeviceOperator) -> None:
-        self._operator = operator  # kept alive: its streams carry the work on the vector
-        self._core = operator._several.make_vector()
+        # Kept alive, also when the operator has another one for new values: its streams carry the work.
+        self._matrix = operator._several
+        self._operator = operator
+        self._core = self._matrix.make_vector()
         self.shape: tuple[int] = (operator.shape[1],)
         self.dtype = operator.dtype
 
@@ -122,7 +124,8 @@ class MultiDeviceOperator(SparseOperator):
     - `format` is "parts" if the devices have different formats.
     - `options` holds the options of each part.
     - `x` may be on any of the GPUs, and the result is on the same GPU. Pieces are copied from GPU to GPU.
-    - `update_values` is not available.
+    - `update_values` stores the matrix again, with the same rows on each device. A `DistributedVector` from
+      before can be read, but not multiplied.
 
     Use a `DistributedVector` to keep the vectors of an iteration on the devices.
 
@@ -181,32 +184,6 @@ class MultiDeviceOperator(SparseOperator):
         if x is not None:
             vector.assign(x)
         return vector
-
-    def update_values(self, data: object) -> NoReturn:
-        """Raise a TypeError: make a new operator instead.
-
-        Parameters
-        ----------
-        data : array
-            Not used.
-
-        Raises
-        ------
-        TypeError
-            Always.
-
-        Examples
-        --------
-        >>> import spmvgpu as sg
-        >>> A = sg.gallery.poisson1d(4)
-        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
-        >>> A.data *= 2
-        >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
-        """
-        raise TypeError(
-            f"an operator over several devices ({', '.join(self.device)}) cannot update its values; make a "
-            "new one with aslinearoperator(A, device=[...])"
-        )
 
     def synchronize(self) -> None:
         """Wait until all products with distributed vectors are done.

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from .. import _core
 from .._core import Hierarchy, Matrix, PartedMatrix
 from .._util.types import HostArray
-from ..arrays import taken
+from ..arrays import Located, taken
 from ..arrays.products import kind_of
+from ..devices import CPU
+from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
+from ..inputs.source import device_csr
+from ..inputs.sparse import is_sparse_matrix
 from ..planning.parts import takes_new_values
 from ..planning.symmetry import Symmetry
 from .build import build_values
@@ -26,8 +31,7 @@ def replaced(stored: Stored, values: NewValues, op: object) -> Stored:
     symmetric = _symmetry_with(stored, values.on_host)
     if symmetric == stored.description.request.symmetric and _takes(stored, values, op):
         return stored
-    csr = values.in_places_of(stored.canonical_there())
-    return build_values(csr, stored.description, symmetric)
+    return build_values(values.canonical(stored), stored.description, symmetric, stored.parts)
 
 
 def with_values(stored: Stored, csr: CanonicalCsr) -> Stored:
@@ -71,7 +75,7 @@ def _takes(stored: Stored, values: NewValues, op: object) -> bool:
         return False
     stored.copies = {}
     try:
-        values.go_to(matrix)
+        values.go_to(matrix, stored.ordinal)
     except _core.FormatError:
         if not stored.description.gives_way:
             raise
@@ -81,36 +85,51 @@ def _takes(stored: Stored, values: NewValues, op: object) -> bool:
 
 
 class NewValues:
-    """Values of a matrix's type and number, wherever they lie."""
+    """What a caller gives as `data` of any `update_values`: values of a stored matrix's type, one per entry.
+
+    This is the one place that knows what may be given; see `SparseOperator.update_values`.
+    """
 
     def __init__(self, stored: Stored, data: object) -> None:
-        dtype, nnz = stored.dtype, stored.matrix.nnz
-        data, library = taken("data", data)
-        located = library.locate(data, "data")
-        if not library.moves:
-            stored.check_device("data", located)
-        _check_type(located.dtype, dtype)
-        if located.shape != (nnz,):
-            raise ValueError(
-                f"data has shape {located.shape}; the matrix has {nnz} stored entries, so it must have "
-                f"shape ({nnz},), in the order of op.tocsr().data"
-            )
-        if not located.contiguous or located.dtype != dtype:
-            made = located.library.contiguous(located.array, dtype)
-            located = located.library.locate(made, "data")
-        self._located = located
+        self._located: Located | None = None
+        self._csr: CanonicalCsr | None = None
+        if not _is_matrix(data):
+            data, library = taken("data", data, "a sparse matrix or an array of values")
+            located = library.locate(data, "data")
+            if located.shape != stored.shape or len(located.shape) != 2:
+                self._located = _checked_array(stored, located)
+                return
+        self._csr = _in_places_of(stored, _canonical(stored, data))
+
+    @classmethod
+    def of(cls, csr: CanonicalCsr) -> NewValues:
+        """The values of a matrix with the same pattern and of the same type."""
+        made = cls.__new__(cls)
+        made._located, made._csr = None, csr
+        return made
+
+    @property
+    def are_in_order(self) -> bool:
+        """Whether a caller gave an array, and so relied on the order of values."""
+        return self._located is not None
 
     def on_host(self) -> HostArray:
+        if self._csr is not None:
+            return self._csr.data
         located = self._located
+        assert located is not None
         if located.host is not None:
             return located.host
         copy = np.empty(located.shape, located.dtype)
         _core.fetch(located.pointer, copy, located.ordinal)
         return copy
 
-    def in_places_of(self, csr: CanonicalCsr) -> CanonicalCsr:
-        """The matrix that has them where `csr` has its own, on the same device if that has room."""
-        located = self._located
+    def canonical(self, stored: Stored) -> CanonicalCsr:
+        """The matrix that has them where the stored one has its own, on the same device if that has room."""
+        if self._csr is not None:
+            return self._csr
+        csr, located = stored.canonical_there(), self._located
+        assert located is not None
         if not csr.is_wide:
             try:
                 if located.host is None and located.ordinal == csr.ordinal:
@@ -120,20 +139,95 @@ class NewValues:
                 pass
         return csr.with_data(self.on_host())
 
-    def renew(self, hierarchy: Hierarchy) -> None:
-        """Give them to a hierarchy of the matrix."""
-        located = self._located
-        if located.host is not None:
-            hierarchy.renew(located.host)
+    def go_to(self, matrix: Matrix | PartedMatrix, ordinal: int) -> None:
+        """Replace the values of a matrix on a device."""
+        there = self._there(ordinal)
+        if there is None:
+            matrix.update_values(self.on_host())
         else:
-            hierarchy.renew_at(located.pointer, located.shape[0], located.ordinal)
+            matrix.update_values_at(*there)
 
-    def go_to(self, matrix: Matrix | PartedMatrix) -> None:
-        located = self._located
-        if located.host is not None:
-            matrix.update_values(located.host)
+    def renew(self, hierarchy: Hierarchy, ordinal: int) -> None:
+        """Give them to a hierarchy of the matrix."""
+        there = self._there(ordinal)
+        if there is None:
+            hierarchy.renew(self.on_host())
         else:
-            matrix.update_values_at(located.pointer, located.shape[0])
+            hierarchy.renew_at(*there, ordinal)
+
+    def _there(self, ordinal: int) -> tuple[int, int] | None:
+        """Their address on a device, and how many; None if they lie in host memory, or elsewhere."""
+        csr, located = self._csr, self._located
+        if csr is not None:
+            return (csr.source.values, csr.nnz) if not csr.is_wide and csr.ordinal == ordinal else None
+        assert located is not None
+        return None if located.host is not None else (located.pointer, located.shape[0])
+
+
+def _is_matrix(data: object) -> bool:
+    """Whether this is an operator, or anything sparse with two dimensions."""
+    return hasattr(data, "matvec") or (is_sparse_matrix(data) and len(getattr(data, "shape", ())) == 2)
+
+
+def _checked_array(stored: Stored, located: Located) -> Located:
+    """An array of values, contiguous and of the matrix's type."""
+    dtype, nnz = stored.dtype, stored.matrix.nnz
+    if not located.library.moves:
+        stored.check_device("data", located)
+    _check_type(located.dtype, dtype)
+    if located.shape != (nnz,):
+        raise ValueError(
+            f"data has shape {located.shape}; the matrix has {nnz} stored entries, so it must have shape "
+            f"({nnz},), in CSR order, which is that of op.tocsr().data; or give a matrix of shape "
+            f"{stored.shape}, whose entries may be in any order"
+        )
+    if not located.contiguous or located.dtype != dtype:
+        made = located.library.contiguous(located.array, dtype)
+        located = located.library.locate(made, "data")
+    return located
+
+
+def _canonical(stored: Stored, data: Any) -> CanonicalCsr:
+    """A matrix that a caller gives, as canonical CSR of the stored one's type, on its device if it can be."""
+    other = getattr(data, "_stored", None)
+    if isinstance(other, Stored):
+        _check_type(other.dtype, stored.dtype)
+        return other.canonical_there().astype(stored.dtype)
+    given = getattr(data, "dtype", None)
+    if given is not None:
+        _check_type(given, stored.dtype)
+    try:
+        there = None if stored.ordinal == CPU else device_csr(data, stored.ordinal, None, stored.dtype)
+        return canonical_csr(data, dtype=stored.dtype) if there is None else there
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"data: {error}") from error
+
+
+def _in_places_of(stored: Stored, csr: CanonicalCsr) -> CanonicalCsr:
+    """The matrix with the stored one's pattern and another one's values: zero where that has no entry."""
+    if csr.shape != stored.shape:
+        raise ValueError(
+            f"data is a matrix of shape {csr.shape}; it must have the shape {stored.shape} of the old one, "
+            "and its sparsity pattern or a part of that"
+        )
+    own = stored.canonical_there()
+    placed = own.with_values_of(csr)
+    if placed is None:
+        row, col = own.entry_outside(csr)
+        raise ValueError(
+            f"data is a matrix with another sparsity pattern: it has an entry ({row}, {col}), where the old "
+            "matrix has none. Entries may be left out, which become zero, but none may be added; make a new "
+            "object for this matrix, or store zeros in the first matrix where entries may come later"
+        )
+    known = stored.description.request.symmetric
+    if csr.nnz < own.nnz and known and Symmetry.SYMMETRIC in known:
+        found = _core.asymmetry(placed.indptr, placed.indices, placed.data, False)
+        if found:
+            raise ValueError(
+                "data is a matrix that is not symmetric, but the operator was made of a symmetric one: "
+                f"{found}; give both triangles, as with aslinearoperator(data, symmetric='lower')"
+            )
+    return placed
 
 
 def _check_type(given: object, dtype: np.dtype[np.generic]) -> None:

@@ -515,19 +515,23 @@ class SparseOperator(Composable):
 
         Parameters
         ----------
-        data : (nnz,) array
-            New values in the order of ``tocsr().data``: row by row, columns ascending, no duplicates. A NumPy
-            array, or an array of another library on the device of the operator. Its dtype must convert to the
-            dtype of the operator without loss.
+        data : sparse matrix, SparseOperator, dense matrix, or (nnz,) array
+            A matrix with the same sparsity pattern, in any form that `aslinearoperator` takes, such as CSR,
+            CSC and COO. Entries may be missing, and become zero; none may be added. Or an array of values in
+            CSR order, which is the order of ``op.tocsr().data``: row by row, columns ascending, no
+            duplicates. The values of a CSC matrix are in another order, which an array does not tell: give
+            the matrix. An array is in host memory, or on the device of the operator. The dtype must convert
+            to the dtype of the operator without loss.
 
         Raises
         ------
         TypeError
-            If `data` is not an array, if its values would be rounded, or if the operator is on several
-            devices.
+            If `data` is neither a matrix nor an array, or if its values would be rounded.
         ValueError
-            If `data` has another length or is on another device. If the operator was made with
-            ``symmetric="hermitian"`` and the new matrix is not Hermitian. Symmetry is not checked.
+            If `data` has an entry where the operator has none, has another shape, or is an array on another
+            device. If the operator was made with ``symmetric="hermitian"`` and the new matrix is not
+            Hermitian, or if it was made of a symmetric matrix and `data` has only a part of the entries and
+            is not symmetric. Symmetry is not checked otherwise.
         FormatError
             If the requested format cannot hold the new values: a symmetric format holds symmetric values
             only, and "stencil" holds repeated rows only. If ``format="auto"`` chose the format, another one
@@ -551,9 +555,12 @@ class SparseOperator(Composable):
         row, 8 in "hyb", 8 per 32 diagonals in "dia" and "sdia", 4 more per 32 blocks in "bsell", and 8 per
         stored value in "tsmv". A reordered matrix needs 4 more bytes per stored value.
 
-        "packed_sell" and matrices in several parts are rebuilt in each update. "packed_sell" keeps the
-        sparsity pattern for this: 4 bytes per entry and 4 per row. After such an update, and after one that
-        allocates new arrays, capture CUDA graphs again that contain products.
+        "packed_sell", matrices in several parts and operators on several devices are rebuilt in each update.
+        "packed_sell" keeps the sparsity pattern for this: 4 bytes per entry and 4 per row. After such an
+        update, and after one that allocates new arrays, capture CUDA graphs again that contain products.
+
+        A matrix takes longer than an array of values: the stored matrix is converted to CSR, to find where
+        the values belong. A `SparseOperator` and a CSR matrix on the device of the operator stay there.
 
         An update waits for products that are queued. Do not run it at the same time as a product, a solve or
         another update of the operator in another thread, nor while a product with device arrays is being
@@ -566,13 +573,22 @@ class SparseOperator(Composable):
         >>> op.update_values(np.array([8.0, 2.0, 6.0]))
         >>> op @ np.ones(2)
         array([10.,  6.])
+        >>> op.update_values(op.tocsr().tocsc() / 2)  # a matrix, in any form
+        >>> op @ np.ones(2)
+        array([5., 3.])
         """
-        values = NewValues(self._stored, data)
+        self._take(NewValues(self._stored, data))
+
+    def _take(self, values: NewValues) -> None:
+        """Have these values from now on."""
         with self._stored.lock, at_most(self.max_threads):
-            stored = replaced(self._stored, values, self)
-            if stored is not self._stored:
-                self._hold(stored)
-            self._copies.clear()
+            self._become(replaced(self._stored, values, self))
+
+    def _become(self, stored: Stored) -> None:
+        """Have this matrix from now on, which may be the same with other values."""
+        if stored is not self._stored:
+            self._hold(stored)
+        self._copies.clear()
 
     # Other operators that are made of it
 
