@@ -623,11 +623,15 @@ DOORS = {
     ),
     "torch.matmul": Door(
         lambda A, b, on: sg.torch.matmul(A, b), "torch.matmul.*", "an operator", "operand", itself,
-        library="torch",
+        library="torch", takes=("op + op",),
     ),
     "torch.solve": Door(
-        lambda A, b, on: sg.torch.solve(A, b, rtol=1e-10), "torch.solve.[Ab]", "an operator", "right",
-        inverse, library="torch", is_real=True,
+        lambda A, b, on: sg.torch.solve(A, b, rtol=1e-10), "torch.solve.[Ab]", "products", "right", inverse,
+        library="torch",
+    ),
+    "torch.solve of an operator": Door(
+        lambda A, b, on: sg.torch.solve(op(A, on), b, rtol=1e-10), "", b="right", means=inverse,
+        library="torch", is_real=True,
     ),
     "torch pattern": Door(
         lambda A, b, on: pattern_of("torch", A, on).matmul(pattern_of("torch", A, on).values, b),
@@ -652,8 +656,12 @@ DOORS = {
         b="guess", library="jax", shapes=(FLAT, COLUMN), is_real=True, takes=("None",),
     ),
     "jax.solve": Door(
-        lambda A, b, on: sg.jax.solve(A, b, rtol=1e-10), "jax.solve.[Ab]", "an operator", "right", inverse,
-        library="jax", is_real=True,
+        lambda A, b, on: sg.jax.solve(A, b, rtol=1e-10), "jax.solve.[Ab]", "products", "right", inverse,
+        library="jax",
+    ),
+    "jax.solve of an operator": Door(
+        lambda A, b, on: sg.jax.solve(op(A, on), b, rtol=1e-10), "", b="right", means=inverse, library="jax",
+        is_real=True,
     ),
     "jax pattern": Door(
         lambda A, b, on: pattern_of("jax", A, on).matmul(pattern_of("jax", A, on).values, b),

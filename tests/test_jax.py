@@ -1,6 +1,8 @@
 """Products with arrays of JAX: in functions that it transforms and outside, and its sparse matrices."""
 
+import copy
 import gc
+import pickle
 import threading
 import weakref
 
@@ -11,7 +13,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from programs import COMPILER, FLAGS, ROOT, subprocess
 from spmvgpu.inputs import jax_sparse
-from support import over
+from support import naming, over
 
 jax = pytest.importorskip("jax", minversion="0.10")
 from jax.experimental import sparse  # noqa: E402
@@ -328,7 +330,9 @@ REFUSED = {
 
 @over("call", REFUSED)
 def test_what_is_not_traced_is_refused(call, op):
-    with pytest.raises(TypeError, match=r"traced by JAX \(jax\.jit.*spmvgpu.jax.solve alone"):
+    with pytest.raises(
+        TypeError, match=r"traced by JAX \(jax\.jit.*spmvgpu.jax.solve alone, .*MatrixPattern"
+    ):
         jax.jit(lambda v: REFUSED[call](op, v))(jnp.ones(N))
 
 
@@ -397,6 +401,38 @@ def test_sparse_matrices_in_solvers_and_patterns(device):
     np.testing.assert_allclose(sg.linalg.cg(given, b, rtol=1e-12)[0], expected)
     pattern = sg.jax.MatrixPattern(given, device=device)
     np.testing.assert_allclose(pattern.matmul(given.data, b), A @ np.ones(N), atol=1e-12)
+
+
+def pickled(thing):
+    return pickle.loads(pickle.dumps(thing))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
+def test_patterns_travel(duplicate, device):
+    """With the values that they have now."""
+    pattern = sg.jax.MatrixPattern(RECTANGLE, format="sell", device=device, sigma=32)
+    pattern.values = 2 * pattern.values
+    made, x = duplicate(pattern), array(5)
+    assert repr(made) == repr(pattern)
+    np.testing.assert_array_equal(made.values, pattern.values)
+    np.testing.assert_array_equal(made.matmul(made.values, x), pattern.matmul(pattern.values, x))
+    np.testing.assert_allclose(jax.jit(made.matmul)(made.values, x), 2 * RECTANGLE @ x)
+
+
+def test_values_that_are_traced_are_refused(device):
+    """With the name of what traces them."""
+    rows_and_cols, b = jnp.asarray(np.stack(A.nonzero(), 1)), jnp.ones(N)
+    doors = {
+        "A.data": lambda v: sg.linalg.cg(sparse.BCOO((v, rows_and_cols), shape=A.shape), b)[0],
+        "data": lambda v: sg.aslinearoperator(A, device=device).update_values(v),
+        "A": lambda v: sg.aslinearoperator(v[:, None], device=device) @ jnp.ones(1),
+        "values": lambda v: sg.jax.MatrixPattern(A, device=device).operator(v) @ b,
+        "inverse_diagonal": lambda v: sg.linalg.Jacobi(v) @ np.ones(len(A.data)),
+    }
+    for name, call in doors.items():
+        text = rf"{name} is traced by JAX .*spmvgpu\.jax\.MatrixPattern"
+        with naming(door=name), pytest.raises(TypeError, match=text):
+            jax.grad(lambda v, call=call: jnp.sum(call(v)))(jnp.asarray(A.data))
 
 
 def test_sparse_matrices_that_are_none(device):

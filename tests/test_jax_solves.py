@@ -11,6 +11,7 @@ import spmvgpu as sg
 from support import over, run_python
 
 jax = pytest.importorskip("jax", minversion="0.10")
+from jax.experimental.sparse import BCOO  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
 jnp = jax.numpy
@@ -150,7 +151,13 @@ def test_types(device):
     b = array(4, np.float32)
     assert sg.jax.solve(op, b, "cg").dtype == np.float64
     assert jax.grad(lambda b: sg.jax.solve(op, b, "cg").sum())(b).dtype == np.float32
-    assert sg.jax.solve(op.astype(np.float32), b, "cg").dtype == np.float32
+    single = op.astype(np.float32)
+    for method in ("cg", "auto"):
+        for right in (b, jnp.stack([b, 2 * b], 1)):
+            for solve in (sg.jax.solve, jax.jit(sg.jax.solve, static_argnums=(0, 2))):
+                x = solve(single, right, method)
+                assert x.dtype == np.float32
+                np.testing.assert_allclose(SYMMETRIC @ x, right, rtol=1e-4, atol=1e-4)
     hermitian = sg.aslinearoperator(matrix_for("cg", complex), device=device)
     gradient = jax.grad(lambda b: jnp.abs(sg.jax.solve(hermitian, b, "cg")).sum())(b)
     dense = jnp.asarray(matrix_for("cg", complex).toarray())
@@ -217,8 +224,15 @@ def test_what_is_not_solved_is_refused(device):
         (ValueError, "needs a square one", lambda b: sg.jax.solve(rectangle, b, "cg")),
         (ValueError, r"b has shape \(2, 1, 1\)", lambda b: sg.jax.solve(small, b[:, None, None], "cg")),
         (ValueError, r"b has shape \(1,\)", lambda b: sg.jax.solve(small, b[1:], "cg")),
-        (ValueError, "give both the same", lambda b: sg.jax.solve(small, b, "cg", x0=b[:, None])),
+        (ValueError, r"x0 has shape \(1,\)", lambda b: sg.jax.solve(small, b, "cg", x0=b[1:])),
         (TypeError, "allowed are real numbers", lambda b: sg.jax.solve(small, 1j * b, "cg")),
+        (TypeError, "allowed are real numbers", lambda b: sg.jax.solve(small, 1j * b)),
+        (TypeError, "allowed are real numbers", lambda b: sg.jax.solve(small, b, x0=1j * b)),
+        (TypeError, "allowed are real", lambda b: sg.jax.solve(pattern, 1j * b, values=pattern.values)),
+        (TypeError, r"b must be of type Array, not list; .*asarray\(b\)", lambda b: sg.jax.solve(small, [b])),
+        (TypeError, "x0 must be of type Array", lambda b: sg.jax.solve(small, b, x0=[1.0, 2.0])),
+        (TypeError, "values must be of type", lambda b: sg.jax.solve(pattern, b, values=[1.0] * 4)),
+        (TypeError, "A is", lambda b: sg.jax.solve("matrix", b)),
     ]
     for error, text, call in refused:
         for function in (call, jax.jit(call)):
@@ -228,6 +242,37 @@ def test_what_is_not_solved_is_refused(device):
         sg.jax.solve(small, jnp.ones(2), "cg", rtol=-1)
     with pytest.raises(jax.errors.JaxRuntimeError, match="ValueError: rtol"):
         jax.jit(lambda b: sg.jax.solve(small, b, "cg", rtol=-1))(jnp.ones(2)).block_until_ready()
+
+
+def test_vectors_are_refused_as_solvers_refuse_them(device):
+    op, b = sg.aslinearoperator(GENERAL, device=device), array(4)
+    two = jnp.stack([b, b], 1)
+    wrong = [(1j * b,), (b[1:],), (two.T,), (b[:, None, None],), (b, 1j * b), (b, b[1:]), (b, two), (two, b)]
+    for given in wrong:
+        with pytest.raises((TypeError, ValueError)) as theirs:
+            sg.linalg.gmres(op, *given)
+        for method in ("gmres", "auto"):
+            right, *guess = given
+            with pytest.raises(theirs.type) as ours:
+                sg.jax.solve(op, right, method, x0=guess[0] if guess else None)
+            assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("method", ["auto", "gmres"])
+def test_matrices_are_made_operators(method, device):
+    """And complex systems, as solvers do, where b is complex. Foreign operators are called."""
+    foreign = LinearOperator(
+        (4, 4), matvec=lambda x: GENERAL @ x, rmatvec=lambda x: GENERAL.T @ x, dtype=float
+    )
+    A = GENERAL.toarray()
+    for given in (GENERAL, A, jnp.asarray(A), BCOO.fromdense(jnp.asarray(A)), foreign):
+        for b in (array(4), array((4, 2)), array(4, np.complex128), np.ones(4)):
+            np.testing.assert_allclose(sg.jax.solve(given, b, method, **TIGHT), np.linalg.solve(A, b))
+    if device == "cpu":
+        solve = jax.jit(lambda b: sg.jax.solve(foreign, b, method, **TIGHT))
+        check_grads(solve, (array(4),), 1, BOTH, **CLOSE)
+    with pytest.raises(TypeError, match=r"that was made before: spmvgpu\.aslinearoperator\(A\)"):
+        jax.jit(lambda b: sg.jax.solve(GENERAL, b))(array(4))
 
 
 @over("axis", [0, 1])

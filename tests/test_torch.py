@@ -1,5 +1,10 @@
 """Products that PyTorch differentiates: gradients against differences, for x and for the values."""
 
+import copy
+import io
+import pickle
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,6 +12,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from reference import assert_product
 from spmvgpu.inputs import torch_sparse
+from support import naming
 
 torch = pytest.importorskip("torch")
 
@@ -124,6 +130,109 @@ def test_no_graph_where_none_is_wanted(device, place):
     assert not (op @ x.detach()).requires_grad
 
 
+SQUARE = sp.csr_array(np.array([[4.0, 1, 0], [1, 5, 2], [0, 2, 6]]))
+# Where a gradient is lost that a tensor of this name wants, and what computes it.
+DOORS = {
+    "b": {
+        "cg": lambda op, b: sg.linalg.cg(op, b),
+        "gmres of a matrix": lambda op, b: sg.linalg.gmres(SQUARE, b),
+        "solve": lambda op, b: sg.linalg.solve(op, b),
+        "spsolve": lambda op, b: sg.linalg.spsolve(SQUARE, b),
+        "lsqr": lambda op, b: sg.linalg.lsqr(op, b),
+        "lsmr": lambda op, b: sg.linalg.lsmr(op, b),
+    },
+    "x0": {"minres": lambda op, x0: sg.linalg.minres(op, torch.ones_like(x0).detach(), x0)},
+    "M": {"cg": lambda op, M: sg.linalg.cg(op, torch.ones_like(M).detach(), M=M)},
+    "x": {"spmv": lambda op, x: op.spmv(x), "spmv of columns": lambda op, x: op.spmv(x[:, None])},
+    "out": {"spmv": lambda op, out: op.spmv(torch.ones_like(out).detach(), out=out)},
+    "data": {
+        "update_values": lambda op, data: op.update_values(data.repeat(3)[:7]),
+        "a tuple": lambda op, data: sg.aslinearoperator((data, [0, 1, 2], [0, 1, 2, 3]), shape=(3, 3)),
+    },
+    "values": {
+        "operator": lambda op, v: sg.torch.MatrixPattern(np.eye(3), device=op.device).operator(v),
+    },
+    "inverse_diagonal": {"Jacobi": lambda op, d: sg.linalg.Jacobi(d)},
+    "B": {"amg": lambda op, B: sg.linalg.amg(op, B=B)},
+    "nullspace": {"cg": lambda op, v: sg.linalg.cg(op, np.ones(3), nullspace=v)},
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")  # PyTorch uses it
+@pytest.mark.parametrize("name", DOORS)
+def test_vectors_that_want_a_gradient_are_refused(name, device, place):
+    op = sg.aslinearoperator(SQUARE, device=device)
+    by = {
+        "b": r"spmvgpu\.torch\.solve\(A, b\)",
+        "x": r"op @ x and spmvgpu\.torch\.matmul\(op, x\)",
+        "data": r"spmvgpu\.torch\.MatrixPattern",
+        "values": r"spmvgpu\.torch\.MatrixPattern",
+    }.get(name, r"spmvgpu\.torch\.matmul and spmvgpu\.torch\.solve give gradients")
+    for door, call in DOORS[name].items():
+        with naming(door=door):
+            for wants in (lambda: tensor((3,), place), lambda: 2 * tensor((3,), place)):
+                text = rf"^{name} requires a gradient.*{by}.*{name}\.detach\(\)"
+                with pytest.raises(TypeError, match=text):
+                    call(op, wants())
+            forward = torch.autograd.forward_ad
+            with forward.dual_level(), pytest.raises(TypeError, match=f"^{name} requires a gradient"):
+                call(op, forward.make_dual(tensor((3,), place).detach(), tensor((3,), place, 1).detach()))
+    b = tensor((3,), place)
+    with torch.no_grad():
+        torch.testing.assert_close(op @ sg.linalg.solve(op, b, x0=b), b.detach())
+    torch.testing.assert_close(op @ sg.linalg.cg(op, b.detach())[0], b.detach(), atol=1e-4, rtol=0)
+
+
+def test_transformed_vectors_are_refused(device, place):
+    op = sg.aslinearoperator(SQUARE, device=device)
+    with pytest.raises(TypeError, match=r"b .* spmvgpu\.torch\.solve"):
+        torch.func.grad(lambda b: sg.linalg.cg(op, b)[0].sum())(tensor((3,), place).detach())
+    with pytest.raises(TypeError, match=r"^b is a tensor that is transformed .* spmvgpu\.torch\.solve"):
+        torch.vmap(lambda b: sg.linalg.cg(op, b)[0])(tensor((2, 3), place).detach())
+
+
+@pytest.mark.parametrize("view", ["conjugate", "imaginary", "negative"])
+@pytest.mark.parametrize("of_op", [np.float64, np.complex128])
+def test_views_that_conjugate_or_negate(view, of_op, device, place):
+    A = SQUARE.astype(of_op) + (0.25j * SQUARE if of_op == np.complex128 else 0)
+    op, dense = sg.aslinearoperator(A, device=device), torch.from_numpy(A.toarray()).to(place)
+    z = tensor((3, 2), place, dtype=torch.complex128).detach()
+    given = {"conjugate": z.conj(), "imaginary": z.conj().imag, "negative": torch._neg_view(z.real)}[view]
+    assert given.is_conj() or given.is_neg()
+    plain = given.resolve_conj().resolve_neg().clone()
+    wide = torch.promote_types(dense.dtype, given.dtype)
+    for x, same in ((given, plain), (given[:, 0], plain[:, 0]), (given[:, 1:], plain[:, 1:])):
+        expected = dense.to(wide) @ same.to(wide)
+        torch.testing.assert_close(op @ x, expected)
+        turned = x if x.ndim == 1 else x.T
+        torch.testing.assert_close(turned @ op, turned.resolve_conj().resolve_neg().to(wide) @ dense.to(wide))
+        torch.testing.assert_close(sg.torch.matmul(op, x), expected)
+        M = sg.linalg.ilu0(op)
+        torch.testing.assert_close(M @ x, M @ same)
+        wants = x.detach().clone().requires_grad_()  # a clone of a view is a view
+        torch.testing.assert_close(op @ wants, expected)
+        if view == "conjugate" and of_op == np.float64:
+            continue
+        converted = same.to(dense.dtype)
+        solution = torch.linalg.solve(dense, converted)
+        found = sg.linalg.gmres(op, x, x, rtol=1e-12)[0]
+        torch.testing.assert_close(found.reshape(x.shape), solution)
+        torch.testing.assert_close(sg.torch.solve(op, x, "gmres", x0=x, rtol=1e-12), solution)
+        if device == "cpu":  # a GPU needs cuDSS
+            torch.testing.assert_close(sg.linalg.spsolve(op, x).reshape(x.shape), solution)
+    if view == "conjugate" and of_op == np.float64:
+        return
+    pattern = sg.torch.MatrixPattern(np.diag([1.0, 2.0, 3.0]), device=device)
+    values, x = given[:, 0], torch.ones(3, dtype=given.dtype, device=place)
+    torch.testing.assert_close(pattern.matmul(values, x), plain[:, 0])
+    torch.testing.assert_close(sg.torch.solve(pattern, x, "gmres", values=values), 1 / plain[:, 0])
+    diagonal = sg.aslinearoperator(np.diag(np.ones(3)).astype(of_op), device=device)
+    diagonal.update_values(values)
+    np.testing.assert_array_equal(diagonal.diagonal(), plain[:, 0].cpu().numpy())
+    np.testing.assert_array_equal(sg.linalg.Jacobi(values).inverse_diagonal, plain[:, 0].cpu().numpy())
+    np.testing.assert_array_equal(sg.aslinearoperator(given, device=device).toarray(), plain.cpu().numpy())
+
+
 def test_gradients_over_several_devices(device, place):
     op = sg.aslinearoperator(A, device=[device, "cpu"])
     assert torch.autograd.gradcheck(lambda x: op @ x, tensor((5,), place))
@@ -194,13 +303,13 @@ def test_sparse_tensors_are_matrices(layout, dtype, device, place):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_sparse_tensors_stay_where_they_are(layout, device, place, monkeypatch):
     """On a GPU they are converted and checked there; what does so in this test runs on the CPU, too."""
-    given = sparse_tensor(layout, place).requires_grad_()
+    given = sparse_tensor(layout, place)
     data, indices, indptr = torch_sparse.csr_tensors(given)
     assert indices.dtype == indptr.dtype == torch.int32
     assert {part.device for part in (data, indices, indptr)} == {given.device}
-    arrays = tuple(part.detach().cpu().numpy() for part in (data, indices, indptr))
+    arrays = tuple(part.cpu().numpy() for part in (data, indices, indptr))
     np.testing.assert_array_equal(
-        sp.csr_array(arrays, shape=given.shape).toarray(), given.detach().to_dense().cpu().numpy()
+        sp.csr_array(arrays, shape=given.shape).toarray(), given.to_dense().cpu().numpy()
     )
     if place.type == "cuda":
         monkeypatch.setattr(torch_sparse, "_host", None)
@@ -253,3 +362,127 @@ def test_sparse_tensors_in_solvers_and_patterns(device, place, monkeypatch):
     torch.testing.assert_close(sg.linalg.solve(given, b), expected)
     pattern = sg.torch.MatrixPattern(given, device=device)
     torch.testing.assert_close(pattern.matmul(given.values(), b), dense @ b)
+
+
+MADE_OF_MATRICES = {
+    "aslinearoperator": lambda A, b: sg.aslinearoperator(A, device="cpu"),
+    "MatrixPattern": lambda A, b: sg.torch.MatrixPattern(A, device="cpu"),
+    "cg": lambda A, b: sg.linalg.cg(A, b),
+    "solve": lambda A, b: sg.linalg.solve(A, b),
+    "torch.solve": lambda A, b: sg.torch.solve(A, b),
+    "torch.solve of what wants one": lambda A, b: sg.torch.solve(A, b.clone().requires_grad_()),
+    "spsolve": lambda A, b: sg.linalg.spsolve(A, b),
+    "splu": lambda A, b: sg.linalg.splu(A),
+    "amg": lambda A, b: sg.linalg.amg(A),
+    "jacobi": lambda A, b: sg.linalg.jacobi(A),
+    "ilu0": lambda A, b: sg.linalg.ilu0(A),
+    "M": lambda A, b: sg.linalg.cg(A.detach(), b, M=A),
+    "lsqr": lambda A, b: sg.linalg.lsqr(A, b),
+    "eigsh": lambda A, b: sg.linalg.eigsh(A, 1),
+}
+
+
+@quiet
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "bsr", "dense"])
+def test_matrices_that_want_a_gradient_are_refused(layout, device, place):
+    """With the name of what gives one; it does."""
+    dense, b = torch.tensor([[4.0, 1], [1, 3]], device=place).double(), torch.ones(2, device=place).double()
+    make = {**LAYOUTS, "bsr": lambda dense: dense.to_sparse_bsr((1, 1)), "dense": lambda dense: dense.clone()}
+    given = make[layout](dense).requires_grad_()
+    for door, call in MADE_OF_MATRICES.items():
+        with naming(door=door), pytest.raises(TypeError, match=r"A|M|op") as refused:
+            call(given, b)
+        assert "requires a gradient" in str(refused.value)
+        assert "spmvgpu.torch.MatrixPattern" in str(refused.value) or door == "M"
+        if device == "cpu" or door not in ("splu", "spsolve"):  # a GPU needs cuDSS
+            with torch.no_grad():
+                call(given, b)
+    pattern = sg.torch.MatrixPattern(given.detach(), device=device)
+    texts = {
+        "csr": ("A.values()", lambda: given.values()),
+        "coo": ("A.coalesce().values()", lambda: given.coalesce().values()),
+        "dense": ("A[pattern.rows, pattern.cols]", lambda: given[pattern.rows, pattern.cols]),
+    }
+    if layout in texts:
+        with pytest.raises(TypeError, match=re.escape(texts[layout][0])):
+            sg.aslinearoperator(given)
+        pattern.matmul(texts[layout][1](), b).sum().backward()
+        np.testing.assert_array_equal(given.grad.to_dense().cpu().numpy(), np.ones((2, 2)))
+
+
+@quiet
+@pytest.mark.parametrize("on_device", [False, True])
+def test_hybrid_tensors(on_device, device, place):
+    """Sparse rows of dense columns, as gradients of embeddings are, and all dimensions dense."""
+    layer = torch.nn.Embedding(5, 3, sparse=True, device=place)
+    layer(torch.tensor([1, 4, 1], device=place)).sum().backward()
+    empty = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(0, 3), (5, 3)).to(place)
+    values = torch.arange(12.0, device=place).reshape(2, 2, 3)
+    dense = torch.sparse_coo_tensor(torch.zeros(0, 2, dtype=torch.int64, device=place), values, (2, 3))
+    for given in (layer.weight.grad, empty, dense):
+        expected = given.to_dense()
+        if on_device:
+            data, indices, indptr = torch_sparse.csr_tensors(given)
+            made = torch.sparse_csr_tensor(indptr, indices, data, given.shape)
+            torch.testing.assert_close(made.to_dense(), expected)
+        op = sg.aslinearoperator(given, device=device)
+        np.testing.assert_array_equal(op.toarray(), expected.cpu().numpy())
+        torch.testing.assert_close(op @ torch.ones(3, device=place), expected.sum(1))
+
+
+@quiet
+@pytest.mark.parametrize("layout", ["csr", "coo"])
+def test_sparse_tensors_whose_values_are_views(layout, device, place):
+    z = torch.tensor([1 + 2j, 3j, 4 - 1j], device=place).to(torch.complex128)
+    for values in (z.conj(), z.conj().imag):
+        indptr, cols = torch.tensor([0, 1, 3], device=place), torch.tensor([1, 0, 2], device=place)
+        rows = torch.tensor([0, 1, 1], device=place)
+        if layout == "csr":
+            given = torch.sparse_csr_tensor(indptr, cols, values, (2, 3))
+        else:
+            given = torch.sparse_coo_tensor(torch.stack([rows, cols]), values, (2, 3))
+        expected = np.zeros((2, 3), complex)
+        expected[rows.cpu(), cols.cpu()] = values.resolve_conj().resolve_neg().cpu().numpy()
+        np.testing.assert_array_equal(sg.aslinearoperator(given, device=device).toarray(), expected)
+
+
+def pickled(thing):
+    return pickle.loads(pickle.dumps(thing))
+
+
+def saved(thing):
+    file = io.BytesIO()
+    torch.save(thing, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+COPIES = [copy.copy, copy.deepcopy, pickled, saved]
+
+
+@pytest.mark.parametrize("duplicate", COPIES)
+def test_patterns_travel(duplicate, device, place):
+    """With the values that they have now, and alone or in a module."""
+    pattern = sg.torch.MatrixPattern(A, format="sell", device=device, sigma=32)
+    with torch.no_grad():
+        pattern.values.mul_(2)
+    x = tensor((5,), place).detach()
+    made = duplicate(pattern)
+    assert repr(made) == repr(pattern)
+    torch.testing.assert_close(made.values, pattern.values)
+    torch.testing.assert_close(made.matmul(made.values, x), pattern.matmul(pattern.values, x))
+    assert made.operator(made.values).options == pattern.operator(pattern.values).options
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pattern = pattern
+            self.values = torch.nn.Parameter(pattern.values)
+
+        def forward(self, x):
+            return self.pattern.matmul(self.values, x)
+
+    if duplicate in (copy.copy, copy.deepcopy):  # pickles need classes of modules
+        layer = Layer()
+        torch.testing.assert_close(duplicate(layer)(x), layer(x))
+        assert torch.autograd.gradcheck(duplicate(layer), x.requires_grad_())

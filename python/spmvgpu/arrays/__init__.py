@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from typing import NamedTuple
 
 import numpy as np
 
@@ -80,6 +81,34 @@ def taken(name: str, x: object, wanted: str = "an array") -> tuple[object, AnyLi
             f"{name} must be {wanted}, not {type(x).__name__}, which NumPy cannot convert to an array"
         )
     return array, NUMPY
+
+
+class ArrayKind(NamedTuple):
+    """The arrays that functions take which one library differentiates.
+
+    Attributes
+    ----------
+    types : tuple of type
+    convert : str
+        The function that makes one, for messages.
+    """
+
+    types: tuple[type, ...]
+    convert: str
+
+    def array(self, name: str, x: AnyArray) -> AnyArray:
+        """What a caller gives, an array of NumPy's as one of its own; TypeError if it is of another kind."""
+        if not isinstance(x, self.types):
+            raise TypeError(
+                f"{name} must be of type {self.types[0].__name__}, not {type(x).__name__}; give "
+                f"{self.convert}({name})"
+            )
+        return as_array(name, x) if isinstance(x, np.ndarray) else x
+
+    def arrays(self, b: AnyArray, x0: AnyArray, values: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """The same of what a solve is given; a guess, or values, may be None."""
+        x0, values = (x if x is None else self.array(name, x) for name, x in (("x0", x0), ("values", values)))
+        return self.array("b", b), x0, values
 
 
 def is_sparse(x: object) -> bool:

@@ -20,7 +20,8 @@ class Jax(Protocols):
             return super().locate(x, name)
         raise TypeError(  # what JAX hands a function in place of arrays, to find out what it does
             f"{name} is traced by JAX (jax.jit, jax.grad, jax.vmap, ...), which traces op @ x, x @ op and "
-            "spmvgpu.jax.solve alone; use these, or call this outside the transformed function"
+            "spmvgpu.jax.solve alone, and the values of a spmvgpu.jax.MatrixPattern; use these, or call this "
+            "outside the transformed function"
         )
 
     def differentiable(self, op: Operator, x: AnyArray) -> AnyArray | None:

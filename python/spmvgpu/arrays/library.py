@@ -19,6 +19,8 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+import numpy as np
+
 from .._util.types import DType, HostArray
 
 Shape: TypeAlias = tuple[int, ...]
@@ -86,6 +88,10 @@ class Library(ABC, Generic[A]):
     @abstractmethod
     def locate(self, x: A, name: str) -> Located:
         """Where the argument called `name` lies."""
+
+    def type_of(self, x: A) -> DType:
+        """The type of an array, which need not have memory, as `Located` has it."""
+        return np.dtype(x.dtype)  # type: ignore[attr-defined]
 
     def differentiable(self, op: Operator, x: A) -> A | None:
         """``op @ x`` as the library records it to differentiate it later; None if it records nothing."""

@@ -17,27 +17,68 @@ if TYPE_CHECKING:
     import torch
 
 
+_TRANSFORMED = "op @ x, spmvgpu.torch.matmul and spmvgpu.torch.solve"
+_OF_VALUES = (
+    "pattern.matmul and spmvgpu.torch.solve of a spmvgpu.torch.MatrixPattern give gradients of values"
+)
+_VALUES = {  # of a matrix A, in the order of its pattern, by layout
+    "torch.sparse_coo": ", which are A.coalesce().values() for MatrixPattern(A.detach())",
+    "torch.sparse_csr": ", which are A.values() for MatrixPattern(A.detach()) if columns ascend",
+    "torch.strided": ", which are A[pattern.rows, pattern.cols] for MatrixPattern(A.detach())",
+}
+_WITH_GRADIENTS = {  # by the names of arguments
+    "A": _OF_VALUES,
+    "data": _OF_VALUES,
+    "values": _OF_VALUES,
+    "b": "spmvgpu.torch.solve(A, b) gives gradients of solutions",
+    "x": "op @ x and spmvgpu.torch.matmul(op, x), of an operator of one process, give gradients",
+}
+
+
 class Torch(Library["torch.Tensor"]):
     def __init__(self, module: ModuleType) -> None:
         super().__init__(module)
         self._dtypes: dict[torch.dtype, DType] = {}
+        self._forward_ad = module.autograd.forward_ad
 
     def locate(self, x: torch.Tensor, name: str) -> Located:
         device, dtype = x.device, self._dtypes.get(x.dtype)
         if dtype is None:
-            dtype = self._dtypes[x.dtype] = _numpy_type(x.dtype)
+            dtype = self.type_of(x)
+        if x.requires_grad or self._forward_ad._current_level >= 0:
+            self.refuse_gradient(name, x)
         try:
             if device.type == "cuda":
                 return self._on_device(x, dtype)
             if device.type == "cpu":
                 return self._on_host(x, dtype)
         except (RuntimeError, TypeError):
-            raise TypeError(
-                f"{name} is a tensor of layout {x.layout}, whose memory cannot be read; give a dense one"
-            ) from None
+            what, instead = f"of layout {x.layout}", "give a dense one"
+            if x.layout == self.module.strided:
+                what = f"that is transformed by torch.func or torch.vmap, which transform {_TRANSFORMED}"
+                instead = "use these"
+            raise TypeError(f"{name} is a tensor {what}, whose memory cannot be read; {instead}") from None
         raise ValueError(
             f"{name} is on the PyTorch device {str(device)!r}; allowed are tensors on 'cpu' and 'cuda'"
         )
+
+    def type_of(self, x: torch.Tensor) -> DType:
+        found = self._dtypes[x.dtype] = _numpy_type(x.dtype)
+        return found
+
+    def refuse_gradient(self, name: str, x: torch.Tensor) -> None:
+        """Refuse, with TypeError, a tensor whose gradient would be lost."""
+        torch, forward_ad = self.module, self._forward_ad
+        is_wanted = x.requires_grad and torch.is_grad_enabled()
+        if not is_wanted and forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled():
+            is_wanted = forward_ad.unpack_dual(x).tangent is not None
+        if is_wanted:
+            by = _WITH_GRADIENTS.get(name, f"{_TRANSFORMED} give gradients")
+            by += _VALUES.get(str(x.layout), "") if name == "A" else ""
+            raise TypeError(
+                f"{name} requires a gradient, which is not computed here; {by}. Use that, or give "
+                f"{name}.detach()"
+            )
 
     def _on_device(self, x: torch.Tensor, dtype: DType) -> Located:
         pointer, shape = x.data_ptr(), tuple(x.shape)

@@ -11,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._util.types import DType, HostArray
-from ..arrays import as_array
+from ..arrays import as_array, library_of, on_host
 from .compressed import compressed, storage_dtype, wanted_dtype
 from .csr import CanonicalCsr
 from .limits import ENTRY_LIMIT, INDEX_LIMIT
@@ -97,7 +97,7 @@ def matrix_of(A: Any) -> Any:
     sparse = scipy_sparse(A)
     if sparse is not None:
         return sparse
-    dense = as_array("A", A.get() if type(A).__module__.partition(".")[0] == "cupy" else A)
+    dense = _on_host("A", A)
     if dense.ndim == 0:
         raise TypeError(f"A is of type {type(A).__name__}, not a matrix; {_ALLOWED}")
     return dense
@@ -106,12 +106,16 @@ def matrix_of(A: Any) -> Any:
 _ALLOWED = "give a sparse matrix, a (data, indices, indptr) tuple with shape=, or a 2-D array"
 
 
+def _on_host(name: str, array: object) -> HostArray:
+    return as_array(name, array) if library_of(array) is None else on_host(name, array)
+
+
 def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: DType | None) -> CanonicalCsr:
     if len(arrays) != 3:
         raise ValueError(f"a tuple must be (data, indices, indptr); this one has {len(arrays)} entries")
     if shape is None:
         raise TypeError("a (data, indices, indptr) tuple needs shape=(rows, columns)")
-    data, indices, indptr = map(as_array, ("data", "indices", "indptr"), arrays)
+    data, indices, indptr = map(_on_host, ("data", "indices", "indptr"), arrays)
     return compressed(data, indices, indptr, _checked_shape(shape), storage_dtype(data.dtype, wanted))
 
 

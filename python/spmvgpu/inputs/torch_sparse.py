@@ -33,6 +33,7 @@ def scipy_of_torch(A: torch.Tensor) -> sp.sparray:
 
     Its arrays are not checked.
     """
+    _refuse_gradient(A)
     layout, shape = str(A.layout), tuple(A.shape)
     if layout not in (*_INDICES, _COO):
         allowed = ", ".join((*_INDICES, _COO))
@@ -40,8 +41,8 @@ def scipy_of_torch(A: torch.Tensor) -> sp.sparray:
     if len(shape) != 2:
         raise ValueError(f"A is a sparse tensor of shape {shape}; it must have 2 dimensions")
     if layout == _COO:
-        (row, col), made = _host(A._indices()), sp.coo_array(shape)
-        made.data, made.row, made.col = _host(A._values()), row, col
+        made = sp.coo_array(shape)
+        made.data, made.row, made.col = map(_host, _triplets(A))
         return made
     offsets, indices, kind = _INDICES[layout]
     # SciPy's constructors would check, convert and copy.
@@ -50,6 +51,24 @@ def scipy_of_torch(A: torch.Tensor) -> sp.sparray:
     made.indptr, made.indices = _host(getattr(A, offsets)()), _host(getattr(A, indices)())
     made.data = _host(A.values())
     return made
+
+
+def _refuse_gradient(A: torch.Tensor) -> None:
+    library = library_of(A)
+    assert isinstance(library, Torch)
+    library.refuse_gradient("A", A)
+
+
+def _triplets(A: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Values, rows and columns of a COO matrix; those of a hybrid one are written out, zeros included."""
+    values, sparse = A._values(), A._indices()
+    if values.ndim == 1:
+        return values, sparse[0], sparse[1]
+    torch = library_of(A).module  # type: ignore[union-attr]
+    within = torch.meshgrid(*(torch.arange(n, device=A.device) for n in values.shape[1:]), indexing="ij")
+    indices = [along.repeat_interleave(within[0].numel()) for along in sparse]
+    indices += [along.flatten().repeat(len(values)) for along in within]
+    return values.flatten(), indices[0], indices[1]
 
 
 def numpy_type(A: torch.Tensor) -> DType:
@@ -79,9 +98,10 @@ def csr_tensors(A: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
     layout, torch = str(A.layout), library_of(A).module  # type: ignore[union-attr]
     if A.ndim != 2 or layout not in (*_INDICES, _COO) or max(A.shape) > INDEX_LIMIT:
         return None
+    _refuse_gradient(A)
     A, (rows, cols) = A.detach(), A.shape
     if layout == _COO:
-        triplets = A._values(), *A._indices()
+        triplets = _triplets(A)
     else:
         offsets, indices, _ = _INDICES[layout]
         values, indptr, inner = A.values(), getattr(A, offsets)(), getattr(A, indices)()

@@ -6,10 +6,13 @@ import jax
 import numpy as np
 
 from .._util.types import HostArray
+from ..arrays import ArrayKind
 from ..arrays.jax_gradients import product
 from ..devices import CPU
 from ..operator.operator import SparseOperator
 from ..operator.patterns import Pattern
+
+ARRAYS = ArrayKind((jax.Array, np.ndarray), "jax.numpy.asarray")
 
 
 class MatrixPattern(Pattern["jax.Array"]):
@@ -58,6 +61,12 @@ class MatrixPattern(Pattern["jax.Array"]):
     Array([1., 2., 2.], dtype=float32)
     """
 
+    _kind = ARRAYS
+
+    def _beside(self, values: jax.Array) -> jax.Array:
+        moved: jax.Array = jax.device_put(values, _device(self._ordinal))
+        return moved
+
     def _array(self, array: HostArray) -> jax.Array:
         if array.dtype.kind not in "fc":
             array = array.astype(np.int32)
@@ -90,7 +99,7 @@ class MatrixPattern(Pattern["jax.Array"]):
         Raises
         ------
         TypeError
-            If JAX traces `values`.
+            If `values` is no array, or is traced by JAX.
         ValueError
             If `values` has another shape or dtype.
 
@@ -102,7 +111,7 @@ class MatrixPattern(Pattern["jax.Array"]):
         array([[8., 2.],
                [0., 6.]], dtype=float32)
         """
-        return self._with_values(values)
+        return self._with_values(self._unrecorded(values))
 
     def _with_values(self, values: object) -> SparseOperator:
         return self._updated(values, self._type_of(values))
@@ -126,7 +135,8 @@ class MatrixPattern(Pattern["jax.Array"]):
         Raises
         ------
         TypeError, ValueError
-            If `values` has another shape or dtype, and as `SparseOperator.dot`.
+            If `values` or `x` is no array, if `values` has another shape or dtype, and as
+            `SparseOperator.dot`.
 
         Examples
         --------
@@ -135,6 +145,7 @@ class MatrixPattern(Pattern["jax.Array"]):
         >>> pattern.matmul(pattern.values, jnp.ones(2))
         Array([5., 3.], dtype=float32)
         """
+        values, x = self._kind.array("values", values), self._kind.array("x", x)
         self._type_of(values)
         y: jax.Array = product(self, values, x)
         return y

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad
@@ -19,7 +20,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._util.arguments import with_hints
-from .._util.types import DType
+from .._util.types import HostArray
 from ..arrays import AnyArray
 from ..arrays.jax_gradients import (
     as_columns,
@@ -34,15 +35,18 @@ from ..arrays.jax_gradients import (
     values_p,
 )
 from ..arrays.library import Memory
+from ..devices import CPU
 from ..linalg.requests import Method, Request
+from ..linalg.systems import SINGLE
+from ..linalg.vectors import staged
 from ..operator.composed import keeping
 from ..operator.operator import SparseOperator
-from .patterns import MatrixPattern
+from .patterns import ARRAYS, MatrixPattern
 
 
 @with_hints
 def solve(
-    A: SparseOperator | MatrixPattern,
+    A: object,
     b: jax.Array,
     method: Method = "auto",
     *,
@@ -61,11 +65,12 @@ def solve(
 
     Parameters
     ----------
-    A : SparseOperator or MatrixPattern
-        Square.
+    A : SparseOperator, MatrixPattern, array, sparse matrix or LinearOperator
+        Square. A matrix is made an operator in each call, and cannot be given where JAX transforms the
+        function. A `LinearOperator` of another library is for arrays on the CPU.
     b : (n,) or (n, k) array
         Right-hand side, or several of them as columns, on the device of `A`. It may be complex only if `A`
-        is.
+        is, or is a matrix.
     method : {"auto", "cg", "minres", "bicgstab", "gmres"}
         A solver of `spmvgpu.linalg`, which says what matrices it is for. "auto": `spmvgpu.linalg.solve`,
         which looks at the matrix and picks a solver and a preconditioner in each call.
@@ -91,7 +96,7 @@ def solve(
     Returns
     -------
     (n,) or (n, k) array
-        Solution, of the dtype of `A`, on the device of `b`.
+        Solution, of the dtype of the operator, on the device of `b`.
 
     Raises
     ------
@@ -124,46 +129,30 @@ def solve(
     array([-0.   , -0.25 , -0.375], dtype=float32)
     """
     request = Request(method, rtol, atol, maxiter, restart, nullspace)
-    request.check(M, isinstance(A, MatrixPattern), values is not None)
-    if isinstance(A, MatrixPattern):
-        own, system = A._type_of(values), _System(A, keeping(M), request)
-    else:
-        own, op = A.dtype, A._snapshot()
-        M = request.preconditioner(M, op) if isinstance(M, str) else keeping(M)
-        system = _System(op, M, request)
-    _check_vector(A, own, "b", b)
-    if x0 is not None:
-        _check_vector(A, own, "x0", x0)
-        if x0.shape != b.shape:
-            raise ValueError(f"x0 has shape {x0.shape} and b has shape {b.shape}; give both the same")
+    b, x0, values = ARRAYS.arrays(b, x0, values)
+    given, own = request.system(A, b, x0, M, values, not isinstance(b, jax.core.Tracer))
+    op: Any = keeping(given)
+    if isinstance(M, str) and isinstance(op, LinearOperator):
+        M = request.preconditioner(M, op)
+    system = _System(op, keeping(M), request)
     target = result_type(own)
     with longest_types():
-        given = [] if values is None else [values]
-        guess = [] if x0 is None else [lax.convert_element_type(lax.stop_gradient(x0), own)]
-        x = solve_p.bind(lax.convert_element_type(b, own), *given, *guess, system=system)
+        of_matrix = [] if values is None else [values]
+        guess = []
+        if x0 is not None:
+            guess = [lax.convert_element_type(lax.stop_gradient(lax.reshape(x0, b.shape)), own)]
+        x = solve_p.bind(lax.convert_element_type(b, own), *of_matrix, *guess, system=system)
         x = lax.convert_element_type(x, target)
     if isinstance(A, SparseOperator):
         A.solve_info = op.solve_info
     return x
 
 
-def _check_vector(A: SparseOperator | MatrixPattern, own: DType, name: str, x: AnyArray) -> None:
-    n = A.shape[0]
-    if A.shape[0] != A.shape[1]:
-        raise ValueError(f"the operator has shape {A.shape}; this needs a square one")
-    if x.ndim not in (1, 2) or x.shape[0] != n:
-        raise ValueError(
-            f"{name} has shape {x.shape}; an operator of shape {A.shape} needs ({n},) or ({n}, k)"
-        )
-    if jnp.iscomplexobj(x) and own.kind != "c":
-        raise TypeError(f"{name} has dtype {x.dtype}; allowed are real numbers, as the operator is of {own}")
-
-
 @dataclass(frozen=True, eq=False)  # JAX compares it, and hashes it
 class _System:
     """What is solved, and how."""
 
-    matrix: SparseOperator | MatrixPattern
+    matrix: LinearOperator | MatrixPattern
     M: LinearOperator | str | None
     request: Request
 
@@ -172,7 +161,7 @@ class _System:
             return self
         M = self.M if self.M is None or isinstance(self.M, str) else self.M.H
         matrix = self.matrix
-        turned = matrix.H if isinstance(matrix, SparseOperator) else matrix._turned[0]
+        turned = matrix._turned[0] if isinstance(matrix, MatrixPattern) else matrix.H
         return _System(turned, M, self.request)
 
     def split(self, rest: Any) -> tuple[list[AnyArray], list[AnyArray]]:
@@ -194,7 +183,10 @@ solve_p = Primitive("spmvgpu_solve")
 def _solve_now(b: AnyArray, *rest: AnyArray, system: _System) -> AnyArray:
     with longest_types():
         b, *others = map(jnp.asarray, (b, *rest))
-        return b if 0 in b.shape else lax.reshape(system.solution(b, *others), b.shape)
+        if 0 in b.shape:
+            return b
+        x = lax.reshape(system.solution(b, *others), b.shape)
+        return lax.convert_element_type(x, b.dtype)
 
 
 @solve_p.def_abstract_eval
@@ -240,11 +232,17 @@ def _solve_batch(args: Any, axes: Any, *, system: _System) -> tuple[AnyArray, in
 
 
 def _solve_call(platform: str, ctx: Any, *operands: Any, system: _System) -> Any:
-    ordinal = system.matrix._ordinal
+    ordinal = getattr(system.matrix, "_ordinal", CPU)
 
     def run(*arrays: AnyArray) -> None:
         *given, out = arrays
         if 0 in out.shape:
+            return
+        if isinstance(out, Memory) and out.dtype in SINGLE and system.request.method == "auto":
+            # It solves in double precision, and no library converts the memory.
+            x = np.asarray(system.solution(*(_fetched(array, ordinal) for array in given)))
+            columns = staged(np.ascontiguousarray(x.reshape(out.shape).T, out.dtype), ordinal)
+            _core.copy_on_device(columns.pointer, out.address, out.nbytes, ordinal)
             return
         x = system.solution(*given)
         if isinstance(out, Memory):
@@ -254,6 +252,13 @@ def _solve_call(platform: str, ctx: Any, *operands: Any, system: _System) -> Any
             out[...] = x.reshape(out.shape)
 
     return call_function(platform, ctx, run, ordinal, *operands, by_columns=True)
+
+
+def _fetched(array: Memory, ordinal: int) -> HostArray:
+    """A copy of an array whose columns are contiguous."""
+    made = np.empty(array.shape[::-1], array.dtype)
+    _core.fetch(array.address, made, ordinal)
+    return made.T
 
 
 ad.primitive_jvps[solve_p] = _solve_jvp

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from .._core import SolverLimits
 from .._util.arguments import one_of, whole_number
-from ..arrays import AnyArray
+from .._util.types import DType
+from ..arrays import AnyArray, AnyLibrary, library_of
+from ..operator.operands import check_vector
 from ..operator.operator import SparseOperator
+from ..operator.patterns import Pattern
 from . import krylov
 from .named import NAMES, SYMMETRIC_SOLVERS, named
 from .preconditioners import Jacobi
 from .solve import NotSolvedError, solve
 from .stopping import check_limits
-from .systems import Callback
+from .systems import Callback, HasShape, check_square, common_type, no_entries, operator_beside, refuse_ranks
 
 Method: TypeAlias = Literal["auto", "cg", "minres", "bicgstab", "gmres"]
 _METHODS = ("auto", "cg", "minres", "bicgstab", "gmres")
 _RESTART = 20
+
+
+def solution_type(op: LinearOperator, b: AnyArray) -> DType:
+    """The type of the solution of a system for a right-hand side."""
+    own: DType = np.dtype(op.dtype)
+    return own if isinstance(op, SparseOperator) else common_type(own, _type_of(b))
+
+
+def _type_of(x: AnyArray) -> DType:
+    return cast("AnyLibrary", library_of(x)).type_of(x)
+
+
+def _check_vectors(A: HasShape, own: DType, b: AnyArray, x0: AnyArray) -> None:
+    columns = b.shape[1] if b.ndim == 2 and b.shape[1] != 1 else None
+    for name, x in (("b", b), ("x0", x0)):
+        if x is not None:
+            check_vector(name, tuple(x.shape), _type_of(x), A.shape, own, columns)
 
 
 class Request(NamedTuple):
@@ -55,17 +75,43 @@ class Request(NamedTuple):
         if has_pattern != has_values:
             raise TypeError("values= is needed with a MatrixPattern, and only with one")
 
-    def preconditioner(self, name: str, op: SparseOperator) -> LinearOperator:
+    def system(
+        self, A: object, b: AnyArray, x0: AnyArray, M: object, values: AnyArray, has_memory: bool = True
+    ) -> tuple[LinearOperator | Pattern[AnyArray], DType]:
+        """The operator or the pattern of what a caller gave, and the type of its solution.
+
+        What solvers refuse is refused in the same words, but vectors need no memory. Without it, `A` must be
+        an operator or a pattern.
+        """
+        self.check(M, isinstance(A, Pattern), values is not None)
+        library = cast("AnyLibrary", library_of(b))
+        refuse_ranks(A)
+        if not isinstance(A, LinearOperator | Pattern):
+            if not has_memory:
+                raise TypeError(
+                    f"A is a {type(A).__name__}; in a function that is traced or transformed, give an "
+                    "operator that was made before: spmvgpu.aslinearoperator(A)"
+                )
+            A = operator_beside(A, library, library.locate(b, "b"))
+        check_square(A)
+        own = A._type_of(values) if isinstance(A, Pattern) else solution_type(A, b)
+        _check_vectors(A, own, b, x0)
+        return A, own
+
+    def preconditioner(self, name: str, op: LinearOperator) -> LinearOperator:
         """A preconditioner by name, as an operator, which has an adjoint."""
+        if not isinstance(op, SparseOperator):
+            raise no_entries(f"M={name!r}")
         M = named(name, op, self.method)
         return Jacobi(M) if isinstance(M, np.ndarray) else M
 
-    def run(self, op: SparseOperator, b: AnyArray, x0: object, M: object) -> AnyArray:
+    def run(self, op: LinearOperator, b: AnyArray, x0: object, M: object) -> AnyArray:
         """The solution; NotSolvedError if it is not as exact as asked for."""
         rtol = self.rtol
         if rtol is None:
             rtol = 1e-5 if op.dtype in (np.float32, np.complex64) else 1e-8
         if self.method == "auto":
+            _check_vectors(op, solution_type(op, b), b, x0)  # it would turn to a complex system
             return solve(op, b, rtol, atol=self.atol, x0=x0)
 
         def limits(unknowns: int, callback: Callback | None) -> SolverLimits:

@@ -27,7 +27,7 @@ from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from .vectors import Vectors
 
-_SINGLE = (np.float32, np.complex64)
+SINGLE = (np.float32, np.complex64)
 
 Callback: TypeAlias = Callable[[AnyArray], object]
 Function: TypeAlias = Callable[[HostArray], HostArray]
@@ -89,7 +89,7 @@ class System:
 
     def operator(self, why: str) -> SparseOperator | OverRanks:
         """The operator, if its entries are known; `why` says what they are for."""
-        raise TypeError(f"{why} needs the entries of A; give a matrix or an operator of spmvgpu")
+        raise no_entries(why)
 
     def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
         """Refuse, with ValueError, a vector that is on another device."""
@@ -171,7 +171,7 @@ class ForeignSystem(System):
     def __init__(self, op: sla.LinearOperator, b: object, library: AnyLibrary, located: Located) -> None:
         check_square(op)
         ordinal = CPU if located.host is not None else located.ordinal
-        dtype = _common_type(np.dtype(op.dtype), located.dtype)
+        dtype = common_type(np.dtype(op.dtype), located.dtype)
         super().__init__(b, library, op.shape[0], dtype, ordinal, _core.SolverMemory(ordinal))
         self._op = op
 
@@ -211,7 +211,7 @@ def operator_beside(
             "auto" if library.moves else device_name(CPU if located.host is not None else located.ordinal)
         )
     given = numpy_type(A) if is_torch_sparse(A) else np.dtype(matrix.dtype)
-    dtype = _common_type(given, located.dtype)
+    dtype = common_type(given, located.dtype)
     return aslinearoperator(matrix, device=device, dtype=dtype, format=format)
 
 
@@ -249,7 +249,7 @@ class Rectangle:
                 ordinal = op._ordinal
             memory = op._solver_memory if ordinal == op._ordinal else _core.SolverMemory(ordinal)
         else:
-            dtype, stream = _common_type(np.dtype(op.dtype), located.dtype), None
+            dtype, stream = common_type(np.dtype(op.dtype), located.dtype), None
             memory = _core.SolverMemory(ordinal)
         self.rows, self.columns = (System(b, library, n, dtype, ordinal, memory) for n in shape)
         for space in (self.rows, self.columns):
@@ -264,6 +264,11 @@ class Rectangle:
             # Not op.H, whose products without an rmatvec of A say nothing of what is missing.
             adjoint = sla.LinearOperator(shape[::-1], matvec=op.rmatvec, dtype=op.dtype)
             self.adjoint = callback_map(self.rows, "the adjoint of A", adjoint, ordinal)
+
+
+def no_entries(why: str) -> TypeError:
+    """The refusal of an operator whose entries are not known."""
+    return TypeError(f"{why} needs the entries of A; give a matrix or an operator of spmvgpu")
 
 
 def refuse_ranks(A: object) -> None:
@@ -286,15 +291,21 @@ def linear_operator(A: object) -> sla.LinearOperator:
     return op
 
 
-def check_square(op: SparseOperator | sla.LinearOperator | OverRanks) -> None:
+class HasShape(Protocol):
+    """An operator, or what makes one of values."""
+
+    shape: tuple[int, int]
+
+
+def check_square(op: HasShape) -> None:
     """Refuse, with ValueError, an operator that is no system of equations."""
     if op.shape[0] != op.shape[1]:
         raise ValueError(f"the operator has shape {op.shape}; this needs a square one")
 
 
-def _common_type(matrix: DType, b: object) -> DType:
+def common_type(matrix: DType, b: object) -> DType:
     """SciPy's rule: complex if either is, and single precision only where both are."""
-    are_single = matrix in _SINGLE and (b in _SINGLE or not isinstance(b, np.dtype))
+    are_single = matrix in SINGLE and (b in SINGLE or not isinstance(b, np.dtype))
     if "c" in (matrix.kind, kind_of(b)):
         return np.dtype(np.complex64 if are_single else np.complex128)
     return np.dtype(np.float32 if are_single else np.float64)

@@ -18,7 +18,7 @@ from .. import _core
 from .._core import AnyMatrix, LinearMap
 from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, Library, Located, is_sparse, library_of, stream_handle, taken
-from ..arrays.library import Operator
+from ..arrays.library import Operator, Shape
 from ..arrays.products import (
     check_from_left,
     is_stack,
@@ -367,6 +367,19 @@ def factor(op: HasType, name: str, value: Any) -> complex:
 # Vectors of solvers, and those that stay on several devices
 
 
+def check_vector(
+    name: str, shape: Shape, dtype: object, of_op: tuple[int, int], own: DType, columns: int | None = None
+) -> None:
+    """Refuse, with TypeError or ValueError, a vector, or columns, that a system of a type does not take."""
+    if kind_of(dtype) not in ("biufc" if own.kind == "c" else "biuf"):
+        allowed = "numbers" if own.kind == "c" else f"real numbers, as the operator is of {own}"
+        raise TypeError(f"{name} has dtype {dtype}; allowed are {allowed}")
+    n = of_op[0]
+    if shape not in (((n,), (n, 1)) if columns is None else ((n, columns),)):
+        wanted = f"({n},) or ({n}, 1)" if columns is None else f"({n}, {columns})"
+        raise ValueError(f"{name} has shape {shape}; an operator of shape {of_op} needs {wanted}")
+
+
 def converted_vector(
     op: Placed, name: str, x: A, library: Library[A], columns: int | None = None
 ) -> tuple[A, Located]:
@@ -374,14 +387,8 @@ def converted_vector(
 
     Of several columns it is the transpose, so that each of them is contiguous.
     """
-    n = op.shape[0]
     located = library.locate(x, name)
-    if kind_of(located.dtype) not in ("biufc" if op.dtype.kind == "c" else "biuf"):
-        allowed = "numbers" if op.dtype.kind == "c" else f"real numbers, as the operator is of {op.dtype}"
-        raise TypeError(f"{name} has dtype {located.dtype}; allowed are {allowed}")
-    if located.shape not in (((n,), (n, 1)) if columns is None else ((n, columns),)):
-        wanted = f"({n},) or ({n}, 1)" if columns is None else f"({n}, {columns})"
-        raise ValueError(f"{name} has shape {located.shape}; an operator of shape {op.shape} needs {wanted}")
+    check_vector(name, located.shape, located.dtype, op.shape, op.dtype, columns)
     if not library.moves:
         op._check_device(name, located)
     is_as_wanted = located.host is None and located.contiguous and located.dtype == op.dtype

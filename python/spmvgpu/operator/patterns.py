@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +12,7 @@ from .._core import Matrix
 from .._util.lazy import lazy
 from .._util.types import DType, HostArray
 from .._util.value_types import TYPE_NAMES
-from ..arrays import taken
+from ..arrays import ArrayKind, taken
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
 from .construct import aslinearoperator
@@ -30,9 +30,12 @@ _FORMAT = "csr"  # of products unless asked otherwise: their values change with 
 class Pattern(Generic[A]):
     """What the patterns of all libraries have in common."""
 
+    _kind: ClassVar[ArrayKind]  # of values and vectors
+
     def __init__(self, A: Any, format: str = "auto", device: str = "auto", **format_options: Any) -> None:
         csr = canonical_csr(A).host
         self._ordinal = resolve_device(device)
+        self._requested = device  # as the caller named it, which pickles go by
         self._arguments: dict[str, Any] = {
             "format": format,
             "device": device_name(self._ordinal),
@@ -55,12 +58,26 @@ class Pattern(Generic[A]):
         where = f"{self._arguments['format']!r} on {self._arguments['device']!r}"
         return f"<{rows}x{cols} MatrixPattern, {self.nnz} stored entries, format {where}>"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        is_there = resolve_device(self._requested) == self._ordinal
+        arguments = {**self._arguments, "device": self._requested} if is_there else self._arguments
+        return _restored, (type(self), self._csr, arguments), self.values
+
+    def __setstate__(self, values: A) -> None:
+        """Have the values of the original, which may have changed since it was made."""
+        self.values = self._beside(values)
+
+    def _beside(self, values: A) -> A:
+        """Values on the device of the pattern."""
+        raise NotImplementedError
+
     def _array(self, array: HostArray) -> A:
         """A copy in an array of the library on the device of the pattern; integers become indices."""
         raise NotImplementedError
 
     def _type_of(self, values: Any) -> DType:
-        """The type of values, or ValueError for those that the pattern does not take."""
+        """The type of values; TypeError or ValueError for those that the pattern does not take."""
+        values = self._kind.array("values", values)
         name = str(values.dtype).removeprefix("torch.")
         if tuple(values.shape) != (self.nnz,) or name not in TYPE_NAMES:
             raise ValueError(
@@ -68,6 +85,12 @@ class Pattern(Generic[A]):
                 f"({self.nnz},) and one of the dtypes {', '.join(TYPE_NAMES)}"
             )
         return np.dtype(name)
+
+    def _unrecorded(self, values: A) -> A:
+        """Values for an operator; TypeError if a library would record what is done with them."""
+        values = self._kind.array("values", values)
+        taken("values", values)[1].locate(values, "values")
+        return values
 
     def _updated(self, values: object, dtype: DType) -> SparseOperator:
         """The operator with the given values; the next one may take its memory over."""
@@ -129,6 +152,13 @@ class Pattern(Generic[A]):
             made = kind(turned, _FORMAT, self._arguments["device"])
         made.__dict__["_turned"] = self, self._array(np.argsort(order))
         return made, self._array(order)
+
+
+def _restored(kind: type[Pattern[Any]], csr: sp.csr_array, arguments: dict[str, Any]) -> Pattern[Any]:
+    """What pickle and copy call."""
+    made = kind.__new__(kind)
+    Pattern.__init__(made, csr, **arguments)
+    return made
 
 
 def _is_on_host(x: object) -> bool:

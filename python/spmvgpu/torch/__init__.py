@@ -31,8 +31,9 @@ except ImportError as missing:
     ) from missing
 
 from ..arrays.torch_gradients import differentiable
+from ..operator.composed import Composable
 from ..operator.operator import SparseOperator
-from .patterns import MatrixPattern
+from .patterns import TENSORS, MatrixPattern
 from .solves import solve
 
 __all__ = ["MatrixPattern", "matmul", "solve"]
@@ -60,7 +61,7 @@ def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
     Raises
     ------
     TypeError, ValueError
-        As `SparseOperator.dot`.
+        If `op` is no operator of this package or `x` no tensor, and as `SparseOperator.dot`.
 
     Examples
     --------
@@ -73,5 +74,9 @@ def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
     """
     if torch.compiler.is_compiling():
         return differentiable(op, x)
-    product: torch.Tensor = op.dot(x)
+    if not isinstance(op, Composable):
+        raise TypeError(
+            f"op must be an operator of spmvgpu, not {type(op).__name__}; give spmvgpu.aslinearoperator(op)"
+        )
+    product: torch.Tensor = op.dot(TENSORS.array("x", x))
     return product

@@ -7,10 +7,13 @@ import torch
 
 from .._util.lazy import lazy
 from .._util.types import HostArray
+from ..arrays import ArrayKind, taken
 from ..arrays.torch_gradients import Entries, name_of, product
 from ..devices import CPU
 from ..operator.operator import SparseOperator
 from ..operator.patterns import Pattern
+
+TENSORS = ArrayKind((torch.Tensor,), "torch.as_tensor")
 
 
 class MatrixPattern(Pattern["torch.Tensor"]):
@@ -61,6 +64,12 @@ class MatrixPattern(Pattern["torch.Tensor"]):
     tensor([1., 2., 2.], dtype=torch.float64)
     """
 
+    _kind = TENSORS
+
+    def _beside(self, values: torch.Tensor) -> torch.Tensor:
+        moved: torch.Tensor = values.to(self._cols.device)
+        return moved
+
     def _array(self, array: HostArray) -> torch.Tensor:
         device = "cpu" if self._ordinal == CPU else f"cuda:{self._ordinal}"
         if array.dtype.kind not in "fc":
@@ -89,6 +98,8 @@ class MatrixPattern(Pattern["torch.Tensor"]):
 
         Raises
         ------
+        TypeError
+            If `values` is no tensor, or requires a gradient, which products with the operator do not compute.
         ValueError
             If `values` has another shape or dtype.
 
@@ -100,7 +111,7 @@ class MatrixPattern(Pattern["torch.Tensor"]):
         array([[8., 2.],
                [0., 6.]])
         """
-        return self._with_values(values)
+        return self._with_values(self._unrecorded(values))
 
     def _with_values(self, values: torch.Tensor, *, is_adjoint: bool = False) -> SparseOperator:
         """The operator with the given values, or its adjoint; the next one may take its memory over."""
@@ -117,7 +128,10 @@ class MatrixPattern(Pattern["torch.Tensor"]):
 
     def _oriented(self, values: torch.Tensor, is_adjoint: bool) -> tuple[MatrixPattern, torch.Tensor]:
         """The pattern, or that of the adjoint, and its values on the device."""
-        values = values.detach().to(self._cols.device)
+        values = values.detach()
+        if values.device != self._cols.device:
+            taken("values", values)[1].locate(values, "values")  # refuses devices that there is no way from
+            values = values.to(self._cols.device)
         if not is_adjoint:
             return self, values
         transposed, order = self._turned
@@ -142,7 +156,8 @@ class MatrixPattern(Pattern["torch.Tensor"]):
         Raises
         ------
         TypeError, ValueError
-            If `values` has another shape or dtype, and as `SparseOperator.dot`.
+            If `values` or `x` is no tensor, if `values` has another shape or dtype, and as
+            `SparseOperator.dot`.
 
         Examples
         --------
@@ -151,6 +166,7 @@ class MatrixPattern(Pattern["torch.Tensor"]):
         >>> pattern.matmul(pattern.values, torch.ones(2, dtype=torch.float64))
         tensor([5., 3.], dtype=torch.float64)
         """
+        values, x = self._kind.array("values", values), self._kind.array("x", x)
         return product(name_of(self), self._entries(values), x)
 
     def _entries(self, values: torch.Tensor) -> Entries:

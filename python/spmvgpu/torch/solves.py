@@ -30,15 +30,15 @@ from ..arrays.torch_gradients import (
     tensor_type,
 )
 from ..linalg.named import SYMMETRIC_SOLVERS
-from ..linalg.requests import Method, Request
+from ..linalg.requests import Method, Request, solution_type
 from ..operator.composed import keeping
 from ..operator.operator import SparseOperator
-from .patterns import MatrixPattern
+from .patterns import TENSORS, MatrixPattern
 
 
 @with_hints
 def solve(
-    A: SparseOperator | MatrixPattern,
+    A: object,
     b: torch.Tensor,
     method: Method = "auto",
     *,
@@ -57,11 +57,12 @@ def solve(
 
     Parameters
     ----------
-    A : SparseOperator or MatrixPattern
-        Square.
+    A : SparseOperator, MatrixPattern, array, sparse matrix or LinearOperator
+        Square. A matrix is made an operator in each call, and cannot be given where PyTorch transforms or
+        compiles the function.
     b : (n,) or (n, k) tensor
         Right-hand side, or several of them as columns, on the device of `A`. It may be complex only if `A`
-        is.
+        is, or is a matrix.
     method : {"auto", "cg", "minres", "bicgstab", "gmres"}
         A solver of `spmvgpu.linalg`, which says what matrices it is for. "auto": `spmvgpu.linalg.solve`,
         which looks at the matrix and picks a solver and a preconditioner in each call.
@@ -87,7 +88,7 @@ def solve(
     Returns
     -------
     (n,) or (n, k) tensor
-        Solution, of the dtype of `A`, on the device of `b`.
+        Solution, of the dtype of the operator, on the device of `b`.
 
     Raises
     ------
@@ -123,12 +124,17 @@ def solve(
     tensor([-0.0000, -0.2500, -0.3750], dtype=torch.float64)
     """
     request = Request(method, rtol, atol, maxiter, restart, nullspace)
-    request.check(M, isinstance(A, MatrixPattern), values is not None)
-    entries = A._entries(values) if isinstance(A, MatrixPattern) else NO_ENTRIES
+    if torch.compiler.is_compiling():  # types and shapes are checked when the function runs
+        request.check(M, isinstance(A, MatrixPattern), values is not None)
+        system: Any = A
+    else:
+        b, x0, values = TENSORS.arrays(b, x0, values)
+        system, _ = request.system(A, b.detach(), x0, M, values, not is_transformed())
+    entries = NO_ENTRIES if values is None else system._entries(values)
     how = " ".join(map(str, request))
     if is_transformed():  # where nothing can be kept
-        return _solved(A, M, how, entries, b, x0)
-    op = A._with_values(values) if isinstance(A, MatrixPattern) else A._snapshot()
+        return _solved(system, M, how, entries, b, x0)
+    op = keeping(system) if values is None else system._with_values(values)
     M = request.preconditioner(M, op) if isinstance(M, str) else keeping(M)
     x = _solved(op, M, how, entries, b, x0)
     if isinstance(A, SparseOperator):
@@ -211,13 +217,13 @@ def _solution(
     how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None
 ) -> torch.Tensor:
     A, M, *texts = how.split(" ")
-    op = operator_called(A, values)
-    b, dtype = b.detach(), tensor_type(op.dtype)
+    op, request = operator_called(A, values), Request(*map(_value, texts))
+    b = b.detach()
     if b.ndim == 2 and b.shape[1] == 0:
-        return b.new_empty(b.shape, dtype=dtype)
+        return _promised(how, values, b, x0)
     preconditioner = None if M == "None" else called(M) if _is_of_object(M) else M
-    x: torch.Tensor = Request(*map(_value, texts)).run(op, b, x0, preconditioner)
-    return x.to(dtype).reshape(b.shape)
+    x: torch.Tensor = request.run(op, b, None if x0 is None else x0.detach(), preconditioner)
+    return x.to(tensor_type(solution_type(op, b))).reshape(b.shape)
 
 
 def _value(text: str) -> Any:
@@ -232,7 +238,7 @@ def _value(text: str) -> Any:
 def _promised(
     how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None
 ) -> torch.Tensor:
-    dtype = tensor_type(owner(how.split(" ")[0]).dtype) if values is None else values.dtype
+    dtype = tensor_type(solution_type(owner(how.split(" ")[0]), b)) if values is None else values.dtype
     return b.new_empty(b.shape, dtype=dtype)
 
 
