@@ -391,8 +391,8 @@ MULTIPLIERS = {
 CALLS = {
     "@": (lambda M, b: M @ b, ANY, PRODUCTS),
     "dot": (lambda M, b: M.dot(b), ANY, (*PRODUCTS, "number")),
-    "matvec": (lambda M, b: M.matvec(b), (FLAT, COLUMN), ()),
-    "rmatvec": (lambda M, b: M.rmatvec(b), (FLAT, COLUMN), ()),
+    "matvec": (lambda M, b: M.matvec(b), (FLAT, COLUMN), ("row",)),
+    "rmatvec": (lambda M, b: M.rmatvec(b), (FLAT, COLUMN), ("row",)),
     "matmat": (lambda M, b: M.matmat(b), (COLUMN, MANY), ("sparse column",)),
     "rmatmat": (lambda M, b: M.rmatmat(b), (COLUMN, MANY), ("sparse column",)),
 }

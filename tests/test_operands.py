@@ -121,6 +121,11 @@ def test_stacks_of_matrices(stack, count, host_library, op, A):
         result = call(given(host_library, x))
         assert isinstance(result, host_library.array_type)
         np.testing.assert_array_equal(host_library.to_numpy(result), exact)
+    vectors = np.ascontiguousarray(x.swapaxes(-1, -2))
+    for call in (op.matvec, op.H.rmatvec):
+        result = call(given(host_library, vectors))
+        assert isinstance(result, host_library.array_type)
+        np.testing.assert_array_equal(host_library.to_numpy(result), exact.swapaxes(-1, -2))
     rows = numbers((*stack, count, ROWS), "float64")
     result = op.__rmatmul__(given(host_library, rows))
     assert isinstance(result, host_library.array_type)

@@ -78,16 +78,16 @@ class Composable(LinearOperator):  # type: ignore[misc]
         return of_stack(product, self.shape, x, library) if is_stack(x, library) else product(x)
 
     def matvec(self, x: object) -> AnyArray:
-        """Return ``A @ x`` for a vector.
+        """Return ``A @ x`` for a vector, or for several in the last axis of an array.
 
         Parameters
         ----------
-        x : (n,) or (n, 1) array
+        x : (n,), (n, 1) or (..., n) array
             As in `dot`.
 
         Returns
         -------
-        (m,) or (m, 1) array
+        (m,), (m, 1) or (..., m) array
 
         Examples
         --------
@@ -96,7 +96,15 @@ class Composable(LinearOperator):  # type: ignore[misc]
         >>> op.matvec(np.ones(2))
         array([5., 3.])
         """
-        return self.dot(check_shape("x", x, 1, self.shape[1]))
+        x, library = taken("x", check_shape("x", x, 1, self.shape[1]))
+        shape = shape_of("x", x, library)
+        if len(shape) == 1 or shape == (self.shape[1], 1):
+            return self.dot(x)
+
+        def product(rows: AnyArray) -> AnyArray:
+            return library.transposed(self.dot(library.transposed(rows)))
+
+        return of_rows(product, self.shape[0], x, library)
 
     def matmat(self, X: object) -> AnyArray:
         """Return ``A @ X`` for a 2-D array.
@@ -121,18 +129,18 @@ class Composable(LinearOperator):  # type: ignore[misc]
         return self.dot(check_shape("X", X, 2, self.shape[1]))
 
     def rmatvec(self, x: object) -> AnyArray:
-        """Return ``A.H @ x`` for a vector.
+        """Return ``A.H @ x`` for a vector, or for several in the last axis of an array.
 
         The first call builds the conjugate transpose `H`.
 
         Parameters
         ----------
-        x : (m,) or (m, 1) array
+        x : (m,), (m, 1) or (..., m) array
             As in `dot`.
 
         Returns
         -------
-        (n,) or (n, 1) array
+        (n,), (n, 1) or (..., n) array
 
         Examples
         --------

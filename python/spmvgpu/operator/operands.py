@@ -328,9 +328,9 @@ def check_shape(name: str, x: AnyArray, ndim: int, length: int) -> object:
         shape = shape_of(name, x, library)
     else:
         shape = x.shape
-    fits = shape in ((length,), (length, 1)) if ndim == 1 else len(shape) >= 2 and shape[-2] == length
+    fits = shape == (length, 1) or (len(shape) >= ndim and shape[-ndim] == length)
     if not fits:
-        wanted = f"({length},) or ({length}, 1)" if ndim == 1 else f"({length}, k)"
+        wanted = f"({length},), ({length}, 1) or (..., {length})" if ndim == 1 else f"(..., {length}, k)"
         raise ValueError(f"dimension mismatch: {name} has shape {shape}; the operator needs {wanted}")
     return x
 
