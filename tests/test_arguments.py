@@ -260,12 +260,13 @@ for solver in (linalg.lsqr, linalg.lsmr, linalg.cgls):
         if argument in inspect.signature(solver).parameters:
             TABLE[f"{solver.__name__}.{argument}"] = (given(solver, op(), np.ones(3)), argument, taken)
 for solver, arguments in (
-    (linalg.eigsh, ("M", "Minv", "mode", "rng", "OPinv", "inner", "preconditioner")),
-    (linalg.svds, ("return_singular_vectors", "solver", "rng", "options")),
+    (linalg.eigsh, ("M", "Minv", "mode", "OPinv", "inner", "preconditioner")),
+    (linalg.svds, ("return_singular_vectors", "solver", "options")),
 ):
     TABLE[f"{solver.__name__}.A"] = (given(solver, k=1), "A", ())
     for argument, taken in (
         *((argument, ("huge",)) for argument in ("maxiter", "tol")),
+        ("rng", ("huge", "array")),
         *((argument, ()) for argument in ("k", "ncv", "which", "v0", *arguments)),
     ):
         fixed = {} if argument == "k" else {"k": 1}

@@ -1,5 +1,7 @@
 """Eigenvalues by the Lanczos method, compared with dense ones, and with SciPy's way of refusing."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,6 +12,7 @@ from battery import COMPLEX_TYPES, TYPES, hermitian
 from spmvgpu import gallery
 from spmvgpu.linalg import eigsh
 from spmvgpu.linalg.lanczos import WHICH
+from support import naming, nightly
 
 MATRICES = {
     "1x1": lambda: sp.csr_array([[3.0]]),
@@ -121,6 +124,95 @@ def test_multiple_eigenvalues(dtype, device):
         check(A, *eigsh(sg.aslinearoperator(A, device=device), 6), 6, "LM")
 
 
+def drawn_with_copies(seed):
+    """A matrix whose eigenvalues are multiple, and the arguments for it."""
+    r = np.random.default_rng(seed)
+    n = int(r.integers(20, 130))
+    kind = ("thrice", "rotated", "cycle", "grid", "paths", "integers")[seed % 6]
+    if kind == "thrice":
+        A = np.diag(r.permutation(np.repeat(r.standard_normal(n // 3 + 1), 3)))
+    elif kind == "rotated":
+        Q = np.linalg.qr(r.standard_normal((n, n)))[0]
+        A = (Q * np.repeat(r.uniform(0, 1, n // 5 + 1), 5)[:n]) @ Q.T
+    elif kind == "cycle":
+        A = np.roll(np.eye(n), 1, 0)
+    elif kind == "grid":
+        A = gallery.poisson2d(int(r.integers(5, 11))).toarray()
+    elif kind == "paths":  # the zeros of their Laplacian count them
+        A = sp.block_diag([gallery.poisson1d(int(m)) for m in r.integers(3, 20, 6)]).toarray()
+        np.fill_diagonal(A, 0)
+        np.fill_diagonal(A, -A.sum(axis=1))
+    else:
+        A = np.diag(r.integers(-4, 5, n).astype(float))
+    A = (A + A.T) / 2
+    dtype = TYPES[int(r.integers(0, len(TYPES)))]
+    options = dict(k=int(r.integers(1, 15)), which=r.choice(["LM", "SA", "LA", "BE"]), maxiter=100_000)
+    if r.random() < 0.4:
+        w = np.linalg.eigvalsh(A)
+        sigma = float(r.uniform(w[0], w[-1]))
+        options |= dict(which="LM", sigma=sigma if abs(w - sigma).min() > 1e-3 else w[0] - 0.37)
+    if r.random() < 0.3:
+        options["v0"] = r.standard_normal(len(A)).astype(dtype)
+    return sp.csr_array(A).astype(dtype), options
+
+
+@pytest.mark.parametrize("first", [0, *nightly(range(20, 500, 20))])
+def test_all_copies(first, device):
+    """None is missing, and the vectors of equal eigenvalues are orthogonal."""
+    for seed in range(first, first + 20):
+        A, options = drawn_with_copies(seed)
+        k, which, sigma = options["k"], options["which"], options.get("sigma")
+        with naming(seed=seed, **options):
+            w, v = eigsh(sg.aslinearoperator(A, device=device), **options)
+            wide = A.toarray().astype(np.float64)
+            tolerance = 2e3 * eps(A.dtype) * max(np.linalg.norm(wide, 2), 1.0)
+            if which == "LM":  # of two that are as far away either will do
+                far = np.sort(abs(np.linalg.eigvalsh(wide) - (sigma or 0.0)))
+                near = far[:k] if sigma is not None else far[-k:]
+                np.testing.assert_allclose(np.sort(abs(w - (sigma or 0.0))), near, rtol=0, atol=tolerance)
+            else:
+                np.testing.assert_allclose(w, expected(A, k, which), rtol=0, atol=tolerance)
+            assert np.linalg.norm(wide @ v - v * w, axis=0).max() <= tolerance
+            np.testing.assert_allclose(v.T @ v, np.eye(k), rtol=0, atol=500 * eps(A.dtype))
+
+
+def test_a_search_for_copies_that_does_not_end(device):
+    op = sg.aslinearoperator(gallery.poisson2d(20), device=device)
+    enough = next(m for m in range(1, 100) if converges(op, m))
+    with pytest.warns(sg.linalg.SolverWarning, match="copies of multiple eigenvalues may be missing"):
+        eigsh(op, 4, maxiter=enough)
+
+
+def converges(op, maxiter):
+    """Whether as many restarts find all eigenvalues, with or without a search for copies."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sg.linalg.SolverWarning)
+        try:
+            eigsh(op, 4, maxiter=maxiter)
+        except spla.ArpackNoConvergence:
+            return False
+    return True
+
+
+def products(function, A, **options):
+    """How many products a function takes."""
+    calls = []
+    op = spla.LinearOperator(A.shape, matvec=lambda x: (calls.append(1), A @ x)[1], dtype=float)
+    function(op, return_eigenvectors=False, **options)
+    return len(calls)
+
+
+@pytest.mark.parametrize(
+    ("k", "which"), [(1, "LA"), (6, "LM"), (12, "BE"), (20, "LA"), (20, "SA"), (30, "LM")]
+)
+def test_no_more_products_than_arpack(k, which):
+    """A restart that keeps nearly all vectors gains little."""
+    A = gallery.poisson2d(30, 30)
+    v0 = np.random.default_rng(k).standard_normal(A.shape[0])
+    options = dict(k=k, which=which, v0=v0)
+    assert products(eigsh, A, **options) <= 1.05 * products(spla.eigsh, A, **options)
+
+
 def test_all_eigenvalues(device):
     A = made("poisson2d", np.float64)
     n = A.shape[0]
@@ -153,15 +245,7 @@ def test_without_eigenvectors(device):
 
 def test_a_looser_tolerance_takes_fewer_products(device):
     A = made("poisson1d", np.float64)
-    counts = []
-    for tol in (1e-2, 0):
-        calls = []
-        op = spla.LinearOperator(
-            A.shape, matvec=lambda x, calls=calls: (calls.append(1), A @ x)[1], dtype=float
-        )
-        eigsh(op, 3, tol=tol)
-        counts.append(len(calls))
-    assert counts[0] < counts[1]
+    assert products(eigsh, A, k=3, tol=1e-2) < products(eigsh, A, k=3, tol=0)
 
 
 def test_kinds_of_matrices():

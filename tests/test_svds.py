@@ -1,5 +1,7 @@
 """Singular values by the Lanczos method, compared with dense ones."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,7 +10,8 @@ import scipy.sparse.linalg as spla
 import spmvgpu as sg
 from battery import COMPLEX_TYPES, TYPES, typed, uniform
 from spmvgpu import gallery
-from spmvgpu.linalg import svds
+from spmvgpu.linalg import eigsh, svds
+from support import naming
 
 MATRICES = {
     "1x1": lambda: sp.csr_array([[3.0]]),
@@ -58,6 +61,67 @@ def test_largest(name, dtype, device):
 def test_smallest(name, device):
     A = made(name, np.float64)
     check(A, *svds(sg.aslinearoperator(A, device=device), 3, which="SM"), 3, "SM")
+
+
+def singular(name):
+    S = np.random.default_rng(0).standard_normal((9, 9))
+    return {
+        "diagonal": np.diag([0.0, 1.0]),
+        "one zero": np.c_[S[:, :1], S[:, :8]],
+        "three zeros": S[:, :6] @ S[:6],
+        "tall": np.c_[S[:, :4], S[:, :2]],
+        "wide": np.c_[S[:, :4], S[:, :2]].T,
+        "zero column": np.diag(np.arange(12.0)),
+        "directed cycle": np.roll(np.eye(30), 1, axis=0) - np.eye(30),
+        "all": np.zeros((5, 3)),
+    }[name]
+
+
+@pytest.mark.parametrize("which", ["SM", "LM"])
+@pytest.mark.parametrize("dtype", [*TYPES, *COMPLEX_TYPES], ids=str)
+@pytest.mark.parametrize(
+    "name", ["diagonal", "one zero", "three zeros", "tall", "wide", "zero column", "directed cycle", "all"]
+)
+def test_vectors_of_zero(name, dtype, which, device):
+    """Vectors of both sides belong to the null spaces."""
+    A = singular(name).astype(dtype)
+    for k in {1, 2, min(4, *A.shape), min(A.shape)}:
+        u, s, vh = svds(sg.aslinearoperator(A, device=device), k, which=which)
+        check(sp.csr_array(A), u, s, vh, k, which)
+        slack = 20 * np.sqrt(np.finfo(dtype).eps) * max(np.linalg.norm(A, 2), 1)
+        assert np.linalg.norm(A.conj().T @ u - vh.conj().T * s) <= slack
+        np.testing.assert_allclose(svds(A, k, which=which, return_singular_vectors=False), s, atol=slack)
+
+
+@pytest.mark.parametrize("shape", [(25, 12), (12, 25)])
+@pytest.mark.parametrize(
+    ("types", "scales"),
+    [
+        ((np.float32, np.complex64), (1e-30, 1e-25, 1e-10, 1e10, 1e18, 1e30)),
+        ((np.float64, np.complex128), (1e-280, 1e-170, 1e-80, 1e80, 1e155, 1e280)),
+    ],
+)
+def test_scales(types, scales, shape, device):
+    """Squares of the numbers may leave the range of the type."""
+    for dtype, scale in itertools.product(types, scales):
+        A = sp.csr_array(np.random.default_rng(1).standard_normal(shape).astype(dtype))
+        with naming(dtype=dtype, scale=scale):
+            u, s, vh = svds(sg.aslinearoperator(A * dtype(scale), device=device), 3)
+            s = (s / scale).astype(s.dtype)
+            check(A, u, s, vh, 3)
+            assert np.linalg.norm(A.T @ u - vh.conj().T * s) <= 1e3 * np.finfo(dtype).eps * s[-1]
+
+
+@pytest.mark.parametrize("function", [svds, eigsh])
+def test_rng(function, device):
+    op = sg.aslinearoperator(made("square", np.float64), device=device)
+    generator = np.random.default_rng(5)
+    seeds = {"none": None, "seed": 5, "other seed": 6, "generator": generator, "once more": generator}
+    found = {name: function(op, 3, rng=rng)[1] for name, rng in seeds.items()}
+    np.testing.assert_array_equal(found["seed"], found["generator"])
+    assert len({np.asarray(result).tobytes() for result in found.values()}) == 4
+    with pytest.raises(TypeError, match="rng='five' is not allowed"):
+        function(op, 3, rng="five")
 
 
 def test_what_is_returned(device):

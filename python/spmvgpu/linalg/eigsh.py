@@ -17,7 +17,7 @@ from ..operator.operator import SparseOperator
 from . import cudss
 from .direct import DirectFactors
 from .factors import SingularMatrixError
-from .lanczos import Lanczos, checked_which, no_convergence, start_of, with_start
+from .lanczos import Lanczos, checked_which, no_convergence, seed_of, start_of, with_start
 from .named import named
 from .preconditioners import map_of_preconditioner, taken_map
 from .stopping import check_limits, tolerance
@@ -72,22 +72,25 @@ def eigsh(
         end, of which the upper one has one more if `k` is odd. With `sigma` it is about ``w'``: "LM" finds
         the eigenvalues nearest to `sigma`.
     v0 : (n,) array, optional
-        Start vector. The default is a random vector, the same in each call.
+        Start vector. The default is a random vector, the same in each call without `rng`.
     ncv : int, optional
         Number of vectors stored, greater than `k` and at most n. The default is ``min(n, max(2*k + 1, 20))``.
+        At least ``min(n, k + 8)`` are stored.
     maxiter : int, optional
-        Maximum number of restarts. The default is ``10 * n``.
+        Maximum number of restarts. The default is ``10 * n``. If it ends the search for copies, a
+        `SolverWarning` says that some may be missing.
     tol : float, default 0
-        Relative accuracy of eigenvalues. 0 stands for the precision of the data type. A larger tolerance may
-        miss copies of a multiple eigenvalue, as with ARPACK: rounding errors bring them in late.
+        Relative accuracy of eigenvalues. 0 stands for the precision of the data type, and for all copies of
+        multiple eigenvalues: the search goes on beside the eigenvectors found until none is left. A larger
+        tolerance may miss copies, as with ARPACK: rounding errors bring them in late.
     return_eigenvectors : bool, default True
         Whether to return eigenvectors also.
     OPinv : LinearOperator or SparseOperator, optional
         The inverse of ``A - sigma * I``, in place of inner solves.
     mode : {"normal"}
         Other modes are for generalized problems.
-    rng : None
-        The start vector is always the same. Pass `v0` for another one.
+    rng : numpy.random.Generator or int, optional
+        For another random start vector, where `v0` is not given.
     inner : {"auto", "direct", "cg", "minres"}, default "auto"
         With `sigma`, how to solve with ``A - sigma * I``. "direct": with factors, as of `splu`, on a GPU if
         cuDSS is installed, and otherwise on the CPU. "cg" and "minres": with these solvers, on the device, to
@@ -139,8 +142,7 @@ def eigsh(
                 "scipy.sparse.linalg.eigsh or spmvgpu.linalg.lobpcg"
             )
     one_of("mode", mode, ("normal",))
-    if rng is not None:
-        raise ValueError("rng is not used, for the start vector is always the same; give v0 for another one")
+    seed = seed_of(rng)
     tol = tolerance("tol", tol)
     system = system_of(*with_start(A, v0), "v0")
     n = system.unknowns
@@ -169,8 +171,9 @@ def eigsh(
         ncv,
         _core.SolverMemory(vectors.ordinal),
         system.max_threads,
+        seed,
     )
-    found = lanczos.find(start, k, which, tol, restarts)
+    found = lanczos.find(start, k, which, tol, restarts, copies=tol == 0)
     values, factors = found.values, found.factors
     if shift is not None:
         with np.errstate(divide="ignore"):
@@ -185,7 +188,7 @@ def eigsh(
     if len(values):
         lanczos.write(factors, v.pointer)
     if not found.converged:
-        no_convergence(len(values), k, found.restarts, w, columns.result())
+        raise no_convergence(len(values), k, found.restarts, w, columns.result())
     return w, columns.result()
 
 

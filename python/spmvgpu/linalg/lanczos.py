@@ -13,6 +13,8 @@ from .._util.arguments import one_of, whole_number
 from .._util.types import DType, HostArray
 from ..arrays import AnyArray, is_sparse
 from ..inputs.canonical import matrix_of
+from .copies import CopySearch, best_of, better, chosen_first
+from .stopping import warn
 from .systems import refuse_ranks
 from .vectors import DeviceVector, Vectors, random_vector
 
@@ -58,6 +60,13 @@ class Lanczos:
         For them.
     threads : int or None
         Of the CPU.
+    seed : int
+        Of the random vectors.
+
+    Attributes
+    ----------
+    norm : float
+        The largest magnitude of an eigenvalue that the matrix has had: about the norm of the map.
     """
 
     def __init__(
@@ -69,19 +78,29 @@ class Lanczos:
         ncv: int,
         memory: _core.SolverMemory,
         threads: int | None,
+        seed: int,
     ) -> None:
         self.basis = _core.KrylovBasis(dtype, n, ncv + 1, memory, threads)
-        self._map, self._n, self._dtype, self._ordinal, self._ncv = map, n, dtype, ordinal, ncv
+        self._map, self.n, self.dtype, self.ordinal, self._ncv = map, n, dtype, ordinal, ncv
         self._matrix = np.zeros((ncv, ncv))
-        self._size = self._kept = 0  # of the matrix that is known, and of the part that a restart has left
-        self._beside = 0.0  # what stands beside it, for the next vector
-        self._seed = 0
+        self._size = 0  # of the matrix that is known
+        self._half = (ncv + 1) // 2  # of the vectors to come, after which to look at the matrix
+        self._locked = 0  # vectors at the start of the basis that the search stays orthogonal to
+        self._beside = 0.0  # what stands beside the matrix, for the next vector
+        self._is_whole = False  # whether there is no vector beside the basis
+        self._seed = seed
         self.eps = float(np.finfo(dtype).eps)
+        self._largest = 0.0
 
-    def find(self, start: DeviceVector | None, k: int, which: str, tol: float, maxiter: int) -> Eigenpairs:
+    def find(
+        self, start: DeviceVector | None, k: int, which: str, tol: float, maxiter: int, copies: bool
+    ) -> Eigenpairs:
         """The eigenpairs at one end of the spectrum, or both, as `which` says; in `maxiter` restarts at most.
 
-        Without a start vector it begins with a random one, the same in every run.
+        Without a start vector it begins with a random one. Products with one vector lead to one eigenvector
+        of each eigenvalue, but for rounding errors. To find the `copies` of multiple eigenvalues, the search
+        goes on from random vectors orthogonal to the eigenvectors found, until it is sure that no copy is
+        left.
 
         Raises
         ------
@@ -89,24 +108,53 @@ class Lanczos:
             If the map gives numbers that are not finite.
         """
         self._begin(start)
-        restarts = 0
+        limit, restarts = max(tol, self.eps), 0
+        found, factors = np.empty(0), np.empty((0, 0))
+        search: CopySearch | None = None
         while True:
-            self._extend()
-            m = self._size
-            values, vectors = np.linalg.eigh(self._matrix[:m, :m])
-            order = chosen_first(values, which)
-            wanted = order[:k]
-            bounds = np.abs(self._beside * vectors[m - 1, wanted])
-            size = np.maximum(np.abs(values[wanted]), self.eps ** (2 / 3))
-            good = wanted[bounds <= max(tol, self.eps) * size]
-            done = len(good) == k or m == self._n
-            if done or restarts == maxiter:
-                good = np.sort(wanted if done else good)
-                scaled = np.ldexp(values[good], self._exponent)
-                return Eigenpairs(scaled, vectors[:, good].T, restarts, done)
-            restarts += 1
-            # More than are wanted stay, as those beside them speed up what follows.
-            self._restart(values, vectors, order[: min(m - 1, k + len(good) + (m - k) // 3)])
+            self._extend(search, k)
+            values, vectors, bounds = self._ritz_pairs()
+            self._largest = max(self._largest, np.abs(values).max())
+            is_good = bounds <= limit * np.maximum(np.abs(values), self.eps ** (2 / 3) * self._largest)
+            wanted = better(found, values, k, which, self.eps)
+            good = wanted[is_good[wanted]]
+            # Where the map does not leave a subspace, all in it has converged, but the best may be outside.
+            is_full = self._size == self._ncv or search is not None
+            is_new = len(wanted) > 0 and len(good) == len(wanted) and (self._beside > 0.0 or is_full)
+            is_new &= len(found) + len(wanted) >= k
+            if is_new or self._is_whole:
+                found, factors = self._best(found, values, vectors, k, which)
+                search = CopySearch(found, which, self.n, self.eps)
+                if not copies or self._is_whole or search.is_sure:
+                    break
+                # Orthogonal to the whole basis, as copies that it does not contain are.
+                self.put_random(self._size)
+                self._lock(found, factors)
+                factors = np.eye(k)
+            elif search is not None and search.is_sure and not len(wanted):
+                break
+            elif self._size < self._ncv:
+                continue
+            elif restarts == maxiter:
+                if search is None:
+                    good = np.sort(good)
+                    return Eigenpairs(self._unscaled(values[good]), vectors[:, good].T, restarts, False)
+                warn(
+                    f"copies of multiple eigenvalues may be missing: maxiter={maxiter} restarts did not show "
+                    "that there are none; raise maxiter or ncv",
+                    stacklevel=5,
+                )
+                break
+            else:
+                restarts += 1
+                count = kept_count(len(values), max(len(wanted), 1), len(good), restarts)
+                self._restart(values, vectors, chosen_first(values, which)[:count], search)
+        order = np.argsort(found)
+        return Eigenpairs(self._unscaled(found[order]), factors[order], restarts, True)
+
+    @property
+    def norm(self) -> float:
+        return float(self._unscaled(np.float64(self._largest)))
 
     def rotate(self, factors: HostArray) -> None:
         """Put combinations of the basis vectors in their place."""
@@ -118,15 +166,15 @@ class Lanczos:
 
     def wide(self, factors: HostArray) -> HostArray:
         """Factors of vectors, of the type that the core takes."""
-        return np.ascontiguousarray(factors, np.result_type(self._dtype, np.float64))
+        return np.ascontiguousarray(factors, np.result_type(self.dtype, np.float64))
 
     def put_random(self, number: int) -> bool:
         """A random vector orthogonal to those before it; whether there is one."""
-        if number >= self._n:
+        if number >= self.n:
             return False
         for _ in range(3):
             self._seed += 1
-            vector = random_vector(self._n, self._dtype, self._seed, self._ordinal)
+            vector = random_vector(self.n, self.dtype, self._seed, self.ordinal)
             parts = np.abs(self.basis.put(vector.pointer, number))
             if parts[-1] > 1e-6 * np.linalg.norm(parts):
                 return True
@@ -141,65 +189,113 @@ class Lanczos:
                 raise ValueError("v0 contains inf or NaN")
             if norm == 0:
                 raise ValueError("v0 is zero; give another vector, or None")
-        exponent = self.basis.exponent(self._map)
         # A map whose numbers are far from 1 is scaled, so that no square leaves the range of numbers.
-        far = 30 if self._dtype.itemsize // (2 if self._dtype.kind == "c" else 1) == 4 else 100
-        self._exponent = exponent if exponent is not None and abs(exponent) > far else 0
+        far = far_exponent(self.dtype)
+        self._exponent = 0
+        steps = self.basis.extend(self._map, 0, 1, 0)
+        if not 2.0**-far <= np.hypot(*steps[0]) <= 2.0**far:
+            exponent = self.basis.exponent(self._map)
+            self._exponent = exponent if exponent is not None and abs(exponent) > far else 0
+            steps = self.basis.extend(self._map, 0, 1, -self._exponent)
+        self._take(steps)
 
-    def _extend(self) -> None:
-        """Go on to as many vectors as there may be."""
-        j, T = self._kept, self._matrix
-        while j < self._ncv:
-            found = self.basis.extend(self._map, j, self._ncv, -self._exponent)
-            if not np.isfinite(found).all():
-                raise ValueError("A contains inf or NaN, or its products overflow")
-            for alpha, beta in found:
-                T[j, j] = alpha
-                self._beside = beta
-                j += 1
-                if j < self._ncv:
-                    T[j, j - 1] = T[j - 1, j] = beta
-                # What is left of a vector is rounding errors: the map does not leave the subspace.
-                if beta <= 10 * self.eps * np.abs(T[:j, :j]).max():
-                    self._beside = 0.0
-                    if j < self._ncv:
-                        T[j, j - 1] = T[j - 1, j] = 0.0
-                    break
-            if self._beside == 0.0 and not self.put_random(j):
+    def _extend(self, search: CopySearch | None, k: int) -> None:
+        """Go on until it is worth while to look at the matrix: a search for copies often ends after a few."""
+        first = self._size
+        to = self._ncv if first >= self._half else max(self._half, k + 1)
+        to = min(to if search is None else first + 4, self._ncv)
+        while self._size < to:
+            self._take(self.basis.extend(self._map, self._size, to, -self._exponent))
+            if search is not None and self._beside == 0.0:
+                break
+        if search is not None:
+            block = self._matrix[self._locked : self._size, self._locked : self._size]
+            search.extend(block, self._beside, first - self._locked)
+
+    def _take(self, steps: HostArray) -> None:
+        """Put the coefficients of new vectors into the matrix."""
+        if not np.isfinite(steps).all():
+            raise ValueError("A contains inf or NaN, or its products overflow")
+        j, T = self._size, self._matrix
+        for alpha, beta in steps:
+            T[j, j] = alpha
+            self._beside = beta
+            j += 1
+            # What is left of a vector is rounding errors: the map does not leave the subspace.
+            is_nothing = beta <= 10 * self.eps * np.abs(T[:j, :j]).max()
+            if is_nothing:
+                self._beside = 0.0
+            if j < self._ncv:
+                T[j, j - 1] = T[j - 1, j] = self._beside
+            if is_nothing:
                 break
         self._size = j
+        self._is_whole = j == self.n or (self._beside == 0.0 and not self.put_random(j))
 
-    def _restart(self, values: HostArray, vectors: HostArray, kept: HostArray) -> None:
-        count, last = len(kept), self._size - 1
-        self.rotate(vectors[:, kept].T)
-        beside = self._beside * vectors[last, kept]
+    def _ritz_pairs(self) -> tuple[HostArray, HostArray, HostArray]:
+        """The eigenpairs of the part of the matrix that is not locked, and bounds of their residuals."""
+        values, vectors = np.linalg.eigh(self._matrix[self._locked : self._size, self._locked : self._size])
+        return values, vectors, np.abs(self._beside * vectors[-1])
+
+    def _best(
+        self, found: HostArray, values: HostArray, vectors: HostArray, k: int, which: str
+    ) -> tuple[HostArray, HostArray]:
+        """The best of the eigenvalues found before and of new ones, and the factors of their vectors."""
+        both = np.concatenate([found, values])
+        chosen = best_of(both, k, which)
+        factors = np.zeros((len(both), len(both)))
+        factors[: len(found), : len(found)] = np.eye(len(found))
+        factors[len(found) :, len(found) :] = vectors.T
+        return both[chosen], factors[chosen]
+
+    def _lock(self, values: HostArray, factors: HostArray) -> None:
+        self.rotate(factors)
         self._matrix[:] = 0
-        np.fill_diagonal(self._matrix[:count, :count], values[kept])
-        self._matrix[count, :count] = self._matrix[:count, count] = beside
-        self._kept = count
+        np.fill_diagonal(self._matrix[: len(values), : len(values)], values)
+        self._size = self._locked = len(values)
+
+    def _restart(
+        self, values: HostArray, vectors: HostArray, kept: HostArray, search: CopySearch | None
+    ) -> None:
+        locked, last = self._locked, self._size - self._locked - 1
+        end = locked + len(kept)
+        factors = np.zeros((end, self._size))
+        factors[:locked, :locked] = np.eye(locked)
+        factors[locked:, locked:] = vectors[:, kept].T
+        self.rotate(factors)
+        self._matrix[locked:, locked:] = 0
+        np.fill_diagonal(self._matrix[locked:end, locked:end], values[kept])
+        self._matrix[end, locked:end] = self._matrix[locked:end, end] = self._beside * vectors[last, kept]
+        self._size, self._half = end, (end + self._ncv + 1) // 2
+        if search is not None:
+            search.restart(vectors[:, kept])
+
+    def _unscaled(self, values: Any) -> Any:
+        return np.ldexp(values, self._exponent)
 
 
-def chosen_first(values: HostArray, which: str) -> HostArray:
-    """The places of ascending values in the order in which `which` prefers them."""
-    count = len(values)
-    if which == "LA":
-        return np.arange(count)[::-1]
-    if which == "SA":
-        return np.arange(count)
-    if which == "BE":  # from both ends in turn, the upper one first
-        ends = np.stack([np.arange(count)[::-1], np.arange(count)], axis=1).reshape(-1)
-        return ends[:count]
-    order = np.argsort(np.abs(values), kind="stable")
-    return order if which == "SM" else order[::-1]
+def kept_count(room: int, wanted: int, good: int, restarts: int) -> int:
+    """How many of as many vectors as there is room for stay at a restart.
+
+    More than are wanted stay, as the vectors beside them speed up what follows: about half of the rest, and
+    more where wanted ones have converged. The number changes from restart to restart, for with a constant
+    one the same vectors may come back every few restarts.
+    """
+    share = 0.4 + 0.3 * (good + 1) / (wanted + 1)
+    count = min(room - 2, wanted + int(share * (room - wanted))) + restarts % 3
+    return max(1, min(room - 1, count))
 
 
 def checked_which(which: object, k: object, most: int, ncv: object, n: int) -> tuple[str, int, int]:
-    """`which`, `k` and `ncv` of a caller, for at most so many values of a map of vectors of length `n`."""
+    """`which`, `k` and `ncv` of a caller, for at most so many values of a map of vectors of length `n`.
+
+    A search for copies needs some vectors besides those found.
+    """
     which = one_of("which", which, WHICH)
     count = whole_number("k", k, 1, max(most, 1))
     if ncv is None:
         return which, count, min(n, max(2 * count + 1, 20))
-    return which, count, whole_number("ncv", ncv, min(count + 1, n), n)
+    return which, count, max(whole_number("ncv", ncv, min(count + 1, n), n), min(n, count + 8))
 
 
 def with_start(A: Any, v0: object) -> tuple[object, object]:
@@ -224,9 +320,29 @@ def start_of(v0: object, vectors: Vectors) -> DeviceVector | None:
     return start
 
 
-def no_convergence(found: int, k: int, restarts: int, values: AnyArray, vectors: AnyArray) -> None:
-    """Raise SciPy's error, with the eigenpairs that have converged."""
-    raise sla.ArpackNoConvergence(
+def far_exponent(dtype: DType) -> int:
+    """The exponent, of either sign, of the largest numbers whose squares surely stay in range."""
+    return 30 if np.finfo(dtype).bits == 32 else 100
+
+
+def seed_of(rng: object) -> int:
+    """The seed of random vectors: of a generator of NumPy or what makes one; the same without one."""
+    if rng is None:
+        return 0
+    try:
+        generator = np.random.default_rng(rng)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"rng={rng!r} is not allowed; give a generator or a seed of NumPy: {error}"
+        ) from None
+    return int(generator.integers(2**62))
+
+
+def no_convergence(
+    found: int, k: int, restarts: int, values: AnyArray, vectors: AnyArray
+) -> sla.ArpackNoConvergence:
+    """SciPy's error, with the eigenpairs that have converged."""
+    return sla.ArpackNoConvergence(
         f"No convergence ({restarts} restarts, {found}/{k} eigenvectors converged); "
         "raise maxiter, ncv or tol",
         values,

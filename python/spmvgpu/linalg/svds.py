@@ -5,15 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from .. import _core
+from .._core import LinearMap
 from .._util.arguments import one_of, whole_number, with_hints
 from .._util.types import HostArray
 from ..arrays import AnyArray
-from .lanczos import Lanczos, checked_which, no_convergence, start_of, with_start
+from ..devices import device_name
+from ..operator.construct import aslinearoperator
+from .lanczos import (
+    Eigenpairs,
+    Lanczos,
+    checked_which,
+    far_exponent,
+    no_convergence,
+    seed_of,
+    start_of,
+    with_start,
+)
 from .stopping import tolerance
 from .systems import Rectangle, System
-from .vectors import DeviceVector, Vectors, empty
+from .vectors import DeviceVector, Vectors, empty, random_vector
 
 
 @with_hints
@@ -46,22 +59,26 @@ def svds(
         Number of singular values, at most ``min(m, n)``.
     ncv : int, optional
         Number of vectors stored, greater than `k`. The default is ``max(2*k + 1, 20)``, or ``min(m, n)`` if
-        that is less.
+        that is less. At least ``min(m, n, k + 8)`` are stored.
     tol : float, default 0
-        Relative accuracy of the squares of singular values. 0 stands for the precision of the data type.
+        Relative accuracy of the squares of singular values. 0 stands for the precision of the data type, and
+        for all copies of multiple singular values, as in `eigsh`.
     which : {"LM", "SM"}, default "LM"
         The largest or the smallest singular values. The smallest ones converge slowly. Values below
-        ``sqrt(eps) * norm(A)`` are found with an absolute error of about that size.
+        ``sqrt(eps) * norm(A)``, such as 0, have an absolute error of up to about that size. They may be
+        others than the smallest, and the norms of ``A @ v - u * s`` and ``A.H @ u - v * s`` may be as large.
     v0 : (min(m, n),) array, optional
-        Start vector. The default is a random vector, the same in each call.
+        Start vector. The default is a random vector, the same in each call without `rng`.
     maxiter : int, optional
         Maximum number of restarts. The default is ``10 * min(m, n)``.
     return_singular_vectors : bool or {"u", "vh"}, default True
         Which singular vectors to return. False: only `s`. "u" and "vh": these only, and None for the others.
     solver : {"arpack"}
         There is one method, which stops as ARPACK does.
-    rng, options : None
-        Not used. Pass `v0` for another start vector.
+    rng : numpy.random.Generator or int, optional
+        For another random start vector, where `v0` is not given.
+    options : None
+        Not used.
 
     Returns
     -------
@@ -96,9 +113,9 @@ def svds(
     """
     one_of("solver", solver, ("arpack",))
     one_of("which", which, ("LM", "SM"))
-    for name, given in (("rng", rng), ("options", options)):
-        if given is not None:
-            raise ValueError(f"{name} is not used; leave it out, and give v0 for another start vector")
+    if options is not None:
+        raise ValueError("options is not used; leave it out")
+    seed = seed_of(rng)
     if isinstance(return_singular_vectors, bool | np.bool_):
         wanted: tuple[str, ...] = ("u", "vh") if return_singular_vectors else ()
     else:
@@ -116,23 +133,42 @@ def svds(
     vectors = Vectors(small, small.b, small.library)
     start = start_of(None if v0 is None else small.b, vectors)
     ordinal, dtype, threads = vectors.ordinal, small.dtype, rectangle.max_threads
-    product = _core.composed_map(forward, back, large.unknowns, _core.SolverMemory(ordinal))
-    method = Lanczos(product, n, dtype, ordinal, ncv, _core.SolverMemory(ordinal), threads)
-    found = method.find(start, k, which, tol, restarts)
-    if not found.converged:
-        columns = vectors.of(small, len(found.values))
+
+    def lanczos(map: LinearMap, space: System, ncv: int) -> Lanczos:
+        return Lanczos(map, space.unknowns, dtype, ordinal, ncv, _core.SolverMemory(ordinal), threads, seed)
+
+    def find(method: Lanczos, space: System, start: DeviceVector | None, k: int, which: str) -> Eigenpairs:
+        found = method.find(start, k, which, tol, restarts, copies=tol == 0)
+        if found.converged:
+            return found
+        columns = vectors.of(space, len(found.values))
         target = columns.new()
         if len(found.values):
             method.write(found.factors, target.pointer)
-        eigenvalues = small.library.from_host(found.values.astype(np.finfo(dtype).dtype), small.b)
-        no_convergence(len(found.values), k, found.restarts, eigenvalues, columns.result())
+        with np.errstate(over="ignore", under="ignore"):
+            squares = np.ldexp(found.values, exponent).astype(np.finfo(dtype).dtype)
+        squares = small.library.from_host(squares, small.b)
+        raise no_convergence(len(found.values), k, restarts, squares, columns.result())
 
-    # One step of the bidiagonalisation of a block: the products with the eigenvectors are made orthonormal,
-    # and the small triangular matrix that this takes has the singular values.
-    method.rotate(found.factors)
-    image = Lanczos(forward, large.unknowns, dtype, ordinal, k, _core.SolverMemory(ordinal), threads)
-    triangle = _triangle(method, image, forward, k, empty((large.unknowns,), dtype, ordinal))
-    left, s, right = np.linalg.svd(triangle)
+    image = lanczos(forward, large, k)
+    exponent = _exponent(forward, small, image)
+    product = _gram(forward, back, large, exponent, ordinal)
+    method = lanczos(product, small, ncv)
+    found = find(method, small, start, k, which)
+
+    # One step of the bidiagonalization of a block, the largest first: the products with the eigenvectors are
+    # made orthonormal, and the small matrix that this takes has the singular values.
+    method.rotate(found.factors[::-1])
+    norm = np.ldexp(np.sqrt(np.ldexp(method.norm, -exponent)), exponent)
+    block = _Block(method, image, forward, back, k, float(norm))
+    if block.sure < k and ("vh" if is_wide else "u") in wanted:
+        product = _gram(back, forward, small, exponent, ordinal)
+        count = k - block.sure
+        ncv = checked_which("SA", count, large.unknowns, None, large.unknowns)[2]
+        other = lanczos(product, large, ncv)
+        null = find(other, large, None, count, "SA")
+        block.put_null(other, null)
+    left, s, right = np.linalg.svd(block.factors)
     left, s, right = left[:, ::-1], s[::-1], right[::-1]
     values = small.library.from_host(np.ascontiguousarray(s, np.finfo(dtype).dtype), small.b)
     if not wanted:
@@ -155,15 +191,78 @@ def svds(
     return u, values, vh
 
 
-def _triangle(method: Lanczos, image: Lanczos, forward: Any, k: int, product: DeviceVector) -> HostArray:
-    """The triangular factor of the products with the first vectors of `method`; the other goes to `image`."""
-    triangle = np.zeros((k, k), np.complex128)
-    for j in range(k):
-        method.basis.multiply(forward, j, product.pointer)
-        triangle[: j + 1, j] = image.basis.put(product.pointer, j)
-        if not np.isfinite(triangle).all():
+def _exponent(map: LinearMap, domain: System, image: Lanczos) -> int:
+    """The exponent of the norm of a map, about; 0 if squares of such numbers stay in the range."""
+    x = random_vector(domain.unknowns, image.dtype, 1, image.ordinal)
+    y = empty((image.n,), image.dtype, image.ordinal)
+    _core.apply_map(map, x.pointer, y.pointer, domain.unknowns, 1, image.ordinal)
+    norm = abs(image.basis.put(y.pointer, 0)[0]) / np.sqrt(domain.unknowns)
+    exponent = int(np.frexp(norm)[1]) if 0 < norm < np.inf else 0
+    return exponent if 2 * abs(exponent) > far_exponent(image.dtype) else 0
+
+
+def _gram(first: LinearMap, second: LinearMap, between: System, exponent: int, ordinal: int) -> LinearMap:
+    """The product of a matrix with its adjoint, by one after the other, divided by a power of 2."""
+    n, memory = between.unknowns, _core.SolverMemory(ordinal)
+    if exponent != 0:
+        diagonal = sp.diags_array(np.full(n, np.ldexp(1.0, -exponent)), format="csr")
+        scale = aslinearoperator(diagonal, device=device_name(ordinal), dtype=between.dtype, format="csr")
+        first = _core.composed_map(first, _core.matrix_map(scale._matrix), n, _core.SolverMemory(ordinal))
+    return _core.composed_map(first, second, n, memory)
+
+
+class _Block:
+    """The products with the first vectors of one side, as combinations of orthonormal vectors of the other.
+
+    Where a product is about as small as rounding errors, any vector does in its place. `put_null` brings
+    better ones.
+
+    Attributes
+    ----------
+    factors : (k, k) array
+        The factors of the products in its columns.
+    sure : int
+        Number of vectors before those of values that are nearly 0, if any of these has a wrong direction.
+    """
+
+    def __init__(
+        self, domain: Lanczos, image: Lanczos, forward: LinearMap, back: LinearMap, k: int, norm: float
+    ) -> None:
+        self._domain, self._image, self._forward = domain, image, forward
+        self._product = empty((image.n,), image.dtype, image.ordinal)
+        back_product = empty((domain.n,), domain.dtype, domain.ordinal)
+        self.factors = np.zeros((k, k), image.wide(np.zeros(1)).dtype)
+        self.sure, small = k, np.sqrt(image.eps) * norm
+        first = k
+        for j in range(k):
+            column = self._column(j, j)
+            self.factors[: j + 1, j] = column
+            if np.abs(column).max() > small:
+                continue
+            first = min(first, j)
+            if abs(column[-1]) <= 10 * image.eps * norm:
+                self.factors[j, j] = 0.0
+                image.put_random(j)
+                self.sure = first
+                continue
+            image.basis.multiply(back, j, back_product.pointer)
+            if abs(domain.basis.put(back_product.pointer, k)[-1]) > small:
+                self.sure = first
+
+    def put_null(self, other: Lanczos, null: Eigenpairs) -> None:
+        """Put eigenvectors of the smallest squares in the place of vectors that are not sure."""
+        k, dtype = len(self.factors), self._image.dtype
+        vectors = empty((len(null.values), self._image.n), dtype, self._image.ordinal)
+        other.write(null.factors, vectors.pointer)
+        for i in range(len(null.values)):
+            self._image.basis.put(vectors.pointer + i * self._image.n * dtype.itemsize, self.sure + i)
+        for j in range(self.sure, k):
+            self.factors[:, j] = self._column(j, k)[:k]
+
+    def _column(self, j: int, place: int) -> HostArray:
+        """The factors of a product; what is left of it becomes the vector at a place."""
+        self._domain.basis.multiply(self._forward, j, self._product.pointer)
+        column = np.array(self._image.basis.put(self._product.pointer, place))
+        if not np.isfinite(column).all():
             raise ValueError("A contains inf or NaN, or its products overflow")
-        if abs(triangle[j, j]) <= 10 * image.eps * np.abs(triangle).max():
-            triangle[j, j] = 0.0  # and with it the vector, in whose place any other one does
-            image.put_random(j)
-    return triangle if np.iscomplexobj(image.wide(np.zeros(1))) else triangle.real
+        return column
