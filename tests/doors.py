@@ -667,6 +667,14 @@ DOORS = {
         lambda A, b, on: pattern_of("jax", A, on).matmul(pattern_of("jax", A, on).values, b),
         "jax.MatrixPattern.A jax.MatrixPattern.matmul.x", "entries", "operand", itself, library="jax",
     ),
+    "torch pattern.values_of": Door(
+        lambda A, b, on: pattern_of("torch", PLAIN, on).values_of(A), "torch.MatrixPattern.values_of.A",
+        "entries",
+    ),
+    "jax pattern.values_of": Door(
+        lambda A, b, on: pattern_of("jax", PLAIN, on).values_of(A), "jax.MatrixPattern.values_of.A",
+        "entries",
+    ),
     "estimate": Door(lambda A, b, on: [sg.estimate(A, "csr")["padding"]], "estimate.A", "entries"),
     "predict": Door(lambda A, b, on: [len(sg.predict(A, on))], "predict.A", "entries"),
     **{

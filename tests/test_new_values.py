@@ -166,6 +166,23 @@ def test_what_was_derived_before(kind, device):
             assert_same([make(held.H) @ X], [held.H @ X])
 
 
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_values_of_patterns(library, device):
+    pytest.importorskip(library)
+    pattern = getattr(sg, library).MatrixPattern(A, device=device)
+    for C in (B, PART):
+        expected = np.asarray(pattern._array(C.data).tolist())
+        for form in sorted(GIVEN.keys() - {"array", "list"}):
+            values = pattern.values_of(GIVEN[form](C))
+            assert type(values) is type(pattern.values)
+            np.testing.assert_array_equal(values.tolist(), expected)
+    np.testing.assert_allclose(pattern.operator(values).toarray(), PART.toarray(), rtol=1e-6)
+    for name in ("another entry", "another shape", "nothing", "an operator without entries"):
+        given, error, message = REFUSED[name]
+        with pytest.raises(error, match="no matrix|not a matrix|" + message):
+            pattern.values_of(given)
+
+
 REFUSED = {
     "another entry": (WIDER, ValueError, r"an entry \(0, 13\), where"),
     "blocks with zeros": (sp.bsr_array(A, blocksize=(2, 2)), ValueError, r"an entry \(0, 2\), where"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 
@@ -83,6 +85,35 @@ class MatrixPattern(Pattern["jax.Array"]):
     def cols(self) -> jax.Array:
         cols: jax.Array = self._cols
         return cols
+
+    def values_of(self, A: Any) -> jax.Array:
+        """Return the values of a matrix in the order of `rows` and `cols`.
+
+        Parameters
+        ----------
+        A : sparse matrix, SparseOperator or dense matrix
+            With the pattern or a part of it, in any form that `aslinearoperator` takes. Missing entries
+            become zero.
+
+        Returns
+        -------
+        (nnz,) array
+            On the device of the pattern. No gradient with respect to `A` is recorded.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `A` is no matrix, or has another shape or an entry where the pattern has none.
+
+        Examples
+        --------
+        >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
+        >>> A = sp.csc_array(np.array([[4.0, 1.0], [2.0, 3.0]]))
+        >>> pattern = sg.jax.MatrixPattern(A, device="cpu")
+        >>> pattern.values_of(sp.tril(A))
+        Array([4., 0., 2., 3.], dtype=float32)
+        """
+        return self._values_of(A)
 
     def operator(self, values: jax.Array) -> SparseOperator:
         """Return the operator with the given values.

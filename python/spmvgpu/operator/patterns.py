@@ -17,6 +17,7 @@ from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
 from .construct import aslinearoperator
 from .held import Held
+from .new_values import NewValues
 from .operands import address
 from .operator import SparseOperator
 
@@ -102,6 +103,12 @@ class Pattern(Generic[A]):
                 operators.append(op)
             op.update_values(values)
             return op._snapshot()
+
+    def _values_of(self, matrix: Any) -> A:
+        """The values of a matrix with the pattern or a part of it, in the order of `rows` and `cols`."""
+        csr = canonical_csr(matrix)
+        op, _ = self._multiplier(csr.dtype)
+        return self._array(NewValues(op._stored, csr.host).on_host())
 
     def _new_operator(self, dtype: DType, arguments: dict[str, Any]) -> SparseOperator:
         csr, data = self._csr, self._csr.data if dtype.kind == "c" else self._csr.data.real

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -83,6 +85,35 @@ class MatrixPattern(Pattern["torch.Tensor"]):
     @lazy
     def cols(self) -> torch.Tensor:
         return self._cols.long()
+
+    def values_of(self, A: Any) -> torch.Tensor:
+        """Return the values of a matrix in the order of `rows` and `cols`.
+
+        Parameters
+        ----------
+        A : sparse matrix, SparseOperator or dense matrix
+            With the pattern or a part of it, in any form that `aslinearoperator` takes. Missing entries
+            become zero.
+
+        Returns
+        -------
+        (nnz,) tensor
+            On the device of the pattern. No gradient with respect to `A` is recorded.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `A` is no matrix, or has another shape or an entry where the pattern has none.
+
+        Examples
+        --------
+        >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
+        >>> A = sp.csc_array(np.array([[4.0, 1.0], [2.0, 3.0]]))
+        >>> pattern = sg.torch.MatrixPattern(A, device="cpu")
+        >>> pattern.values_of(sp.tril(A))
+        tensor([4., 0., 2., 3.], dtype=torch.float64)
+        """
+        return self._values_of(A)
 
     def operator(self, values: torch.Tensor) -> SparseOperator:
         """Return the operator with the given values.
