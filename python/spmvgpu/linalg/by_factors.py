@@ -109,7 +109,8 @@ def _refined(A: sp.csr_array, b: HostArray, rtol: float, atol: float) -> HostArr
 
 def _refusal(A: sp.csr_array) -> str:
     """Why no factors are made of a matrix; empty if they are."""
-    if _bound(A, None, _QUICK)[1] <= _QUICK:
+    of_a_full_matrix = A.shape[0] ** 3 / _OPERATIONS_PER_SECOND
+    if of_a_full_matrix <= _QUICK or _bound(A, None, _QUICK)[1] <= _QUICK:
         return ""
     order = _order_of_columns(A)
     if order is None:

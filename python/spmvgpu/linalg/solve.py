@@ -238,7 +238,8 @@ def _message(search: Search, rtol: float) -> str:
         return f"A x = b has no solution: {reason}"
     outcomes = "; ".join(f"{attempt} {attempt.outcome}" for attempt in search.tried)
     best = min(attempt.residual for attempt in search.tried)
+    left = f"the smallest relative residual is {best:.1e}, of the attribute x; " if best < np.inf else ""
     return (
-        f"no solution of A x = b within rtol={rtol:g} was found{search.advice()}; the smallest relative "
-        f"residual is {best:.1e}, of the attribute x; tried were: {outcomes}"
+        f"no solution of A x = b within rtol={rtol:g} was found{search.advice()}; {left}tried were: "
+        f"{outcomes}"
     )
