@@ -7,9 +7,10 @@ import time
 
 import numpy as np
 import pytest
+import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
-from interrupts import at_each_step, ends_in_another_thread
+from interrupts import Interrupted, at_each_step, ends_in_another_thread, interrupt
 from spmvgpu import _core, gallery
 from spmvgpu._util import steps
 from spmvgpu.devices import at_most
@@ -406,3 +407,38 @@ WAITING = """
 
 def test_ctrl_c_ends_the_wait_for_a_lock():
     run_python(WAITING)
+
+
+@pytest.mark.parametrize("name", ["solve", "spsolve", "splu", "update_values"])
+def test_a_signal_ends_a_call_that_makes_factors(name, monkeypatch):
+    """SuperLU looks for no signals, so that it goes on in a thread that is left behind."""
+    A, b = gallery.poisson2d(5), np.ones(25)
+    factors = sg.linalg.splu(A, device="cpu")
+    begun, may_end = threading.Event(), threading.Event()
+
+    def factorize(A, **options):
+        begun.set()
+        may_end.wait()
+
+    def send():
+        begun.wait()
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+    calls = {
+        "solve": lambda: sg.linalg.solve(A, b),
+        "spsolve": lambda: sg.linalg.spsolve(A, b, device="cpu"),
+        "splu": lambda: sg.linalg.splu(A, device="cpu"),
+        "update_values": lambda: factors.update_values(2 * A.data),
+    }
+    monkeypatch.setattr(spla, "splu", factorize)
+    before = signal.signal(signal.SIGUSR1, lambda *_: interrupt())
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(Interrupted):
+            calls[name]()
+    finally:
+        may_end.set()
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)
+    np.testing.assert_allclose(A @ factors.solve(b), b)  # with the old values

@@ -1,8 +1,6 @@
 """`solve`: it picks a method, goes on to others, and returns nothing that is not a solution."""
 
 import re
-import signal
-import threading
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
-from interrupts import Interrupted, interrupt
 from libraries import OnlyDlpack
 from spmvgpu import gallery
 from spmvgpu.arrays import taken
@@ -480,31 +477,6 @@ def test_a_pattern_without_pivots():
     A[3, 6] = 1
     with pytest.raises(NotSolvedError, match=r"direct the matrix is singular, whatever"):
         solve(A.tocsr(), np.ones(16_000), device="cpu")
-
-
-def test_an_interrupt_ends_a_solve_with_factors(monkeypatch):
-    """SuperLU looks for no signals, so that it goes on in a thread that is left behind."""
-    begun, may_end = threading.Event(), threading.Event()
-
-    def splu(A, **options):
-        begun.set()
-        may_end.wait()
-
-    def send():
-        begun.wait()
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
-
-    monkeypatch.setattr(spla, "splu", splu)
-    before = signal.signal(signal.SIGUSR1, lambda *_: interrupt())
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
-        with pytest.raises(Interrupted):
-            solve(gallery.poisson2d(5), np.ones(25))
-    finally:
-        may_end.set()
-        sender.join()
-        signal.signal(signal.SIGUSR1, before)
 
 
 SMALL = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,15 +11,13 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from .. import _core
 from .._util.types import HostArray
-
-T = TypeVar("T")
+from .factors import superlu
 
 _MOST_REFINEMENTS = 3
 _MOST_SECONDS = 60.0  # that factors may take
 _OPERATIONS_PER_SECOND = 2e9  # of the bound, which counts about twice as many as SuperLU does
 _QUICK = 0.5  # seconds, below which no order of the columns is asked for
 _COUNTED = 600.0  # seconds, after which the bound is not counted further
-_SECONDS_TO_LOOK = 0.1  # between two looks for a signal
 
 
 class Direct(NamedTuple):
@@ -95,7 +91,7 @@ def _refined(A: sp.csr_array, b: HostArray, rtol: float, atol: float) -> HostArr
     if not len(b):
         return b
     goals = np.maximum(rtol * norms(b), atol)
-    factors = interruptible(lambda: sla.splu(A.tocsc()))
+    factors = superlu(A)
     x = factors.solve(b)
     for _ in range(_MOST_REFINEMENTS):
         residual = b - A @ x
@@ -153,26 +149,3 @@ def _order_of_columns(A: sp.csr_array) -> HostArray | None:
     matched.data = np.where(matched.indices == np.repeat(np.arange(n), np.diff(matched.indptr)), 1.0, 1e-9)
     order: HostArray = sla.spilu(matched, drop_tol=1.0, drop_rule="basic").perm_c
     return order
-
-
-def interruptible(call: Callable[[], T]) -> T:
-    """The result of a long call that looks for no signals, in a thread.
-
-    What a signal handler raises ends the wait, and leaves the thread behind until the call is through.
-    """
-    result: list[T] = []
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            result.append(call())
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(_SECONDS_TO_LOOK)
-    if raised:
-        raise raised[0]
-    return result[0]

@@ -352,7 +352,8 @@ def splu(A: object, *, device: str = "auto") -> DirectFactors:
     """Factorize a matrix, to solve systems with it directly.
 
     On the CPU `scipy.sparse.linalg.splu` makes the factors [1]_. On a GPU NVIDIA's cuDSS does [2]_, which
-    needs the package nvmath-python: ``pip install "spmvgpu[direct]"``.
+    needs the package nvmath-python: ``pip install "spmvgpu[direct]"``. On the CPU, Ctrl-C ends the call at
+    once, and the factorization goes on in a thread until it is done.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,8 @@ from .._core import LinearMap
 from .._util.types import HostArray
 from ..devices import CPU
 from .vectors import DeviceVector
+
+_SECONDS_TO_LOOK = 0.1  # between two looks for a signal
 
 
 class SingularMatrixError(np.linalg.LinAlgError, RuntimeError):
@@ -64,7 +67,7 @@ class SuperLUFactors:
 
     def __init__(self, csr: sp.csr_array) -> None:
         try:
-            self._factors = sla.splu(sp.csc_array(csr))
+            self._factors = superlu(csr)
         except RuntimeError as error:
             raise SingularMatrixError(f"the matrix is singular: SuperLU found {error}") from error
         self._dtype = csr.dtype
@@ -103,3 +106,26 @@ class SuperLUFactors:
 
     def renewed(self, csr: sp.csr_array) -> SuperLUFactors:
         return SuperLUFactors(csr)
+
+
+def superlu(matrix: sp.csr_array) -> sla.SuperLU:
+    """The factors of SciPy's `splu`, which looks for no signals, and so works in a thread.
+
+    What a signal handler raises ends the wait, and leaves the thread behind until the factors are made.
+    """
+    made: list[sla.SuperLU] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            made.append(sla.splu(sp.csc_array(matrix)))
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_SECONDS_TO_LOOK)
+    if raised:
+        raise raised[0]
+    return made[0]
