@@ -270,6 +270,9 @@ class DirectFactors(DevicePreconditioner):
     def _product_of(self, x: Located) -> AnyArray:
         return self._solve(x.array, "N")
 
+    def _conjugate_transposed(self, state: _Factored) -> _Factored:
+        return state  # whose factors solve with the adjoint, too
+
     def _adjoint(self) -> AdjointFactors:
         return AdjointFactors(self)
 
