@@ -1,5 +1,7 @@
 """lsqr, lsmr and cgls, compared with SciPy and with dense least squares."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,6 +11,7 @@ import spmvgpu as sg
 from battery import COMPLEX_TYPES, TYPES, typed, uniform, vector
 from spmvgpu import gallery, linalg
 from spmvgpu.linalg import SolverWarning, cgls, lsmr, lsqr
+from support import nightly
 from systems import convection
 
 MATRICES = {
@@ -102,6 +105,46 @@ def test_cgls_says_when_rounding_stops_it(device):
     A, b = system("tall", np.float32, consistent=True)
     with pytest.warns(SolverWarning, match="cgls stagnated"):
         assert cgls(sg.aslinearoperator(A, device=device), b, rtol=1e-12, maxiter=10_000)[1] > 0
+
+
+@pytest.mark.parametrize("cases", [40, *nightly([2000])])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128], ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
+def test_matrices_of_any_rank(solver, dtype, cases, device):
+    """What is said of a solution is true of it, and is what is said of most."""
+    rng, found = np.random.default_rng(17), 0
+    for case in range(cases):
+        m, n = rng.integers(1, 40, 2)
+        rank = int(rng.integers(0, min(m, n) + 1))
+        left, right = rng.standard_normal((m, rank)), rng.standard_normal((rank, n))
+        if np.dtype(dtype).kind == "c":
+            left = left + 1j * rng.standard_normal((m, rank))
+        A = ((left * 10.0 ** rng.uniform(-1, 1, rank)) @ right * 10.0 ** rng.integers(-100, 100)).astype(
+            dtype
+        )
+        b = rng.standard_normal(m).astype(dtype)
+        if rng.random() < 0.3:
+            b = A @ rng.standard_normal(n).astype(dtype)
+        size = np.linalg.norm(A, 2) if A.any() else 1.0
+        x0 = (np.linalg.norm(b) / size * rng.standard_normal(n)).astype(dtype) if rng.random() < 0.3 else None
+        options = {lsqr: dict(iter_lim=400), lsmr: dict(maxiter=400), cgls: dict(maxiter=400, rtol=1e-6)}[
+            solver
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SolverWarning)
+            x, reason, *_ = solver(sg.aslinearoperator(A, device=device), b, x0=x0, **options)
+        r = b - A @ x
+        gradient = np.linalg.norm(A.conj().T @ (r / size)) if A.any() else 0.0
+        if solver is cgls:
+            is_found, is_true = reason == 0, gradient <= 1.1e-6 * np.linalg.norm(A.conj().T @ (b / size))
+        else:
+            is_found = reason in (0, 1, 2, 4, 5)
+            is_true = min(gradient, np.linalg.norm(r)) <= 3e-6 * (
+                np.linalg.norm(b) + size * np.linalg.norm(x)
+            )
+        assert is_true or not is_found, (case, reason)
+        found += is_found
+    assert found >= 0.8 * cases
 
 
 @pytest.mark.parametrize("damp", [0.0, 0.3])
