@@ -104,10 +104,20 @@ def test_shift_invert_in_other_ways(device):
         eigsh(foreign, sigma=0.3, inner="direct")
 
 
-def test_a_singular_shifted_matrix(device):
-    op = sg.aslinearoperator(np.diag([1.0, 2.0, 3.0]), device=device)
-    with pytest.raises(np.linalg.LinAlgError, match="singular for sigma=2"):
-        eigsh(op, 1, sigma=2.0)
+@pytest.mark.parametrize(
+    ("inner", "preconditioner"),
+    [("direct", None), ("minres", None), ("cg", None), ("minres", "jacobi"), ("cg", "jacobi")],
+)
+def test_a_singular_shifted_matrix(inner, preconditioner, device):
+    """A shift that is an eigenvalue, with any inner solver."""
+    grid = gallery.poisson2d(20)
+    laplacian = grid - sp.diags_array(grid.sum(axis=1))  # of a graph
+    cases = [(np.diag([1.0, 2.0, 3.0]), 1.0), (np.diag(np.arange(1.0, 40)), 7.0), (laplacian, 0.0)]
+    # An empty row has no inverse diagonal, and factors of the Laplacian have a pivot of rounding errors.
+    for A, sigma in cases[2:] if preconditioner else cases[:2] if inner == "direct" else cases:
+        op = sg.aslinearoperator(A, device=device)
+        with pytest.raises(np.linalg.LinAlgError, match=f"singular for sigma={sigma:g}; give another sigma"):
+            eigsh(op, 1, sigma=sigma, inner=inner, preconditioner=preconditioner)
 
 
 def test_inner_solves_that_fail(device):
