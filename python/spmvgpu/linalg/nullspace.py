@@ -49,7 +49,7 @@ class NullSpace:
         self._check(solver, shift)
 
     def _check(self, solver: str, shift: float) -> None:
-        """Compare products with the null space to one with a vector of the same sizes and random signs."""
+        """Compare products with the null space to one with a vector of its mean sizes and random signs."""
         basis, A = self._basis, self._system.core_map()
 
         def product(vector: HostArray) -> HostArray:
@@ -61,7 +61,8 @@ class NullSpace:
             return result
 
         signs = np.random.default_rng(1).choice(np.array([-1, 1], basis.dtype), basis.shape[1])
-        other = product(signs * basis[0])
+        sizes = np.sqrt(np.mean(np.abs(basis) ** 2, axis=0))
+        other = product((signs * sizes).astype(basis.dtype))
         allowed = 10 * float(np.sqrt(np.finfo(basis.dtype).eps)) * np.linalg.norm(other)
         for number, vector in enumerate(basis):
             size = np.linalg.norm(product(vector))

@@ -27,6 +27,7 @@ from .systems import Callback
 from .vectors import random_vector
 
 _LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has failed
+_MOST_COMPONENTS = 100  # for which a dense basis of the null space is small
 _DIRECT = Step("direct", "none")
 _LANCZOS_STEPS = 12
 _RESTART = 50  # of gmres, which is the last to be tried
@@ -286,6 +287,11 @@ class Search:
         count = 1 if problem.is_foreign else connected_components(problem.matrix, directed=False)[0]
         if count == 1:
             which = 'give nullspace="constant"'
+        elif count > _MOST_COMPONENTS:
+            which = (
+                "give a basis of vectors that are constant on one connected component and zero elsewhere as "
+                f"nullspace=, as A has {count} connected components"
+            )
         else:
             which = (
                 f"give nullspace=numpy.eye({count})[labels] with labels = "
