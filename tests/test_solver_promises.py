@@ -311,7 +311,8 @@ def test_minres_of_singular_systems(cases, dtype, device):
         for one, right, number, how in each:
             assert (number == 0) == (how.status in ("converged", "least_squares")), (case, how)
             if how.status == "least_squares":
-                assert slope(A, one, right, M) <= allowed, (case, how)
+                rounding = 4 * len(right) * np.finfo(dtype).eps * norm(abs(A) @ abs(one)) / how.true_residual
+                assert slope(A, one, right, M) <= allowed + rounding, (case, how)
         found += np.atleast_1d(info)[0] == 0
     assert found > 0.7 * cases
 
