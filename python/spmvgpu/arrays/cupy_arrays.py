@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,18 @@ class Cupy(Library["cupy.ndarray"]):
             result = self.module.empty(real.shape, np.result_type(real.dtype, np.complex64))
             result.real, result.imag = real, imaginary
         return result
+
+    def reshaped(self, x: cupy.ndarray, shape: Shape) -> cupy.ndarray:
+        with x.device:
+            return super().reshaped(x, shape)
+
+    def conjugate(self, x: cupy.ndarray) -> cupy.ndarray:
+        with x.device:
+            return super().conjugate(x)
+
+    def stacked(self, vectors: Sequence[cupy.ndarray]) -> cupy.ndarray:
+        with vectors[0].device:
+            return super().stacked(vectors)
 
     def stream(self, located: Located) -> int:
         return int(self.module.cuda.get_current_stream(located.ordinal).ptr)

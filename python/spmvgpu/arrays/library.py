@@ -115,6 +115,9 @@ class Library(ABC, Generic[A]):
         """An array with its entries in another shape, which may be a view."""
         return x.reshape(shape)  # type: ignore[attr-defined, no-any-return]
 
+    def conjugate(self, x: A) -> A:
+        return x.conj()  # type: ignore[attr-defined, no-any-return]
+
     def column(self, x: A, j: int) -> A:
         """A column of a 2-D array, which may be a view."""
         return x[:, j]  # type: ignore[index, no-any-return]

@@ -17,7 +17,6 @@ from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, Located, library_of, on_host, taken
 from ..arrays.products import kind_of
 from ..devices import at_most, device_name, resolve_device
-from ..inputs.compressed import storage_dtype
 from ..inputs.csr import CanonicalCsr
 from ..inputs.sparse import scipy_sparse
 from ..operator.composed import Composable
@@ -129,6 +128,7 @@ class Jacobi(Preconditioner):
         own.flags.writeable = False
         super().__init__(own.dtype, (len(own), len(own)))
         self._copies: dict[tuple[int, DType], DeviceVector] = {}
+        self._operators: dict[int, SparseOperator] = {}  # of GPUs, for products with arrays there
         self._inverse_diagonal: HostArray | None = own
 
     @classmethod
@@ -136,7 +136,7 @@ class Jacobi(Preconditioner):
         """Of the inverse of a diagonal on a device, which crosses the bus if it is asked for."""
         made = cls.__new__(cls)
         super().__init__(made, dtype, (length, length))
-        made._copies, made._inverse_diagonal = {(ordinal, dtype): vector}, None
+        made._copies, made._operators, made._inverse_diagonal = {(ordinal, dtype): vector}, {}, None
         return made
 
     def _of(self, stored: Stored) -> Jacobi:
@@ -147,7 +147,8 @@ class Jacobi(Preconditioner):
     def _renew(self, data: object) -> None:
         made = _jacobi(self._matrix_with(data))
         # One call of a dict, so that no signal handler finds, or leaves, half of it.
-        self.__dict__.update(_copies=made._copies, _inverse_diagonal=made._inverse_diagonal)
+        own = {name: getattr(made, name) for name in ("_copies", "_operators", "_inverse_diagonal")}
+        self.__dict__.update(own)
 
     @property
     def inverse_diagonal(self) -> HostArray:
@@ -161,11 +162,10 @@ class Jacobi(Preconditioner):
     def _product_of(self, x: Located) -> AnyArray:
         if x.host is not None:
             return self.inverse_diagonal.reshape(-1, *[1] * (x.host.ndim - 1)) * x.host
-        key = x.ordinal, storage_dtype(self.dtype, None)
-        if key not in self._copies:
-            self._copies[key] = staged(np.ascontiguousarray(self.inverse_diagonal, key[1]), x.ordinal)
-        diagonal = _core.diagonal_map(key[1], self._copies[key].pointer)
-        return multiply_by_map(diagonal, self.shape, key[1], x)
+        if x.ordinal not in self._operators:
+            diagonal = sp.diags_array(self.inverse_diagonal)
+            self._operators[x.ordinal] = aslinearoperator(diagonal, "dia", device_name(x.ordinal))
+        return self._operators[x.ordinal] @ x.array
 
     def _adjoint(self) -> Jacobi:
         is_real = self.dtype.kind != "c" or self._pattern_of is not None  # of a diagonal that is positive

@@ -181,7 +181,7 @@ def svds(
         if not is_conjugate:
             return result
         transposed = small.library.transposed(result)
-        return transposed.conj() if dtype.kind == "c" else transposed
+        return small.library.conjugate(transposed) if dtype.kind == "c" else transposed
 
     # Of the smaller side `right` makes the vectors, of the larger one `left`.
     of_small, of_large = (method, small, right.conj().T), (image, large, left)
