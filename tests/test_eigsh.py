@@ -337,6 +337,8 @@ def test_refused(case, device):
 
 
 def test_matrices_that_are_refused(device):
+    with pytest.raises(ValueError, match="A is empty"):
+        eigsh(sg.aslinearoperator(np.zeros((0, 0)), device=device), k=1)
     with pytest.raises(ValueError, match="square"):
         eigsh(sg.aslinearoperator(np.ones((3, 4)), device=device), 1)
     with pytest.raises(ValueError, match="inf or NaN"):

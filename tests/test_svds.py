@@ -187,3 +187,9 @@ def test_refused(case, device):
     options, error, message = REFUSED[case]
     with pytest.raises(error, match=message):
         svds(sg.aslinearoperator(A, device=device), **options)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (1, 0), (0, 3)], ids=str)
+def test_empty_matrices_are_refused(shape, device):
+    with pytest.raises(ValueError, match="A is empty"):
+        svds(sg.aslinearoperator(np.zeros(shape), device=device), k=1)

@@ -50,17 +50,6 @@ def counted(function):
 make_operator = counted(sg.aslinearoperator)
 
 
-def ours(name):
-    """Our function of a name of SciPy's. It gets no `rng`, which most tests give and few need."""
-    function = counted(getattr(sg.linalg, name))
-
-    @functools.wraps(function)
-    def call(*args, rng=None, **kwargs):
-        return function(*args, **kwargs)
-
-    return call
-
-
 def with_operators(name):
     """SciPy's function, which gets our operator in place of a matrix."""
     function = getattr(spla, name)
@@ -76,7 +65,7 @@ def with_operators(name):
 def replacements():
     """Old and new functions, by name."""
     if os.environ["SPMVGPU_PEERS"] == "functions":
-        new = {name: ours(name) for name in FUNCTIONS.split()}
+        new = {name: counted(getattr(sg.linalg, name)) for name in FUNCTIONS.split()}
     else:
         new = {name: with_operators(name) for name in TAKE_OPERATORS.split()}
         new["aslinearoperator"] = with_operators("aslinearoperator")

@@ -292,7 +292,9 @@ def checked_which(which: object, k: object, most: int, ncv: object, n: int) -> t
     A search for copies needs some vectors besides those found.
     """
     which = one_of("which", which, WHICH)
-    count = whole_number("k", k, 1, max(most, 1))
+    if most < 1:
+        raise ValueError("A is empty, and has no values to find; give a matrix with rows and columns")
+    count = whole_number("k", k, 1, most)
     if ncv is None:
         return which, count, min(n, max(2 * count + 1, 20))
     return which, count, max(whole_number("ncv", ncv, min(count + 1, n), n), min(n, count + 8))
