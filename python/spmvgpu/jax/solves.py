@@ -130,6 +130,8 @@ def solve(
     """
     request = Request(method, rtol, atol, maxiter, restart, nullspace)
     b, x0, values = ARRAYS.arrays(b, x0, values)
+    with longest_types():
+        b = jnp.asarray(b)  # an array of NumPy's goes where JAX puts it, and a matrix to the same device
     given, own = request.system(A, b, x0, M, values, not isinstance(b, jax.core.Tracer))
     op: Any = keeping(given)
     if isinstance(M, str) and isinstance(op, LinearOperator):
