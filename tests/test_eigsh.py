@@ -253,6 +253,12 @@ def test_without_eigenvectors(device):
     np.testing.assert_array_equal(eigsh(op, 3, return_eigenvectors=False), w)
 
 
+@pytest.mark.parametrize("which", ["LA", "SA"])
+def test_as_few_vectors_as_may_be(which, device):
+    A = sp.csr_array(sp.diags_array(np.r_[-8.0, np.linspace(0, 1, 10), 7.0, 9.0, 9.0]))
+    check(A, *eigsh(sg.aslinearoperator(A, device=device), 2, which=which, ncv=3, maxiter=10_000), 2, which)
+
+
 def test_a_looser_tolerance_takes_fewer_products(device):
     A = made("poisson1d", np.float64)
     assert products(eigsh, A, k=3, tol=1e-2) < products(eigsh, A, k=3, tol=0)

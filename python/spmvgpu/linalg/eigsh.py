@@ -17,7 +17,7 @@ from ..operator.operator import SparseOperator
 from . import cudss
 from .direct import DirectFactors
 from .factors import SingularMatrixError
-from .lanczos import Lanczos, checked_which, no_convergence, seed_of, start_of, with_start
+from .lanczos import Lanczos, checked_which, no_convergence, places_of, seed_of, start_of, with_start
 from .named import named
 from .preconditioners import map_of_preconditioner, taken_map
 from .stopping import check_limits, tolerance
@@ -75,7 +75,7 @@ def eigsh(
         Start vector. The default is a random vector, the same in each call without `rng`.
     ncv : int, optional
         Number of vectors stored, greater than `k` and at most n. The default is ``min(n, max(2*k + 1, 20))``.
-        At least ``min(n, k + 8)`` are stored.
+        The search for copies stores at least ``min(n, k + 8)``.
     maxiter : int, optional
         Maximum number of restarts. The default is ``10 * n``. If it ends the search for copies, a
         `SolverWarning` says that some may be missing.
@@ -169,6 +169,7 @@ def eigsh(
         system.dtype,
         vectors.ordinal,
         ncv,
+        places_of(k, ncv, n),
         _core.SolverMemory(vectors.ordinal),
         system.max_threads,
         seed,

@@ -56,6 +56,8 @@ class Lanczos:
         What the vectors are, and their device.
     ncv : int
         Number of basis vectors.
+    places : int
+        Number of basis vectors while copies are searched for, at least `ncv`.
     memory : SolverMemory
         For them.
     threads : int or None
@@ -76,13 +78,15 @@ class Lanczos:
         dtype: DType,
         ordinal: int,
         ncv: int,
+        places: int,
         memory: _core.SolverMemory,
         threads: int | None,
         seed: int,
     ) -> None:
-        self.basis = _core.KrylovBasis(dtype, n, ncv + 1, memory, threads)
-        self._map, self.n, self.dtype, self.ordinal, self._ncv = map, n, dtype, ordinal, ncv
-        self._matrix = np.zeros((ncv, ncv))
+        self.basis = _core.KrylovBasis(dtype, n, places + 1, memory, threads)
+        self._map, self.n, self.dtype, self.ordinal = map, n, dtype, ordinal
+        self._ncv, self._places = ncv, places
+        self._matrix = np.zeros((places, places))
         self._size = 0  # of the matrix that is known
         self._half = (ncv + 1) // 2  # of the vectors to come, after which to look at the matrix
         self._locked = 0  # vectors at the start of the basis that the search stays orthogonal to
@@ -253,6 +257,7 @@ class Lanczos:
         self._matrix[:] = 0
         np.fill_diagonal(self._matrix[: len(values), : len(values)], values)
         self._size = self._locked = len(values)
+        self._ncv = self._places
 
     def _restart(
         self, values: HostArray, vectors: HostArray, kept: HostArray, search: CopySearch | None
@@ -283,21 +288,23 @@ def kept_count(room: int, wanted: int, good: int, restarts: int) -> int:
     """
     share = 0.4 + 0.3 * (good + 1) / (wanted + 1)
     count = min(room - 2, wanted + int(share * (room - wanted))) + restarts % 3
-    return max(1, min(room - 1, count))
+    return max(1, min(room - 1, max(count, wanted)))
 
 
 def checked_which(which: object, k: object, most: int, ncv: object, n: int) -> tuple[str, int, int]:
-    """`which`, `k` and `ncv` of a caller, for at most so many values of a map of vectors of length `n`.
-
-    A search for copies needs some vectors besides those found.
-    """
+    """`which`, `k` and `ncv` of a caller, for at most so many values of a map of vectors of length `n`."""
     which = one_of("which", which, WHICH)
     if most < 1:
         raise ValueError("A is empty, and has no values to find; give a matrix with rows and columns")
     count = whole_number("k", k, 1, most)
     if ncv is None:
         return which, count, min(n, max(2 * count + 1, 20))
-    return which, count, max(whole_number("ncv", ncv, min(count + 1, n), n), min(n, count + 8))
+    return which, count, whole_number("ncv", ncv, min(count + 1, n), n)
+
+
+def places_of(k: int, ncv: int, n: int) -> int:
+    """The number of vectors stored: a search for copies needs some besides those found."""
+    return max(ncv, min(n, k + 8))
 
 
 def with_start(A: Any, v0: object) -> tuple[object, object]:

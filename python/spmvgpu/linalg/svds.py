@@ -20,6 +20,7 @@ from .lanczos import (
     checked_which,
     far_exponent,
     no_convergence,
+    places_of,
     seed_of,
     start_of,
     with_start,
@@ -59,7 +60,7 @@ def svds(
         Number of singular values, at most ``min(m, n)``.
     ncv : int, optional
         Number of vectors stored, greater than `k`. The default is ``max(2*k + 1, 20)``, or ``min(m, n)`` if
-        that is less. At least ``min(m, n, k + 8)`` are stored.
+        that is less. The search for copies stores at least ``min(m, n, k + 8)``.
     tol : float, default 0
         Relative accuracy of the squares of singular values. 0 stands for the precision of the data type, and
         for all copies of multiple singular values, as in `eigsh`.
@@ -134,8 +135,9 @@ def svds(
     start = start_of(None if v0 is None else small.b, vectors)
     ordinal, dtype, threads = vectors.ordinal, small.dtype, rectangle.max_threads
 
-    def lanczos(map: LinearMap, space: System, ncv: int) -> Lanczos:
-        return Lanczos(map, space.unknowns, dtype, ordinal, ncv, _core.SolverMemory(ordinal), threads, seed)
+    def lanczos(map: LinearMap, space: System, ncv: int, places: int) -> Lanczos:
+        memory = _core.SolverMemory(ordinal)
+        return Lanczos(map, space.unknowns, dtype, ordinal, ncv, places, memory, threads, seed)
 
     def find(method: Lanczos, space: System, start: DeviceVector | None, k: int, which: str) -> Eigenpairs:
         found = method.find(start, k, which, tol, restarts, copies=tol == 0)
@@ -150,10 +152,10 @@ def svds(
         squares = small.library.from_host(squares, small.b)
         raise no_convergence(len(found.values), k, restarts, squares, columns.result())
 
-    image = lanczos(forward, large, k)
+    image = lanczos(forward, large, k, k)
     exponent = _exponent(forward, small, image)
     product = _gram(forward, back, large, exponent, ordinal)
-    method = lanczos(product, small, ncv)
+    method = lanczos(product, small, ncv, places_of(k, ncv, n))
     found = find(method, small, start, k, which)
 
     # One step of the bidiagonalization of a block, the largest first: the products with the eigenvectors are
@@ -165,7 +167,7 @@ def svds(
         product = _gram(back, forward, small, exponent, ordinal)
         count = k - block.sure
         ncv = checked_which("SA", count, large.unknowns, None, large.unknowns)[2]
-        other = lanczos(product, large, ncv)
+        other = lanczos(product, large, ncv, places_of(count, ncv, large.unknowns))
         null = find(other, large, None, count, "SA")
         block.put_null(other, null)
     left, s, right = np.linalg.svd(block.factors)
