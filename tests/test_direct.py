@@ -11,6 +11,7 @@ import scipy.sparse.linalg as sla
 
 import fake_cudss
 import spmvgpu as sg
+from interrupts import at_each_step
 from spmvgpu.linalg import SingularMatrixError, SolverWarning, cudss, direct, splu, spsolve
 from spmvgpu.linalg.factors import SuperLUFactors
 
@@ -191,6 +192,23 @@ def test_factors_keep_the_values_that_they_were_made_of(place, rng):
     b = values(rng, 60, np.float64)
     assert_solves(A, factors.solve(b), b)
     assert_solves(A.T, factors.solve(b, "T"), b)
+
+
+def test_ctrl_c_in_an_update(place, rng):
+    """Whatever cuDSS has computed by then, the factors are the old ones or the new ones."""
+    A = drawn(rng, np.float64, n=20)
+    op, b = sg.aslinearoperator(A, device=place), values(rng, 20, np.float64)
+    factors, old, found = splu(op), op.tocsr(), []
+    new = old * rng.uniform(1.1, 1.5)
+    for _ in at_each_step(lambda: factors.update_values(new), stride=67):
+        now = factors._op.tocsr()
+        found.append(bool((now.data == new.data).all()))
+        assert found[-1] or (now.data == old.data).all()
+        for trans in TRANS:
+            assert_solves(turned(now, trans), factors.solve(b, trans), b)
+        factors.update_values(old)
+    assert len(found) > 10
+    assert not all(found)
 
 
 def test_what_is_refused_changes_nothing(place, rng):
