@@ -304,8 +304,9 @@ class _Factored(NamedTuple):
 
 def _order_of_values(A: Any) -> HostArray | None:
     """Where the values of a SciPy matrix are in CSR order; None if they are in that order, or in no other."""
-    if not sp.issparse(A) or A.format not in ("csr", "csc", "coo"):
-        return None
+    values = getattr(A, "data", None) if sp.issparse(A) else None
+    if not isinstance(values, np.ndarray) or values.shape != (A.nnz,) or values.dtype == object:
+        return None  # not one number for each entry
     numbered = copy.copy(A)
     numbered.data = np.arange(A.nnz, dtype=np.float64)
     order = canonical_csr(numbered).data.astype(np.int64)
