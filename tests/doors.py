@@ -706,7 +706,7 @@ DOORS = {
 NAMES = {"A", "B", "M", "Minv", "OPinv", "X", "Y", "b", "data", "inverse_diagonal", "ml", "new", "op", "out"}
 NAMES |= {"v0", "values", "x", "x0", "A_local", "x_local", "b_local"}
 LEFT_OUT = {
-    "distributed.*": "all ranks call these together: tests/distributed/check_doors.py",
+    "distributed.*": "ranks call these together: tests/distributed/check_doors.py",
     "*Operator.spmv.out": "memory that is written: test_errors_products.py has what is refused",
     "*Operator.set_x.x": "memory that stays in use, as an x of spmv: test_operands.py",
     "linalg.amg.B": "vectors of the near null space, from a function that computes them: test_multigrid.py",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import array
-
 import array_api_strict
 import numpy as np
 import pytest
@@ -23,35 +21,13 @@ from ranks import (
     whole_product,
 )
 from reference import assert_product
-from spmvgpu import distributed, gallery, linalg
+from spmvgpu import distributed, gallery
 
 each_type = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 # Not those that are about sizes of warps, blocks and tiles.
 NAMES = [name for name in CASES if not name.startswith(("rows_", "entries_", "one_row_of_"))]
-
-
-KINDS = {
-    "list": lambda x: x.tolist(),
-    "array": lambda x: array.array("d", x),
-    "memoryview": memoryview,
-    "unmasked": lambda x: np.ma.masked_array(x, mask=False),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_whatever_stands_for_a_piece(kind):
-    """In products and solvers, as for an operator of one process."""
-    A = sp.csr_array(gallery.poisson2d(8))
-    op = operator(A)
-    x = piece(vector(A.shape[1], A.dtype), op.col_ranges)
-    given = KINDS[kind](x)
-    np.testing.assert_array_equal(op @ given, op @ x)
-    expected, info = linalg.cg(op, x, x, M=np.full(len(x), 0.25), rtol=1e-10)
-    found = linalg.cg(op, given, given, M=KINDS[kind](np.full(len(x), 0.25)), rtol=1e-10)
-    assert info == found[1] == 0
-    np.testing.assert_array_equal(found[0], expected)
 
 
 @pytest.mark.parametrize("name", NAMES)

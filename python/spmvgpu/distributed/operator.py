@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,7 @@ from .._core import AnyMatrix
 from .._util.types import Device, HostArray
 from ..arrays import taken
 from ..devices import at_most
-from ..operator.operands import as_it_is, of_any_type, refuse_overlap
+from ..operator.operands import as_it_is, check_shape, of_any_type, refuse_overlap
 from ..operator.solve_info import SolveInfo
 from ..planning.symmetry import Symmetry, simplest
 from .communicators import Communicator
@@ -337,7 +337,7 @@ class DistributedOperator:
         >>> op.matvec(np.ones(2))
         array([3., 4.])
         """
-        return self.dot(x)
+        return self.dot(cast("Piece", check_shape("x", x, 1, self.local_shape[1])))
 
     def matmat(self, X: Piece) -> Piece:
         """Return ``A @ X`` for the rows of a 2-D array of this rank.
@@ -360,7 +360,7 @@ class DistributedOperator:
         array([[2., 1.],
                [0., 4.]])
         """
-        return self.dot(X)
+        return self.dot(cast("Piece", check_shape("X", X, 2, self.local_shape[1])))
 
     def rmatvec(self, x: Piece) -> Piece:
         """Return ``A.H @ x`` for the piece of a vector of this rank.
@@ -384,7 +384,7 @@ class DistributedOperator:
         >>> op.rmatvec(np.ones(2))
         array([2., 5.])
         """
-        return self.H.dot(x)
+        return self.H.matvec(x)
 
     def rmatmat(self, X: Piece) -> Piece:
         """Return ``A.H @ X`` for the rows of a 2-D array of this rank.
@@ -409,7 +409,7 @@ class DistributedOperator:
         array([[2., 0.],
                [1., 4.]])
         """
-        return self.H.dot(X)
+        return self.H.matmat(X)
 
     def spmv(self, x: Piece, out: Piece | None = None, alpha: complex = 1.0, beta: complex = 0.0) -> Piece:
         """Return ``alpha * A @ x + beta * out`` for the pieces of this rank.
