@@ -164,7 +164,7 @@ class Jacobi(Preconditioner):
             return self.inverse_diagonal.reshape(-1, *[1] * (x.host.ndim - 1)) * x.host
         if x.ordinal not in self._operators:
             diagonal = sp.diags_array(self.inverse_diagonal)
-            self._operators[x.ordinal] = aslinearoperator(diagonal, "dia", device_name(x.ordinal))
+            self._operators[x.ordinal] = aslinearoperator(diagonal, device=device_name(x.ordinal))
         return self._operators[x.ordinal] @ x.array
 
     def _adjoint(self) -> Jacobi:
