@@ -220,6 +220,13 @@ def of_cupy(values, on):
         return need("cupy").asarray(values)
 
 
+def in_host_memory(array, on):
+    """An array that stays there, unlike those of NumPy, which go to any device."""
+    if on != "cpu":
+        pytest.skip(f"{type(array).__name__} is in host memory")
+    return array
+
+
 def numpy_kind(make, plain=None, **more):
     return Kind(lambda x, on: make(x), plain, **more)
 
@@ -259,9 +266,11 @@ VECTORS = {
     "Index": numpy_kind(lambda x: need("pandas").Index(x)),
     "DataArray": numpy_kind(lambda x: need("xarray").DataArray(x, dims="node")),
     "HDF5": Kind(of_h5py),
-    "DLPack": numpy_kind(OnlyDlpack, as_it_is=True),
+    "DLPack": Kind(lambda x, on: in_host_memory(OnlyDlpack(x), on), as_it_is=True),
     "array_api_strict": Kind(
-        lambda x, on: need("array_api_strict").asarray(x), library="array_api_strict", as_it_is=True
+        lambda x, on: in_host_memory(need("array_api_strict").asarray(x), on),
+        library="array_api_strict",
+        as_it_is=True,
     ),
     "tensor": tensor(lambda x: x, as_it_is=True),
     "tensor of float32": tensor(lambda x: x.float()),
@@ -426,10 +435,16 @@ def multiplying(name, call):
     )
 
 
+def times(b, M):
+    """``b @ M``. Python asks pandas and xarray first, which do not ask M."""
+    is_theirs = type(b).__module__.partition(".")[0] in ("pandas", "xarray")
+    return M.__rmatmul__(b) if is_theirs else b @ M
+
+
 def from_left(name):
     means = MULTIPLIERS[name][2]
     return Door(
-        lambda A, b, on: b @ multiplier(name, A, on), "", b="operand", means=means, shapes=(FLAT,),
+        lambda A, b, on: times(b, multiplier(name, A, on)), "", b="operand", means=means, shapes=(FLAT,),
         takes=("row", "operator", *(("sparse",) if name != "op + op" else ())),
         refuses={"array_api_strict": "Expected Array", "sparse column": "mismatch|sparse|imension"},
     )  # fmt: skip
@@ -456,8 +471,8 @@ def of_solver(name):
         f"{name}(op, b)": right._replace(
             call=lambda A, b, on: solved(name, op(A, on), b), A="", is_real=True
         ),
-        f"{name}(A, b, x0)": Door(
-            lambda A, b, on: solved(name, A, VALUES, x0=b), f"linalg.{name}.x0", b="guess",
+        f"{name}(op, b, x0)": Door(
+            lambda A, b, on: solved(name, op(A, on), VALUES, x0=b), f"linalg.{name}.x0", b="guess",
             shapes=(FLAT, COLUMN), is_real=True, takes=("None",),
         ),
     }  # fmt: skip
