@@ -259,9 +259,9 @@ def test_callbacks_that_raise(where, solver, device):
                 callback=raising if where == "callback" else None,
                 **options,
             )
-    held = op.nbytes
+    held = op.work_nbytes
     assert solver(op, np.ones(n), maxiter=100_000)[1] == 0
-    assert where == "A" or op.nbytes == held  # what the solves that failed had is used again
+    assert where == "A" or op.work_nbytes == held  # what the solves that failed had is used again
 
 
 def test_a_callback_of_another_shape(device):

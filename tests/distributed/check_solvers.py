@@ -125,12 +125,12 @@ def test_a_callback_on_one_rank_alone():
 def test_memory_is_counted_and_kept():
     A, b = system()
     op = operator(A)
-    before = op.nbytes
+    before = op.work_nbytes
     cg(op, own(op, b))
-    after = op.nbytes
+    after = op.work_nbytes
     assert after >= before
     cg(op, own(op, b))
-    assert op.nbytes == after
+    assert op.work_nbytes == after
 
 
 @pytest.mark.skipif(COMM.size == 1, reason="takes two ranks")

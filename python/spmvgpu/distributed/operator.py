@@ -73,8 +73,8 @@ class DistributedOperator:
         A duplicate of the given one.
     nnz : int
         Stored entries of all ranks.
-    nbytes : int
-        Bytes that this rank holds, as `SparseOperator.nbytes`.
+    nbytes, work_nbytes : int
+        Bytes that this rank holds, as of a `SparseOperator`.
     format, device : str
         Format and device of the diagonal block of this rank.
     solve_info : spmvgpu.linalg.SolveInfo or None
@@ -150,8 +150,12 @@ class DistributedOperator:
 
     @property
     def nbytes(self) -> int:
+        return sum(op.nbytes for op in self._product.local.operators)
+
+    @property
+    def work_nbytes(self) -> int:
         solvers = sum(memory.nbytes for memory in self._solver_memories.values())
-        return sum(op.nbytes for op in self._product.local.operators) + solvers
+        return sum(op.work_nbytes for op in self._product.local.operators) + solvers
 
     @property
     def format(self) -> str:

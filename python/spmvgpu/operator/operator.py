@@ -54,8 +54,11 @@ class SparseOperator(Composable):
     nnz : int
         Number of stored entries, with explicit zeros and without padding.
     nbytes : int
-        Bytes that the operator holds on the device: the arrays of the format and their work space. Vectors
-        of products with NumPy arrays, vectors of solvers, and transposed copies count once they exist.
+        Bytes of the matrix on the device: the arrays of the format, and what its products and new values need
+        beside them. On a GPU this includes the vectors of products with NumPy arrays, once they exist.
+    work_nbytes : int
+        Bytes that solvers, and products with `T` and `H`, have left with the operator for the next call:
+        vectors, and transposed copies.
     options : dict
         Options of the format.
     T, H : SparseOperator
@@ -142,8 +145,12 @@ class SparseOperator(Composable):
 
     @property
     def nbytes(self) -> int:
-        copies = sum(copy._solver_memory.nbytes for copy in list(self._copies.values()))
-        return self._stored.nbytes + self._solver_memory.nbytes + copies
+        return self._matrix.nbytes
+
+    @property
+    def work_nbytes(self) -> int:
+        operators: list[SparseOperator] = [self, *self._copies.values()]
+        return self._stored.nbytes_of_copies + sum(op._solver_memory.nbytes for op in operators)
 
     @property
     def options(self) -> dict[str, Any]:

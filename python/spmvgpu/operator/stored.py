@@ -106,9 +106,9 @@ class Stored:
         return _core.Hold(self._lock)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes on the device, those of the copies included."""
-        return self.matrix.nbytes + sum(copy.nbytes for copy in list(self.copies.values()))
+    def nbytes_of_copies(self) -> int:
+        """Bytes of the copies on the device."""
+        return sum(copy.matrix.nbytes for copy in list(self.copies.values()))
 
     def to_csr(self) -> sp.csr_array:
         """The entries as a new canonical ``csr_array``."""
