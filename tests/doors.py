@@ -8,7 +8,6 @@ from __future__ import annotations
 import array
 import contextlib
 import io
-import warnings
 from collections import deque
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
@@ -23,6 +22,7 @@ import scipy.sparse.linalg as spla
 import spmvgpu as sg
 from libraries import OnlyDlpack
 from spmvgpu import cli, linalg, matrix_io, partition, plot
+from support import ignoring
 
 N = 24
 A = sp.csr_array(sg.gallery.poisson1d(N) + 0.5 * sp.eye_array(N))  # symmetric and positive definite
@@ -88,7 +88,7 @@ class Duck:
 
 def tensor_of(A, on, layout="csr"):
     torch, coo = need("torch"), sp.coo_array(A)
-    with warnings.catch_warnings(action="ignore"):  # that these tensors are new
+    with ignoring():  # that these tensors are new
         tensor = torch.sparse_coo_tensor(np.stack(coo.coords), coo.data, A.shape).coalesce()
         return getattr(tensor, f"to_sparse_{layout}")().to(on)
 
@@ -480,7 +480,7 @@ def of_solver(name):
 
 def after_two_steps(A, X, **options):
     """Eigenvalues of lobpcg, which says that it has not converged."""
-    with warnings.catch_warnings(action="ignore", category=UserWarning):
+    with ignoring(UserWarning):
         return linalg.lobpcg(A, X, maxiter=2, **options)[0]
 
 

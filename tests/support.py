@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import numpy as np
 import pytest
@@ -32,6 +33,14 @@ def asked_by_nobody(op):
 def least_bytes(A, fmt):
     """What a format takes at least: a symmetric matrix may be stored by half, values that recur but once."""
     return 0 if fmt in ("packed_sell", "stencil") else A.nnz * A.dtype.itemsize / 2
+
+
+@contextlib.contextmanager
+def ignoring(category=Warning):
+    """Ignore warnings, as ``catch_warnings(action="ignore")`` does from Python 3.11 on."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", category)
+        yield
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ import ast
 import inspect
 import re
 import sys
-import warnings
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +20,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from spmvgpu import cli, linalg, partition
-from support import over
+from support import ignoring, over
 from test_docstrings import attribute, public
 
 PACKAGE = Path(sg.__file__).parent
@@ -248,7 +247,7 @@ def namespace(tmp_path):
 
 def said(mistake, names):
     """What the mistake raises."""
-    with warnings.catch_warnings(action="ignore"):
+    with ignoring():
         try:
             eval(mistake, names)
         except (TypeError, ValueError, RuntimeError, IndexError) as error:
@@ -268,7 +267,7 @@ def test_advice_works(row, namespace):
     assert row.advice in said(row.mistake, names)
     if not row.remedy:
         names[next(iter(row.names)) if row.names else "other"] = eval(row.advice, names)
-    with warnings.catch_warnings(action="ignore"):
+    with ignoring():
         eval(row.remedy or row.mistake, names)
 
 
