@@ -368,7 +368,7 @@ def test_products_from_the_left(kind, symbol, shape):
 
 def test_products_from_the_left_of_wrong_shape():
     op = sg.aslinearoperator(MATRIX, device="cpu")
-    for wrong in (np.ones(COLS), np.ones((2, COLS)), np.ones((2, 2, ROWS)), np.ones(())):
+    for wrong in (np.ones(COLS), np.ones((2, COLS)), np.ones((2, 2, COLS)), np.ones(())):
         with pytest.raises(
             ValueError, match=rf"dimension mismatch.*{re.escape(str(wrong.shape))}.*\(60, 45\)"
         ):

@@ -3,6 +3,7 @@
 import inspect
 import re
 import warnings
+from contextlib import nullcontext
 from fnmatch import filter as matching
 from fnmatch import fnmatchcase
 from functools import cache
@@ -29,6 +30,7 @@ from doors import (
     of_jax,
     of_torch,
     op,
+    place_of,
 )
 from support import nightly
 from test_docstrings import attribute, public
@@ -50,6 +52,12 @@ def library_of(array):
     return {"jaxlib": "jax"}.get(root, root)
 
 
+def call(door, A, b, on):
+    """What comes of a door. JAX puts arrays of NumPy on its default device."""
+    with need("jax").default_device(place_of(on)) if door.library == "jax" else nullcontext():
+        return door.call(A, b, on)
+
+
 def shape_name(array):
     return FLAT if array.ndim == 1 else COLUMN if array.shape[1] == 1 else MANY
 
@@ -66,8 +74,8 @@ def multiple(name, on):
         return door.means(DENSE)
     A, basis = a_matrix(door, on), np.eye(N)
     if FLAT in door.shapes:
-        return np.stack([numbers(door.call(A, e, on)) for e in basis], axis=1)
-    return numbers(door.call(A, basis, on))
+        return np.stack([numbers(call(door, A, e, on)) for e in basis], axis=1)
+    return numbers(call(door, A, basis, on))
 
 
 def assert_close(found, expected, tolerance=1e-7):
@@ -124,9 +132,9 @@ def test_matrices(name, device):
             message = None if kind_name in OPERATORS or is_taken else "operator|SparseOperator"
         if message is not None or (kind.error is not None and kind_name not in door.takes):
             with pytest.raises(kind.error if message is None else BOTH, match=message or kind.words):
-                door.call(given, vector, device)
+                call(door, given, vector, device)
             return
-        result = door.call(given, vector, device)
+        result = call(door, given, vector, device)
         if kind.error is None:
             assert_close(result, expected(1 if plain is PLAIN else 2), kind.tolerance)
 
@@ -135,7 +143,7 @@ def test_matrices(name, device):
         matrix = multiple_of_plain * PLAIN
         if door.means is not None and door.b in ("operand", "right"):
             return door.means(matrix.toarray()) @ VALUES
-        return numbers(door.call(matrix, vector, device))
+        return numbers(call(door, matrix, vector, device))
 
     check_cells(name, MATRICES, check)
 
@@ -162,13 +170,13 @@ def test_vectors(name, device):
         if refusal is not None:
             error, words = refusal
             with pytest.raises(error, match=words) as caught:
-                door.call(A, given, device)
+                call(door, A, given, device)
             for advice, follow in ADVICE.items():
                 if advice in str(caught.value) and shape_name(followed := follow(given)) in door.shapes:
-                    door.call(A, followed, device)
+                    call(door, A, followed, device)
             return
         before = np.array(plain)
-        result = door.call(A, given, device)
+        result = call(door, A, given, device)
         if kind.error is None:
             check_result(kind_name, plain, result)
             np.testing.assert_array_equal(plain, before)
@@ -182,7 +190,7 @@ def test_vectors(name, device):
             expected = plain
         else:
             reference = {"torch": of_torch(lambda x: x), "jax": of_jax}.get(door.library)
-            expected = numbers(door.call(A, reference(VALUES, device) if reference else plain, device))
+            expected = numbers(call(door, A, reference(VALUES, device) if reference else plain, device))
         assert_close(numbers(result).reshape(np.shape(expected)), expected)
         if door.b != "values":
             assert library_of(result) == (door.library or (kind.library if door.b != "guess" else "numpy"))
@@ -246,7 +254,7 @@ def test_numbers_that_are_not_finite(b, value, device):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                result = numbers(door.call(a_matrix(door, device), x, device))
+                result = numbers(call(door, a_matrix(door, device), x, device))
             except (ValueError, RuntimeError) as error:  # LinAlgError is a ValueError
                 said.append(str(error))
         said += [str(warning.message) for warning in caught]
@@ -276,7 +284,7 @@ def test_gradients(library, device):
             VALUES if flat else VALUES[:, None], device
         )
         try:
-            gradient = gradient_of(lambda x: door.call(A, x, device).sum(), x)
+            gradient = gradient_of(lambda x: call(door, A, x, device).sum(), x)
         except (TypeError, ValueError) as error:
             said = str(error)
         else:

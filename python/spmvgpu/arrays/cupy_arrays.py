@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -36,18 +35,6 @@ class Cupy(Library["cupy.ndarray"]):
             result.real, result.imag = real, imaginary
         return result
 
-    def reshaped(self, x: cupy.ndarray, shape: Shape) -> cupy.ndarray:
-        with x.device:
-            return super().reshaped(x, shape)
-
-    def conjugate(self, x: cupy.ndarray) -> cupy.ndarray:
-        with x.device:
-            return super().conjugate(x)
-
-    def stacked(self, vectors: Sequence[cupy.ndarray]) -> cupy.ndarray:
-        with vectors[0].device:
-            return super().stacked(vectors)
-
     def stream(self, located: Located) -> int:
         return int(self.module.cuda.get_current_stream(located.ordinal).ptr)
 
@@ -63,6 +50,9 @@ class Cupy(Library["cupy.ndarray"]):
         return self.beside(result, like)
 
     def device(self, x: cupy.ndarray) -> AbstractContextManager[object]:
+        return x.device  # type: ignore[no-any-return]
+
+    def context(self, x: cupy.ndarray) -> AbstractContextManager[object]:
         return x.device  # type: ignore[no-any-return]
 
     def pinned(self, shape: Shape, x: cupy.ndarray) -> HostArray:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -113,10 +113,12 @@ class Library(ABC, Generic[A]):
 
     def reshaped(self, x: A, shape: Shape) -> A:
         """An array with its entries in another shape, which may be a view."""
-        return x.reshape(shape)  # type: ignore[attr-defined, no-any-return]
+        with self.context(x):
+            return x.reshape(shape)  # type: ignore[attr-defined, no-any-return]
 
     def conjugate(self, x: A) -> A:
-        return x.conj()  # type: ignore[attr-defined, no-any-return]
+        with self.context(x):
+            return x.conj()  # type: ignore[attr-defined, no-any-return]
 
     def column(self, x: A, j: int) -> A:
         """A column of a 2-D array, which may be a view."""
@@ -124,7 +126,8 @@ class Library(ABC, Generic[A]):
 
     def stacked(self, vectors: Sequence[A]) -> A:
         """Vectors as the columns of an array."""
-        return self.module.stack(vectors, 1)  # type: ignore[no-any-return]
+        with self.context(vectors[0]):
+            return self.module.stack(vectors, 1)  # type: ignore[no-any-return]
 
     def parts(self, x: A) -> tuple[A, A]:
         """The real and the imaginary part of a complex array, which may be views."""
@@ -161,6 +164,10 @@ class Library(ABC, Generic[A]):
     def device(self, x: A) -> AbstractContextManager[object]:
         """The device of an array, as the current one in a ``with`` block; TypeError if none can be sent."""
         raise TypeError(f"vectors on a GPU must be CuPy or PyTorch arrays here, not {type(x).__name__}")
+
+    def context(self, x: A) -> AbstractContextManager[object]:
+        """A ``with`` block in which results of arithmetic with an array are on its device."""
+        return nullcontext()
 
     def event(self) -> Event:
         """One on the current device."""

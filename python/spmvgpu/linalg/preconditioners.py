@@ -498,7 +498,10 @@ def taken_map(M: Given) -> Given:
     )
     M, library = taken("M", M, allowed)
     located = library.locate(M, "M")
-    return M if located.host is None else located.host
+    if located.host is not None:
+        return located.host
+    is_vector = len(located.shape) == 1 or located.shape[1:] == (1,)
+    return M if is_vector else on_host("M", M)
 
 
 def map_of_preconditioner(system: System, M: Given, vectors: Vectors) -> PreconditionerMap | None:

@@ -257,6 +257,10 @@ class ComposedOperator(Composable):
         super().__init__(made.dtype, made.shape)
         self.args: tuple[Any, ...] = made.args
 
+    def _product(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
+        with library.context(x):
+            return super()._product(x, library)
+
     def _adjoint(self) -> ComposedOperator:
         return self._turned(lambda op: op.H)
 
