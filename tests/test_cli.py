@@ -355,7 +355,7 @@ def refusal(run, *args):
         ([[1.0, 2j], [2j, 1]], "not Hermitian: A[0, 1] = 0+2j, but A[1, 0] = 0+2j"),
         ([[1.0, 2j], [-2j, -1j]], "zero or negative, the first in row 1 (0-1j)"),
         (np.zeros((0, 0)), "empty"),
-        (np.zeros((3, 3)), "zero or negative, the first in row 0 (0)"),
+        (np.zeros((3, 3)), "row 0 of A has no entries but zeros, and b is 1 there"),
     ],
 )
 def test_unsuitable_matrix(run, matrix_file, matrix, reason):

@@ -384,7 +384,7 @@ class OverRanks:
     """What an operator over ranks is known by."""
 
     shape, dtype, row_ranges = (3, 3), np.dtype(float), None
-    agreement = diagonal = _piece_of_system = print
+    agreement = diagonal = tocsr = _piece_of_system = print
 
 
 def test_operators_over_ranks():

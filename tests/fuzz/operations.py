@@ -239,7 +239,12 @@ def change_type(machine: Machine) -> None:
 def update(machine: Machine) -> None:
     """New values of one operator, and of no other."""
     refusing = maybe(machine.rng, 0.1)
-    entry = machine.pick(lambda entry: is_operator(entry) and is_spread(entry) == refusing)
+
+    def takes_own_values(entry: Entry) -> bool:
+        """Block Jacobi takes those of the matrix that it was made of."""
+        return is_operator(entry) and not isinstance(entry.op, linalg.BlockJacobiOperator)
+
+    entry = machine.pick(lambda entry: takes_own_values(entry) and is_spread(entry) == refusing)
     rng = machine.rng
     op, now = entry.op, entry.model.exact
     stored = op.tocsr()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from .._util.lazy import lazy
 from .._util.types import DType, HostArray
 from ..devices import CPU
 from .library import Library, Located, Memory, Operator, Shape, in_items
@@ -39,7 +40,10 @@ class Torch(Library["torch.Tensor"]):
     def __init__(self, module: ModuleType) -> None:
         super().__init__(module)
         self._dtypes: dict[torch.dtype, DType] = {}
-        self._forward_ad = module.autograd.forward_ad
+
+    @lazy
+    def _forward_ad(self) -> Any:
+        return self.module.autograd.forward_ad
 
     def locate(self, x: torch.Tensor, name: str) -> Located:
         device, dtype = x.device, self._dtypes.get(x.dtype)

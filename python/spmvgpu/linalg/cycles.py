@@ -37,7 +37,8 @@ _EIGENVALUE_STEPS = 15  # of the power and of the Lanczos method
 _POWER_SAFETY, _LANCZOS_SAFETY = 1.1, 1.05  # of their estimates, which are from below
 _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
 # Smoothers of pyamg that a Chebyshev polynomial can replace. Others are for matrices that it may not suit.
-_REPLACED = {"jacobi", "gauss_seidel", "sor", "richardson", "chebyshev", "block_jacobi", "block_gauss_seidel"}
+_REPLACED = {"none", "jacobi", "gauss_seidel", "sor", "richardson", "chebyshev"}
+_REPLACED |= {"block_jacobi", "block_gauss_seidel"}
 _LARGEST_COARSE = 4000  # unknowns of which a dense inverse is made
 
 
