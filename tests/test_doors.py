@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from fnmatch import filter as matching
 from fnmatch import fnmatchcase
 from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -54,7 +55,8 @@ def library_of(array):
 
 def call(door, A, b, on):
     """What comes of a door. JAX puts arrays of NumPy on its default device."""
-    with need("jax").default_device(place_of(on)) if door.library == "jax" else nullcontext():
+    library = need(door.library) if door.library else None
+    with library.default_device(place_of(on)) if door.library == "jax" else nullcontext():
         return door.call(A, b, on)
 
 
@@ -104,6 +106,8 @@ def check_cells(door, kinds, check):
         f"{door}: {p!r} fails no more" for p, cells in patterns.items() if cells and not cells & set(failed)
     ]
     assert not said, "\n".join(said)
+    if len(skipped) == len(kinds):
+        pytest.skip(f"no kind can be tried with {door}")
 
 
 DRAWN = [name for name, door in DOORS.items() if "plot." in door.of]  # which takes long
@@ -314,4 +318,5 @@ def test_every_parameter_has_a_door():
     patterns = [pattern for door in DOORS.values() for pattern in door.of.split()] + list(LEFT_OUT)
     found = list(parameters())
     assert [name for name in found if not any(fnmatchcase(name, p) for p in patterns)] == []
-    assert [p for p in LEFT_OUT if not matching(found, p)] == []
+    if find_spec("torch") and find_spec("jax"):  # else some functions are not there
+        assert [p for p in LEFT_OUT if not matching(found, p)] == []
