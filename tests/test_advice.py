@@ -83,7 +83,7 @@ def resolved(name):
 
 
 # Modules whose library is not there.
-NOT_INSTALLED = tuple(f"spmvgpu.{library}." for library in ("torch", "jax") if find_spec(library) is None)
+NOT_INSTALLED = tuple(f"spmvgpu.{library}" for library in ("torch", "jax") if find_spec(library) is None)
 
 
 def test_names_exist():
