@@ -33,7 +33,9 @@ class _Handler:
         if not frame.f_code.co_filename.startswith(self.place):
             return None
         frame.f_trace_opcodes = True
-        if event == "opcode":
+        if (
+            event == "opcode" and frame.f_lineno is not None
+        ):  # else a generator ends, and what it raises is ignored
             self.left -= 1
             if self.left == 0:
                 self.ran_at = f"{frame.f_code.co_filename}:{frame.f_lineno}, instruction {frame.f_lasti}"
