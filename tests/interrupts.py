@@ -33,9 +33,8 @@ class _Handler:
         if not frame.f_code.co_filename.startswith(self.place):
             return None
         frame.f_trace_opcodes = True
-        if (
-            event == "opcode" and frame.f_lineno is not None
-        ):  # else a generator ends, and what it raises is ignored
+        # There is no line where a generator ends. Python ignores what it raises there.
+        if event == "opcode" and frame.f_lineno is not None:
             self.left -= 1
             if self.left == 0:
                 self.ran_at = f"{frame.f_code.co_filename}:{frame.f_lineno}, instruction {frame.f_lasti}"
