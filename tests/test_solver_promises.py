@@ -295,7 +295,7 @@ def singular(rng, dtype):
 @pytest.mark.parametrize("cases", [60, *nightly([3000])])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128], ids=lambda dtype: dtype.__name__)
 def test_minres_of_singular_systems(cases, dtype, device):
-    """It says that x is a least-squares solution of those that are, and finds most of them."""
+    """Every x that minres calls a least-squares solution is one, and most systems get one."""
     rng, dtype = np.random.default_rng(11), np.dtype(dtype)
     allowed, found = 20 * np.sqrt(np.finfo(dtype).eps), 0
     for case in range(cases):

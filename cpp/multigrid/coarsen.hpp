@@ -319,7 +319,7 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double nothing, 
     return coarse;
 }
 
-// What the values of a grid's matrix decide when the grid is made, and new values do not change.
+// Decisions that depend on the first values of a grid's matrix. New values leave them as they are.
 struct Coarsening {
     Aggregates aggregates;
     bool is_smoothed = false;
@@ -382,7 +382,7 @@ private:
         return with_values<T>(passes, product_pattern(passes, transposed.pattern.view(), grid.of_AP.view()));
     }
 
-    // What is left to decide once there are aggregates.
+    // Makes the decisions that follow from the aggregates.
     template <class Passes>
     void decide(Passes& passes, const NodeGraph& node_graph, const Tentative<T>& tentative, Coarsening& made) const {
         const CsrPattern pattern = A.pattern();

@@ -31,7 +31,7 @@ public:
     // values are too few or too many.
     void renew(const Array<T>& values);
 
-    // What the first values decided, of each grid but the coarsest one.
+    // Decisions that depended on the first values, for each grid but the coarsest one.
     std::vector<Coarsening> coarsenings() const;
 
     const std::vector<Grid<T>>& grids() const { return grids_; }

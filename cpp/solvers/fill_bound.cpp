@@ -83,8 +83,8 @@ private:
     }
 
     std::vector<Front> fronts_;
-    std::vector<index_t> heads_;  // of each column, a front that begins with it
-    std::vector<index_t> seen_;   // of each column, the one that was eliminated when it was last seen
+    std::vector<index_t> heads_;  // a front that begins with the column, for each column
+    std::vector<index_t> seen_;   // the elimination step that saw a column last, for each column
     InterruptTimer timer_;
 };
 
