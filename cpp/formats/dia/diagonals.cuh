@@ -88,7 +88,7 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
 // Of large matrices a thread has several rows. A GPU begins no more than a block or so in a nanosecond, which is what
 // few diagonals take with one row a thread: 13.3 us for 1.3 M rows of doubles on one diagonal, whose bytes take 7. In
 // single precision it is also the instructions that count: a 5-point grid of 9 M rows took 86 us in sdia with one row a
-// thread, and its bytes take 43 (experiments/LOG.md).
+// thread, and its bytes take 43.
 template <bool kMirrors, class T>
 void launch_diagonals(const Diagonals<T>& matrix, const index_t* offsets, const T* values, const Product<T>& product,
                       int block_size, Stream stream) {

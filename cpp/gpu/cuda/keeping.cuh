@@ -3,7 +3,7 @@
 // A product reads its matrix once, from begin to end. Of a matrix that is larger than the L2 nothing is left there when
 // the next product comes for it, for what is read last takes the place of what is read first. And loads that are marked
 // to make way, as those of __ldcs, make way for each other even where there is room. So a share of the matrix stays,
-// as much as there is room for beside the vectors, and the rest makes way (experiments/LOG.md).
+// as much as there is room for beside the vectors, and the rest makes way.
 #pragma once
 
 #include <cuda_runtime.h>

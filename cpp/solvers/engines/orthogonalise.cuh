@@ -4,7 +4,7 @@
 //     five kernels        3 us each, 1.5 us for a pass over the basis, 1 to 3 us for sums and rotations
 //     one kernel          a launch at 3 us, 3 barriers at 1.2 us, the same passes over the basis, and the rotations
 //
-// With the product that is 25 us an iteration in place of 34 at 10 k unknowns (see experiments/LOG.md).
+// With the product that is 25 us an iteration in place of 34 at 10 k unknowns.
 #pragma once
 
 #include <algorithm>
