@@ -51,9 +51,9 @@ pybind11::array_t<T> hand_over(Array<T> array) {
     return pybind11::array_t<T>(size, array.data(), base);
 }
 
-// The memory of an array from hand_over(), or of a window on one, as an array that keeps it alive without the NumPy
-// array: whoever lets go of it last needs no lock of the interpreter's, which a thread cannot get at its exit. Of any
-// other NumPy array only a window.
+// Returns the memory of an array from hand_over(), or of a window on one, as an array that keeps it alive without the
+// NumPy array. Its last owner then needs no interpreter lock, which a thread cannot get at its exit. Any other NumPy
+// array gives only a window.
 template <class T>
 Array<T> share_array(const Dense<T>& array) {
     pybind11::object base = array.base();
@@ -65,7 +65,7 @@ Array<T> share_array(const Dense<T>& array) {
     return Array<T>::share({memory, const_cast<T*>(array.data())}, array.size());
 }
 
-// As csr_view, but index arrays from hand_over() become those of the matrix.
+// Like csr_view, but the matrix shares index arrays from hand_over().
 template <class T>
 CsrMatrix<T> csr_share(const Dense<index_t>& indptr, const Dense<index_t>& indices, const Dense<T>& data,
                        index_t cols) {
@@ -84,7 +84,7 @@ auto to_numpy(const Array<T>& array) {
         const GilRelease release;
         copy_bytes(to, {}, array.data(), array.device(), array.bytes());
         return copy;
-    } else {  // a plan of index_t records: one row each
+    } else {  // a plan of index_t records, one row each
         constexpr pybind11::ssize_t kFields = sizeof(T) / sizeof(index_t);
         pybind11::array_t<index_t> copy({static_cast<pybind11::ssize_t>(array.size()), kFields});
         copy_bytes(copy.mutable_data(), {}, array.data(), array.device(), array.bytes());

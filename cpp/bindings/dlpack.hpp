@@ -35,7 +35,7 @@ struct ManagedTensor {
     void (*deleter)(ManagedTensor*);
 };
 
-// A capsule is renamed once its tensor has been taken over, so that nobody takes it twice.
+// A capsule is renamed once its tensor has been taken over, so that no second consumer takes it.
 inline constexpr char kName[] = "dltensor";
 inline constexpr char kUsedName[] = "used_dltensor";
 

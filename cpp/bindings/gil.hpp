@@ -19,8 +19,9 @@
 
 namespace spmvgpu {
 
-// Calls something that may lose the lock and never get it back. The destructors of its frames have run by the time that
-// this ends the unwinding, and without the lock they must not touch an object of Python's: so there must be none.
+// Calls something that may lose the lock and never get it back. By the time that this ends the unwinding, the
+// destructors of the call's frames have run. They must not touch Python objects, because the lock is gone: the frames
+// may own none.
 template <class Call>
 decltype(auto) wait_if_ended(Call&& call) {
 #ifdef __GLIBCXX__
@@ -43,7 +44,7 @@ pybind11::object call_python(const pybind11::object& function, Arguments&&... ar
     return pybind11::reinterpret_steal<pybind11::object>(result);
 }
 
-// Gives the lock away while it lives. Within its life, check_interrupt() asks the interpreter whether a signal came.
+// Releases the lock while it lives. Within its life, check_interrupt() asks the interpreter whether a signal came.
 class GilRelease {
 public:
     GilRelease();
@@ -51,7 +52,7 @@ public:
     GilRelease(const GilRelease&) = delete;
     GilRelease& operator=(const GilRelease&) = delete;
 
-    // Calls something with the lock held; in a thread that gave it away.
+    // Calls something with the lock held, in a thread that has released it.
     template <class Call>
     static void with_gil(Call&& call) {
         const Return back;
@@ -66,7 +67,6 @@ public:
 private:
     using Clock = std::chrono::steady_clock;
 
-    // Takes the lock back while it lives.
     class Return {
     public:
         Return();

@@ -13,14 +13,13 @@
 
 namespace spmvgpu {
 
-using Matrices = AnyOf<AnyMatrix>;  // Python's AnyMatrix, the base of the others
+using Matrices = AnyOf<AnyMatrix>;
 
 template <template <class> class Kind>
 struct MatricesOf : Matrices {
     template <class T>
     MatricesOf(std::shared_ptr<Kind<T>> matrix) : Matrices(std::shared_ptr<AnyMatrix<T>>(std::move(matrix))) {}
 
-    // As AnyOf<Kind> does.
     template <class Call>
     decltype(auto) visit(Call&& call) const {
         return Matrices::visit([&]<class T>(const std::shared_ptr<AnyMatrix<T>>& held) -> decltype(auto) {
@@ -29,7 +28,7 @@ struct MatricesOf : Matrices {
     }
 };
 
-// Of the kinds that take new values.
+// Classes of matrices that take new values.
 template <template <class> class Kind>
 void def_update_values(pybind11::class_<MatricesOf<Kind>, Matrices>& matrices) {
     namespace py = pybind11;

@@ -38,7 +38,7 @@ PYBIND11_MODULE(_core, module) {
             py::set_error(PyExc_MemoryError, error.what());
         } catch (const spmvgpu::UnknownOption& error) {
             py::set_error(PyExc_TypeError, error.what());
-        } catch (const std::bad_alloc& error) {  // of something small: what grows with the matrix says its size
+        } catch (const std::bad_alloc& error) {  // a small allocation: large ones say their size
             set_memory_error(error);
         } catch (const std::length_error& error) {
             set_memory_error(error);

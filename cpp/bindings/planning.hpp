@@ -1,4 +1,4 @@
-// What planning tells Python.
+// Results of planning, as Python gets them.
 #pragma once
 
 #include <pybind11/stl.h>
@@ -18,7 +18,7 @@ using StepTuples = std::vector<std::tuple<std::string, std::string, double>>;  /
 
 StepTuples tuples(const Steps& steps);
 
-// Of the arrays themselves, which somebody keeps alive.
+// Features of a matrix in arrays that the caller keeps alive.
 template <class T>
 AnyCsrSource source_of(const CsrMatrix<T>& csr) {
     return std::make_shared<PlannedSource<T>>(csr);

@@ -129,7 +129,7 @@ py::capsule export_dlpack(const DeviceArray& array) {
     exported->managed.context = exported;
     exported->managed.deleter = [](dlpack::ManagedTensor* t) { delete static_cast<Export*>(t->context); };
     return py::capsule(&exported->managed, dlpack::kName, [](PyObject* capsule) {
-        // Still under its first name: nobody took the tensor.
+        // A capsule that still has its first name holds a tensor that was never taken.
         if (!PyCapsule_IsValid(capsule, dlpack::kName)) return;
         auto* managed = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, dlpack::kName));
         managed->deleter(managed);

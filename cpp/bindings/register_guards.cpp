@@ -1,9 +1,9 @@
-// What the `with` statements of the package take and give back, whatever interrupts them.
+// Locks, thread bounds and context values for the `with` statements of the package, safe against interruption.
 //
-// A handler of Python's signals may raise an exception between any two steps of a Python program: also between the
-// taking of a lock and the beginning of the block that gives it back. So these are taken by functions of C, in which no
-// handler runs, and belong to an object that the interpreter drops with whatever it was about to do: they are given
-// back by the end of the block, or else with the object.
+// A handler of Python's signals may raise an exception between any two steps of a Python program, also between the
+// acquisition of a lock and the beginning of the block that releases it. C functions, in which no handler runs,
+// therefore acquire the resources here. Each belongs to an object that the interpreter drops with the interrupted
+// frame: the end of the block releases it, or else the end of the object.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -110,7 +110,7 @@ private:
     int taken_ = 0;
 };
 
-// Whether what the thread drops at the moment is dropped because of an exception.
+// True while the thread drops an object because of an exception.
 thread_local bool is_failing = false;
 
 // A bound of the calling thread's loops, which is in force from the start: until the end of a `with` statement's block,
@@ -132,7 +132,7 @@ public:
 
 private:
     int before_;
-    const void* thread_;  // whose bound it is; null once the one before is back
+    const void* thread_;  // the thread that is bounded; null once the earlier bound is back
     bool is_of_block_ = false;
 };
 
@@ -149,7 +149,8 @@ public:
     Within(py::object variable, py::object value) : variable_(std::move(variable)), value_(std::move(value)) {}
     ~Within() {
         if (!token_) return;
-        if (PyContextVar_Reset(variable_.ptr(), token_.ptr()) != 0) PyErr_Clear();  // of another context, which is over
+        // The token belongs to another context, which is over.
+        if (PyContextVar_Reset(variable_.ptr(), token_.ptr()) != 0) PyErr_Clear();
     }
     Within(const Within&) = delete;
     Within& operator=(const Within&) = delete;

@@ -65,7 +65,7 @@ py::array multiply_numpy(const AnyMatrix<T>& matrix, const Dense<T>& x, const st
 template <class T>
 py::array_t<T> make_columns(index_t rows, py::ssize_t count, bool by_columns, Device device) {
     constexpr auto kItem = static_cast<py::ssize_t>(sizeof(T));
-    constexpr std::size_t kMostPinned = std::size_t(512) << 20;  // more would be taken from the rest of the system
+    constexpr std::size_t kMostPinned = std::size_t(512) << 20;  // more would be missed by the system
     const std::vector<py::ssize_t> shape{rows, count};
     const auto strides = by_columns ? std::vector<py::ssize_t>{kItem, std::max<py::ssize_t>(rows, 1) * kItem}
                                     : std::vector<py::ssize_t>{count * kItem, kItem};
@@ -81,7 +81,6 @@ Strides strides_of(const py::array_t<T, 0>& array) {
     return {array.strides(0) / kItem, array.strides(1) / kItem};
 }
 
-// X and out may have any strides.
 template <class T>
 py::array multiply_columns(const AnyMatrix<T>& matrix, const py::array_t<T, 0>& X, const std::optional<py::array>& out,
                            T alpha, T beta) {
@@ -195,7 +194,7 @@ void register_base(py::module_& module) {
         .def_property_readonly("rows", method<Matrices>([](const UntypedMatrix& matrix) { return matrix.rows(); }))
         .def_property_readonly("cols", method<Matrices>([](const UntypedMatrix& matrix) { return matrix.cols(); }))
         .def_property_readonly("nnz", method<Matrices>([](const UntypedMatrix& matrix) { return matrix.nnz(); }))
-        // Without the interpreter's lock: a product that it has to wait for may want that, to look for signals.
+        // Runs without the interpreter's lock: a product that it has to wait for may need the lock to look for signals.
         .def_property_readonly(
             "nbytes", py::cpp_function(method<Matrices>([](const UntypedMatrix& matrix) { return matrix.nbytes(); }),
                                        py::call_guard<GilRelease>()))

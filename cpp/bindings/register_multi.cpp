@@ -26,7 +26,7 @@ using Streamed = MatricesOf<StreamedMatrix>;
 using Parted = MatricesOf<PartedMatrix>;
 using MultiDevice = MatricesOf<MultiDeviceMatrix>;
 using AnyVector = AnyOf<MultiDeviceVector>;
-using StoredPart = std::variant<MatricesOf<Matrix>, Parted, Streamed>;  // what parts are
+using StoredPart = std::variant<MatricesOf<Matrix>, Parted, Streamed>;  // matrices that may be a part
 
 template <class T>
 StoredPart stored(const std::shared_ptr<const AnyMatrix<T>>& part) {

@@ -58,7 +58,6 @@ CoarseningTuple tuple_of(const multigrid::Coarsening& made) {
             to_numpy(made.of_P.row_offsets), to_numpy(made.of_P.col_indices),   to_numpy(made.kept)};
 }
 
-// Windows on the arrays.
 multigrid::Coarsening coarsening_of(const CoarseningTuple& given) {
     const auto& [count, aggregates, is_smoothed, cols, row_offsets, col_indices, kept] = given;
     const auto rows = static_cast<index_t>(row_offsets.size() - 1), nnz = static_cast<index_t>(col_indices.size());

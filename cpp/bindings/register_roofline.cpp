@@ -29,7 +29,7 @@ std::shared_ptr<DeviceModel> make_model(const Machine& machine, const py::dtype&
     });
 }
 
-// What a profile does not name takes as long as on the device that rates are over.
+// Rates that a profile does not name keep the values of the default device.
 times::Rates rates_named(const std::map<std::string, double>& given) {
     times::Rates rates = times::rates_of_one();
     for (int rate = 0; rate < times::kRateCount; ++rate) {

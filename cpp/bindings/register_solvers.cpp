@@ -35,8 +35,8 @@ namespace spmvgpu {
 
 namespace {
 
-// A function of Python's that multiplies NumPy arrays, of a vector in each row. It gets a copy, which it may keep; what
-// it gives is checked before it comes here.
+// A Python function that multiplies NumPy arrays with a vector in each row. The function gets a copy, which it may
+// keep; its result is checked before it comes here.
 template <class T>
 class CallbackMap : public LinearMap<T> {
 public:
@@ -64,8 +64,7 @@ private:
     Device device_;
 };
 
-// A function of Python's that multiplies vectors where they are: it gets the addresses of x and y, and leaves y
-// complete.
+// A Python function that multiplies vectors in place: it gets the addresses of x and y and writes all of y.
 template <class T>
 class InPlaceMap : public LinearMap<T> {
 public:

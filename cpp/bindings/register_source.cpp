@@ -23,8 +23,7 @@ namespace {
 
 using SourceAndSteps = std::pair<std::optional<AnyCsrSource>, StepTuples>;
 
-// A source from arrays whose contents nobody has checked, which are copied to a device and checked there. None if they
-// are not canonical.
+// Makes a source from unchecked arrays, which are copied to a device and checked there. None if they are not canonical.
 template <class T>
 SourceAndSteps checked(const CsrMatrix<T>& csr, Device device) {
     const GilRelease release;

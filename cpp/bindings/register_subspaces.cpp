@@ -26,7 +26,8 @@ namespace {
 
 using AnyMap = AnyOf<LinearMap>;
 
-// What Python holds of the vectors of a method, which work without the interpreter's lock, and with so many threads.
+// The vectors of a method, as Python holds them. Their operations run without the interpreter's lock, on a given number
+// of threads.
 template <template <class> class Vectors>
 struct Held {
     AnyOf<Vectors> vectors;
@@ -46,7 +47,7 @@ using HeldBasis = Held<KrylovBasis>;
 using HeldLeastSquares = Held<LeastSquares>;
 using Coefficients = std::vector<std::variant<double, Complex<double>>>;
 
-// Calls call() with the factors of combinations of vectors of a basis: of how many, and from how many.
+// Calls call() with the factors of linear combinations of the vectors of a basis.
 template <class Call>
 void with_factors(const HeldBasis& basis, const py::array& q, Call&& call) {
     basis.vectors.visit([&]<class T>(const std::shared_ptr<KrylovBasis<T>>& held) {

@@ -1,8 +1,8 @@
-// Products and functions of Python as calls in programs that XLA compiles, for JAX.
+// Products and Python functions as calls in programs that XLA compiles, for JAX.
 //
-// A call names what it runs, its callee, by a number. When XLA makes a program ready to run, on whichever thread, the
-// program takes a share in the callee and keeps it: so a callee lives as long as a program, or Python, may need it, and
-// the list of all callees keeps none alive.
+// A call names its callee by a number. When XLA prepares a program, on whichever thread, the program gets a share in
+// the callee and keeps it. A callee so lives as long as a program or Python may need it, and the list of all callees
+// keeps none alive.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
@@ -35,7 +35,6 @@ namespace {
 
 enum class Platform { kCpu, kCuda };
 
-// One execution of a call.
 struct Call {
     const xla::CallFrame& frame;
     Platform platform;
@@ -65,7 +64,6 @@ Callees& callees() {
     return *all;
 }
 
-// What a call runs.
 class Callee {
 public:
     virtual ~Callee() {
@@ -156,10 +154,10 @@ protected:
 
 private:
     const std::shared_ptr<const AnyMatrix<T>> matrix_;
-    const std::vector<int> ordinals_;  // of GPUs that x and y may be on
+    const std::vector<int> ordinals_;  // ordinals of the GPUs that x and y may be on
 };
 
-// The same of a matrix whose values are an argument, too: the first one.
+// The product with a matrix whose values are the first argument.
 template <class T>
 class CalledProductOfValues : public CalledProduct<T> {
 public:
@@ -181,7 +179,7 @@ private:
 };
 
 // Programs may still run, or be about to, when the interpreter ends. Their threads would wait for its lock for ever,
-// and whoever ends XLA for them: so calls of Python end first, and no more begin.
+// and so would the thread that ends XLA. Calls of Python functions therefore end first, and no new ones begin.
 class PythonCall {
 public:
     PythonCall() {
@@ -246,7 +244,8 @@ public:
                             reinterpret_cast<std::uintptr_t>(call.stream));
             } catch (py::error_already_set& error) {
                 failed = error.what();
-                failed.resize(std::min(failed.find("\n\nAt:\n"), failed.size()));  // where in the package it was
+                // The message ends with the place in the package.
+                failed.resize(std::min(failed.find("\n\nAt:\n"), failed.size()));
             }
         });
         if (!failed.empty()) throw std::runtime_error(failed);
@@ -266,9 +265,7 @@ private:
     const std::shared_ptr<PyObject> function_;
 };
 
-// What XLA calls
-
-using Share = std::shared_ptr<Callee>;  // of a program
+using Share = std::shared_ptr<Callee>;
 
 xla::Error* error_of(const xla::CallFrame& frame, xla::ErrorCode code, const char* message) {
     xla::ErrorArguments arguments{{sizeof(arguments), nullptr}, message, code};
@@ -351,7 +348,7 @@ xla::Error* handle(xla::CallFrame* frame) {
     }
 }
 
-// What JAX registers for a platform.
+// The capsules that JAX registers for a platform.
 
 py::dict type(void* id) {
     return py::dict(py::arg("type_id") = py::capsule(id),

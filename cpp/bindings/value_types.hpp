@@ -42,13 +42,11 @@ public:
 
 namespace spmvgpu {
 
-// As NumPy calls it.
 template <class T>
 std::string value_name() {
     return (kIsComplex<T> ? "complex" : "float") + std::to_string(8 * sizeof(T));
 }
 
-// A pointer from Python.
 template <class T>
 T* at(std::uintptr_t address) {
     return reinterpret_cast<T*>(address);
@@ -64,19 +62,18 @@ auto with_value_type(const pybind11::dtype& dtype, Call&& call) {
     throw pybind11::type_error("there are no matrices of " + std::string(pybind11::str(pybind11::handle(dtype))));
 }
 
-// A Kind<T> of any value type T, which Python has as one class.
+// Matrices or vectors Kind<T> of any value type T, which are one class in Python.
 template <template <class> class Kind>
 struct AnyOf : std::variant<std::shared_ptr<Kind<float>>, std::shared_ptr<Kind<double>>,
                             std::shared_ptr<Kind<Complex<float>>>, std::shared_ptr<Kind<Complex<double>>>> {
     using AnyOf::variant::variant;
 
-    // Calls call() with the std::shared_ptr<Kind<T>> that it is.
     template <class Call>
     decltype(auto) visit(Call&& call) const {
         return std::visit(std::forward<Call>(call), static_cast<const typename AnyOf::variant&>(*this));
     }
 
-    // What is needed with something of value type T, and must be of the same.
+    // An argument that must have the value type T of its matrix.
     template <class T>
     const std::shared_ptr<Kind<T>>& of() const {
         if (const auto* const held = std::get_if<std::shared_ptr<Kind<T>>>(this)) return *held;
@@ -99,8 +96,8 @@ auto method(Call call, Result (Call::*)(First, Rest...) const) {
     };
 }
 
-// A method of an AnyOf for Python, of a lambda []<class T>(const Kind<T>&, ...), or of a std::shared_ptr to that. Its
-// other arguments do not depend on T.
+// Makes a Python method of an AnyOf from a lambda []<class T>(const Kind<T>&, ...), or from one of a std::shared_ptr.
+// The other arguments do not depend on T.
 template <class Any, class Call>
 auto method(Call call) {
     if constexpr (requires { &Call::operator(); }) {
@@ -118,7 +115,7 @@ auto of_dtype(Call call, Result (Call::*)(Arguments...) const) {
     };
 }
 
-// A function for Python of a dtype and of what a lambda []<class T>(...) takes, which does not depend on T.
+// Makes a Python function of a dtype from a lambda []<class T>(...), whose arguments do not depend on T.
 template <class Call>
 auto of_dtype(Call call) {
     return of_dtype(call, &Call::template operator()<double>);

@@ -1,6 +1,6 @@
-// What a handler needs of the C interface through which XLA calls foreign functions, as jaxlib's xla/ffi/api/c_api.h
-// documents it. XLA keeps the layouts of a version, and says in every structure how much of it there is, so that
-// the package is built without the headers of jaxlib. Names are those of XLA without its prefixes.
+// The part of XLA's C interface for foreign functions that a handler needs, as documented in jaxlib's
+// xla/ffi/api/c_api.h. XLA keeps the layouts of a version, and every structure says its own size, so the package is
+// built without the headers of jaxlib. The names are XLA's without its prefixes.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace spmvgpu::xla {
 
 inline constexpr int kMajorVersion = 0, kMinorVersion = 3;
 
-struct Error;    // of XLA, which owns and deletes what a handler returns
-struct Context;  // of one call
+struct Error;  // owned and deleted by XLA
+struct Context;
 
 enum class ErrorCode : int { kFailedPrecondition = 9, kInternal = 13 };
 enum class ExtensionType : int { kMetadata = 1 };
@@ -25,7 +25,7 @@ struct Extension {
     Extension* next;
 };
 
-// How most structures begin.
+// The head of most structures.
 struct Head {
     std::size_t struct_size;
     Extension* extensions;

@@ -17,11 +17,10 @@ public:
 
     Array() = default;
 
-    // Uninitialised memory on a device.
     explicit Array(std::size_t size, Device device = {})
         : memory_(allocate(size * sizeof(T), device)), size_(size), device_(device), owned_(true) {}
 
-    // A window on memory that somebody else keeps alive.
+    // A window on memory that its owner must keep alive.
     static Array view(const T* data, std::size_t size, Device device = {}) {
         Array array;
         array.memory_ = std::shared_ptr<void>(const_cast<T*>(data), [](void*) {});
@@ -55,10 +54,9 @@ public:
         return copy;
     }
 
-    // Whether no other array has a part in the memory.
+    // Returns true if no other array shares the memory.
     bool is_sole_owner() const { return owned_ && memory_.use_count() <= 1; }
 
-    // What keeps the contents alive.
     const std::shared_ptr<void>& memory() const { return memory_; }
 
     T* data() { return static_cast<T*>(memory_.get()); }

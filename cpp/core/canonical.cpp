@@ -46,7 +46,7 @@ SPMVGPU_SIMD_CLONES Findings<Out> copy_block(const In* from, std::int64_t begin,
         const In index = from[k];
         to[k] = static_cast<Out>(index);
         lost |= static_cast<In>(to[k]) ^ index;
-        largest = std::max(largest, static_cast<Count>(to[k]));  // what counts is the copy
+        largest = std::max(largest, static_cast<Count>(to[k]));  // the copy is checked, not the original
     }
     for (std::int64_t k = begin + 1; k < end; ++k) descents += to[k] <= to[k - 1];
     return {largest, lost != 0, descents};
@@ -86,7 +86,7 @@ template <class In>
 template <class Index, class T>
 struct Entry {
     Index col;
-    Index position;  // in the row as it was given
+    Index position;  // position in the caller's row
     T value;
 };
 

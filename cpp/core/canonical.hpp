@@ -1,7 +1,7 @@
-// From the CSR arrays of a caller to arrays that may be trusted.
+// Conversion of a caller's CSR arrays to arrays that may be trusted.
 //
-// The caller's arrays may be wrong, and other threads may change them meanwhile. So they are copied first, and what is
-// checked is the copy: in the worst case it holds another matrix than the caller meant, never an index out of range.
+// The caller's arrays may be wrong, and other threads may change them meanwhile. They are copied first, and the copy is
+// checked: in the worst case it is a matrix that the caller did not mean, never one with an index out of range.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ template <class In, class Out>
 bool copy_col_indices(const In* from, const Out* row_offsets, std::int64_t rows, std::int64_t cols,
                       const std::string& axis, Out* to);
 
-// Sorts the entries of every row by column and adds up those in the same place, in the order in which they were stored.
-// In place; what is left takes the front of the arrays. Returns how many entries are left.
+// Sorts the entries of every row by column and adds up duplicates in the order in which they were stored. The result
+// takes the front of the arrays. Returns the number of entries that are left.
 template <class Index, class T>
 std::int64_t sum_duplicates(std::int64_t rows, Index* row_offsets, Index* col_indices, T* values);
 

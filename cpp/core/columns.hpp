@@ -62,15 +62,15 @@ inline constexpr index_t kPanelColumns = 64 / sizeof(T);
 // Columns for which a GPU reads a matrix once.
 inline constexpr index_t kMaxColumns = 32;
 
-// How many columns a block has of those that are left: never so many that one is left over, for a product with one
-// vector adds up in another order than one with several. `most` is at least 3, or 1.
+// Returns how many columns the next block has. A single column is never left over, for a product with one vector adds
+// up in another order than one with several. `most` is at least 3, or 1.
 constexpr index_t next_columns(index_t left, index_t most) {
     if (left <= most) return left;
     return left == most + 1 && most > 1 ? most - 1 : most;
 }
 
-// Calls group<kCount>(first) for groups of kColumns neighbouring columns, and then for ever smaller ones, that make up
-// [first, end): as many as a loop of fixed length takes at once.
+// Calls group<kCount>(first) for groups of kColumns neighbouring columns, and then for smaller and smaller ones, that
+// make up [first, end). Each group is a loop of fixed length.
 template <int kColumns, class Group>
 inline void for_column_groups(index_t first, index_t end, const Group& group) {
     for (; end - first >= kColumns; first += kColumns) group.template operator()<kColumns>(first);

@@ -1,8 +1,8 @@
-// Complex<Real>: a complex number that CPU and GPU code share, laid out as those of C, C++ and NumPy.
+// Complex<Real>: a complex number that CPU and GPU code share, laid out as in C, C++ and NumPy.
 //
-// std::complex is not taken: its product looks for NaN and calls a function of the compiler's run-time library then,
-// which keeps loops from being vectorised, and on a GPU it is slower still. Here a product is what the textbook says,
-// as in NumPy and SciPy.
+// std::complex is not used: its product looks for NaN and then calls a function of the compiler's run-time library,
+// which prevents vectorisation and is slower still on a GPU. This product follows the textbook formula, as in NumPy and
+// SciPy.
 #pragma once
 
 #include <bit>
@@ -39,9 +39,9 @@ struct Complex {
     friend constexpr Complex operator+(Complex a, Complex b) { return {a.real + b.real, a.imag + b.imag}; }
     friend constexpr Complex operator-(Complex a, Complex b) { return {a.real - b.real, a.imag - b.imag}; }
     friend constexpr Complex operator-(Complex a) { return {-a.real, -a.imag}; }
-    // Two sums, and not a difference and a sum: of those GCC 12 makes an instruction that rounds once where the source
-    // rounds twice (fmaddsub), whatever -ffp-contract says, in some loops and not in others; and products with one
-    // vector and with several would have other bits.
+    // The product has two sums, and not a difference and a sum. GCC 12 turns the latter into an instruction that rounds
+    // once where the source rounds twice (fmaddsub), whatever -ffp-contract says, in some loops and not in others.
+    // Products with one vector and with several would then differ in their last bits.
     friend constexpr Complex operator*(Complex a, Complex b) {
         const Real minus_imag = -a.imag;
         return {a.real * b.real + minus_imag * b.imag, a.real * b.imag + a.imag * b.real};
@@ -70,7 +70,6 @@ struct RealOf<Complex<Real>> {
     using Type = Real;
 };
 
-// The type of the real part: T itself, if that is real.
 template <class T>
 using Real = typename RealOf<T>::Type;
 
@@ -106,8 +105,8 @@ constexpr Real<T> real_part(T value) {
     }
 }
 
-// factor * value, for a factor of a whole product: a real one scales part by part, so that 1 changes nothing, while
-// (1 + 0i) * (inf + 0i) has NaN for its imaginary part.
+// Multiplies by a factor of a whole product. A real factor scales part by part, so that 1 changes nothing, while (1 +
+// 0i) * (inf + 0i) has NaN for its imaginary part.
 template <class T>
 constexpr T scaled(T factor, T value) {
     if constexpr (kIsComplex<T>) {
@@ -116,7 +115,7 @@ constexpr T scaled(T factor, T value) {
     return factor * value;
 }
 
-// What the entry (j, i) is where (i, j) is stored: the same in a symmetric matrix, its conjugate in a Hermitian one.
+// The entry (j, i) where (i, j) is stored: equal in a symmetric matrix, the conjugate in a Hermitian one.
 template <class T>
 struct Mirror {
     explicit constexpr Mirror(bool /*hermitian*/) {}

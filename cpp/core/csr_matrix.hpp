@@ -1,5 +1,5 @@
-// CsrMatrix<T>: a matrix in compressed sparse rows as bare arrays, the form in which matrices come in and go out. What
-// multiplies, in this layout as in others, is a format: see formats/.
+// CsrMatrix<T>: a matrix in compressed sparse rows as bare arrays, the form in which matrices enter and leave. Products
+// are done by formats: see formats/.
 #pragma once
 
 #include "core/array.hpp"
@@ -7,7 +7,7 @@
 
 namespace spmvgpu {
 
-// Where the entries of a canonical matrix are: its arrays but for the values.
+// The sparsity pattern of a canonical matrix: its arrays without the values.
 struct CsrPattern {
     index_t rows, cols, nnz;
     const index_t *row_offsets, *col_indices;
@@ -29,7 +29,7 @@ struct CsrMatrix {
     CsrPattern pattern() const { return {rows, cols, nnz, row_offsets.data(), col_indices.data()}; }
     index_t row_length(index_t row) const { return row_offsets[row + 1] - row_offsets[row]; }
 
-    // What other formats are compared with.
+    // Bytes that other formats are compared with.
     std::size_t bytes() const {
         return nnz * (sizeof(T) + sizeof(index_t)) + (rows + std::size_t(1)) * sizeof(index_t);
     }

@@ -7,8 +7,8 @@
 
 namespace spmvgpu {
 
-// Calls visit.template operator()<kValue>() with that one of the values kAllowed which `value` equals. Throws
-// std::logic_error, naming `what`, the value and the allowed ones, if it equals none: nothing falls through.
+// Calls visit.template operator()<kValue>() with the one of the values kAllowed that equals `value`. Throws
+// std::logic_error, naming `what`, the value and the allowed ones, if none does.
 template <auto... kAllowed, class Value, class Visit>
 void dispatch(const char* what, Value value, Visit&& visit) {
     static_assert((std::is_same_v<Value, std::remove_cv_t<decltype(kAllowed)>> && ...),

@@ -16,7 +16,7 @@ constexpr const char* kBlanks = " \t\n\v\f\r";
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(kBlanks) == text.npos; }
 
-// The number that a text is, from 1 on.
+// Parses a number from 1 on.
 std::optional<int> count_in(const std::string& text) {
     char* end = nullptr;
     const long count = std::strtol(text.c_str(), &end, 10);
@@ -24,7 +24,6 @@ std::optional<int> count_in(const std::string& text) {
     return static_cast<int>(std::min<long>(count, std::numeric_limits<int>::max()));
 }
 
-// A text as a message shows it.
 std::string shown(std::string text) {
     constexpr std::size_t kMost = 40;
     if (text.size() > kMost) text = text.substr(0, kMost) + "...";
@@ -50,7 +49,7 @@ std::optional<int> threads_of_environment() {
                                     "or unset it");
     }
     const std::string of_openmp = value_of("OMP_NUM_THREADS");
-    return count_in(of_openmp.substr(0, of_openmp.find(',')));  // of a list, the first
+    return count_in(of_openmp.substr(0, of_openmp.find(',')));  // the first number of a list
 }
 
 }  // namespace spmvgpu

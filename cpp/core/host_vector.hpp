@@ -1,4 +1,4 @@
-// A std::vector for what grows with a matrix: where there is no memory for it, it says how much was asked for.
+// A std::vector for arrays that grow with a matrix: if memory runs out, the error says how much was asked for.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@ namespace {
 
 InterruptCheck installed = nullptr;  // set once, when the module is imported
 
-thread_local const std::atomic<bool>* loop_failed = nullptr;  // of the loop that the thread is at work on
+thread_local const std::atomic<bool>* loop_failed = nullptr;  // flag of the loop that the thread works on
 
 thread_local bool uninterrupted = false;
 

@@ -1,25 +1,26 @@
-// How a long call notices that the user wants it to end.
+// Interruption of long calls by the user.
 #pragma once
 
 #include <atomic>
 
 namespace spmvgpu {
 
-// What the bindings install: throws if the calling thread is to end what it does. Called from any thread, often.
+// The check that the bindings install. It throws if the calling thread is to end its work. Any thread may call it,
+// often.
 using InterruptCheck = void (*)();
 void set_interrupt_check(InterruptCheck check);
 
-// To be called in loops that may take longer than a tenth of a second, about every millisecond. Throws what the
-// installed check throws; returns at once in threads that did not come from Python. Memory that the caller was filling
-// is in no defined state afterwards.
+// Belongs into loops that may take longer than a tenth of a second, about every millisecond. Throws the exception of
+// the installed check; returns at once in threads that did not come from Python. Memory that the caller was filling is
+// in no defined state afterwards.
 void check_interrupt();
 
-// What check_interrupt() throws in the threads of a loop that has failed in another one of them. Whoever runs the loop
-// reports why it failed, and nobody else gets to see this.
+// Thrown by check_interrupt() in the other threads of a loop that has failed in one of them. The caller of the loop
+// reports the failure; this exception never leaves the loop.
 struct Abandoned {};
 
-// Makes the calling thread one of those that share a loop, while it lives. Once `failed` is set nobody needs the rest
-// of the loop any more, and check_interrupt() throws Abandoned in all of them.
+// Makes the calling thread one of the threads that share a loop, while it lives. Once `failed` is set the rest of the
+// loop is pointless, and check_interrupt() throws Abandoned in all of them.
 class SharedLoop {
 public:
     explicit SharedLoop(const std::atomic<bool>& failed);
@@ -27,7 +28,7 @@ public:
     SharedLoop(const SharedLoop&) = delete;
     SharedLoop& operator=(const SharedLoop&) = delete;
 
-    static bool is_inside();  // whether the calling thread is at work on one
+    static bool is_inside();  // true if the calling thread works on one
 };
 
 // While it lives, check_interrupt() does not ask in the calling thread, and so not for the loops that it runs: for work

@@ -18,7 +18,7 @@ namespace spmvgpu {
 namespace {
 
 constexpr std::int64_t kPieceBytes = 64 << 10;
-constexpr std::int64_t kShownBytes = 40;  // of a word that an error quotes
+constexpr std::int64_t kShownBytes = 40;  // bytes of a word that an error quotes
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 bool ends_word(char c) { return is_blank(c) || c == '\n'; }
@@ -38,10 +38,9 @@ const char* word_end(const char* at) {
     return at;
 }
 
-// Whether a line holds an entry, by its first character that is not blank.
 bool begins_entry(char c) { return c != '\n' && c != '%'; }
 
-// Each of these reads the word at `at`, up to its end, and returns that; or null, if it is none of theirs.
+// Each of these functions reads the word at `at` and returns its end, or null if the word is no such number.
 
 const char* read_whole(const char* at, const char* end, std::uint64_t& value) {
     at += *at == '+';
@@ -95,7 +94,7 @@ const char* read_real(const char* at, const char* end, double& value) {
     return error == std::errc() && ends_word(*parsed) ? parsed : read_unusual(at, value);
 }
 
-// Whether a word that was read as infinite says a number, and not that.
+// Returns true if a word that was read as infinite is a number too large for double, and not "inf".
 bool is_too_large(const char* at, double value) {
     at += *at == '+' || *at == '-';
     return std::isinf(value) && (is_digit(*at) || *at == '.');

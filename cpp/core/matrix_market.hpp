@@ -1,5 +1,5 @@
-// The entries of a Matrix Market file: lines of text that become numbers on all threads, or an error that says where
-// the text is none of what the format allows. What stands before the entries, the banner and the sizes, is Python's.
+// The entries of a Matrix Market file: lines of text that become numbers on all threads, or an error that names the
+// line that breaks the format. Python reads the banner and the sizes before them.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace spmvgpu {
 
-// What every line with an entry holds.
+// The numbers on every line with an entry.
 struct EntryLines {
-    int indices = 2;         // before the value: of a row and a column, of a row only (1), or none (0)
-    int values = 1;          // numbers of a value: none of a pattern, two of a complex number
+    int indices = 2;         // before the value: row and column (2), row only (1), or none (0)
+    int values = 1;          // numbers per value: 0 in a pattern, 2 for a complex number
     bool are_whole = false;  // values are whole numbers
     std::int64_t rows = 0;   // indices reach from 1 to these
     std::int64_t cols = 0;
-    std::int64_t entries = 0;      // as many as there may be
-    bool rest_is_ignored = false;  // what follows the last of them; otherwise it is refused
+    std::int64_t entries = 0;      // the highest number of entries
+    bool rest_is_ignored = false;  // ignores text behind the last entry, which is refused otherwise
 };
 
 // Takes the lines of a file block by block. Blank lines and comments may stand anywhere among them.
@@ -34,7 +34,7 @@ public:
     bool has_below() const { return has_below_; }  // an entry below the diagonal
     bool has_above() const { return has_above_; }
 
-    // What was read so far. Row and column numbers count from 0.
+    // The entries read so far. Row and column numbers count from 0.
     Array<Index> row() const { return part(row_, lines_.indices > 0 ? found_ : 0); }
     Array<Index> col() const { return part(col_, lines_.indices > 1 ? found_ : 0); }
     Array<double> values() const { return part(values_, found_ * lines_.values); }

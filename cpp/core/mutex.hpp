@@ -1,18 +1,18 @@
-// A mutex that a process which was forked off can use: what a thread of the parent held, nobody in the child holds.
+// A mutex that stays usable after a fork: locks held by threads of the parent are free in the child.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>  // its locks
+#include <mutex>
 
 namespace spmvgpu {
 
 // How many forks lie between this process and the one that loaded the library.
 std::uint32_t fork_generation();
 
-// Satisfies Lockable. A thread that has it already, and asks for it again in a handler of Python's signals, would wait
-// for ever; it is told so by an exception. After fork() only the thread that called it is left, and it holds none of
-// these mutexes; so a mutex that was locked in an earlier generation is free. What it protects must be fit for use at
+// Satisfies Lockable. A thread that holds the mutex and asks for it again in a handler of Python's signals would wait
+// for ever; it gets an exception instead. After fork() only the thread that called it is left, and it holds none of
+// these mutexes, so a mutex that was locked in an earlier generation is free. The protected data must be fit for use at
 // every moment, because the owner may have been anywhere when the fork came.
 class Mutex {
 public:
@@ -53,7 +53,7 @@ private:
     [[noreturn]] static void refuse();
 
     std::atomic<std::uint32_t> owner_{kFree};   // the generation in which it was locked, counted from 1
-    std::atomic<const void*> thread_{nullptr};  // that has it, or a moment later
+    std::atomic<const void*> thread_{nullptr};  // thread that holds the mutex, or that does so a moment later
 };
 
 }  // namespace spmvgpu

@@ -23,7 +23,7 @@ struct Range {
 };
 struct CountOr {
     int highest;
-    std::string name;  // of highest + 1
+    std::string name;  // name of highest + 1
 };
 
 struct OptionInfo {

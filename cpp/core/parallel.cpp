@@ -23,7 +23,8 @@ thread_local int thread_limit = std::numeric_limits<int>::max();
 }  // namespace
 
 int max_threads() {
-    if (is_forked) return 1;  // first, as a thread that is not here may have been at what is below
+    // This comes first, because a thread that does not exist here may have held the state below.
+    if (is_forked) return 1;
     static const int of_process = threads_of_environment().value_or(system::usable_cores());
     return std::min(of_process, thread_limit);
 }

@@ -1,4 +1,4 @@
-// Loops on the CPU's cores, and what else they need.
+// Parallel loops over the cores of the CPU, and copies.
 #pragma once
 
 #include <algorithm>
@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-// Compiles a function for AVX-512, AVX2 and the baseline, and picks at load time what the machine has. What it calls is
-// inlined into it, for otherwise that would be compiled for the baseline only. The levels are named, and not processors
-// such as haswell, for those would be compared with the very processor of the machine; GCC knows them since version 12.
+// Compiles a function for AVX-512, AVX2 and the baseline, and picks the best version at load time. Called functions
+// must be inlined, or else they are compiled for the baseline only. The targets are levels of the instruction set,
+// because processor names such as haswell match that processor alone; GCC knows levels since version 12.
 #if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__) && defined(__gnu_linux__)
 #define SPMVGPU_SIMD_CLONES __attribute__((flatten, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -42,8 +42,8 @@ inline std::int64_t part_begin(std::int64_t n, std::int64_t parts, std::int64_t 
     return n / parts * p + n % parts * p / parts;
 }
 
-// How many pieces a loop of so many nanoseconds of work is cut into. That depends on the work alone, and not on the
-// number of threads: so sums over pieces, added in their order, have the same bits on every machine.
+// Number of pieces of a loop with this much work. It depends on the work alone, and not on the number of threads, so
+// that sums over pieces, added in their order, have the same bits on every machine.
 inline std::int64_t piece_count(std::int64_t nanoseconds) {
     constexpr std::int64_t kPiece = 20'000, kMost = 4096;  // long enough to be worth waking a thread for
     return std::clamp<std::int64_t>(nanoseconds / kPiece, 1, kMost);
@@ -55,7 +55,7 @@ using RangeCall = void (*)(const void* body, std::int64_t begin, std::int64_t en
 template <class Sum>
 using SumCall = Sum (*)(const void* body, std::int64_t begin, std::int64_t end);
 
-// Calls body(piece) for every piece from 0 to count - 1, on several threads. What a piece throws is thrown to the
+// Calls body(piece) for every piece from 0 to count - 1, on several threads. An exception of a piece is thrown to the
 // caller.
 void for_each_piece(std::int64_t count, PieceCall call, const void* body);
 template <class Body>
@@ -82,7 +82,7 @@ void parallel_for(Index n, std::int64_t nanoseconds, const Body& body) {
     });
 }
 
-// The sum, by +=, of what body(begin, end) gives for the pieces, added in their order.
+// The sum, by +=, of the results of body(begin, end), added in the order of the pieces.
 template <class Sum>
 Sum parallel_sum(std::int64_t n, std::int64_t nanoseconds, SumCall<Sum> call, const void* body) {
     const std::int64_t pieces = std::min(piece_count(nanoseconds), n);
@@ -106,7 +106,7 @@ Sum parallel_sum(std::int64_t n, std::int64_t nanoseconds, const Body& body) {
 template <class Part>
 void parallel_parts(std::size_t bytes, const Part& part) {
     constexpr std::size_t kPart = 256 << 10, kLine = 64;
-    constexpr int kMaxThreads = 8;  // reach several times the bandwidth of a PCIe bus
+    constexpr int kMaxThreads = 8;  // 8 threads reach several times the bandwidth of a PCIe bus
     const std::int64_t lines = bytes / kLine, parts = std::max<std::int64_t>(1, bytes / kPart);
     const ThreadLimit limit(kMaxThreads);
     for_each_piece(parts, [&](std::int64_t p) {
@@ -117,8 +117,8 @@ void parallel_parts(std::size_t bytes, const Part& part) {
 // memcpy by several threads: one core does not reach the memory bandwidth of a socket.
 void parallel_copy(void* to, const void* from, std::size_t bytes);
 
-// memcpy past the caches, for what another device reads next: from the caches of several cores it would read at half
-// the speed. Neither address needs an alignment.
+// memcpy past the caches, for memory that another device reads next, because a device reads from the caches of several
+// cores at half the speed. Neither address needs an alignment.
 void streaming_copy(void* to, const void* from, std::size_t bytes);
 
 }  // namespace spmvgpu

@@ -31,7 +31,7 @@ void sleep_forever() noexcept {
     while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-// -- Windows, and all others
+// -- Windows, and other systems
 
 #ifdef _WIN32
 
@@ -85,7 +85,7 @@ const char* last_library_error() { return dlerror(); }
 
 #endif
 
-// -- Linux, and all others
+// -- Linux, and other systems
 
 #ifdef __linux__
 
@@ -110,7 +110,7 @@ void keep_off_core(int core, std::span<const int> threads) {
 
 void ask_for_short_slice() {
     if (sched_getscheduler(0) != SCHED_OTHER) return;
-    struct {  // sched_attr, which the C library does not declare everywhere
+    struct {  // macOS does not count free pages
         std::uint32_t size = 48, policy = SCHED_OTHER;
         std::uint64_t flags = 0;
         std::int32_t nice = 0;
@@ -118,7 +118,7 @@ void ask_for_short_slice() {
         std::uint64_t runtime = 100'000, deadline = 0, period = 0;  // nanoseconds
     } attributes;
     attributes.nice = getpriority(PRIO_PROCESS, 0);
-    syscall(SYS_sched_setattr, 0, &attributes, 0);  // refused here and there; then it is as it was
+    syscall(SYS_sched_setattr, 0, &attributes, 0);  // refused on some systems, which then keep the longer slice
 }
 
 #else

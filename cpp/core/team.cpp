@@ -23,19 +23,19 @@ namespace {
 
 constexpr int kMaxThreads = 128;
 
-// Whom a participant wakes: with so many at once, a team of 16 does not wait for one that is woken late to wake others.
+// Number of helpers that a participant wakes: with 16 at once, a team of 16 does not wait for one that is woken late to
+// wake others.
 constexpr int kFanOut = 16;
 
-// How long a caller that has nothing left to do looks whether the others are done before it sleeps: about as long as
-// waking it takes.
+// How long a caller without work spins before it sleeps: about as long as waking it takes.
 constexpr std::chrono::microseconds kSpin{20};
 
-// How long a helper that has done its part looks for more before it sleeps: solvers and loops of products call again
-// within microseconds, and waking takes as long as many of their loops. Longer, and the threads of NumPy, which come
-// next in solvers of SciPy, wait for the core.
+// How long a helper without work spins before it sleeps. Solvers and loops of products call again within microseconds,
+// and waking takes as long as many of their loops. If it spun longer, NumPy's threads, which come next in solvers of
+// SciPy, would wait for the core.
 constexpr std::chrono::microseconds kStayAwake{12};
 
-// How often a caller that sleeps looks whether the user wants it to end.
+// How often a sleeping caller checks whether the user interrupts it.
 constexpr std::chrono::milliseconds kLook{5};
 
 void relax() {
@@ -44,7 +44,7 @@ void relax() {
 #endif
 }
 
-// Looks whether something has come to be, for so long at most, and says so.
+// Spins until the condition is true, for a limited time, and returns the condition.
 template <class Is>
 bool look_for(std::chrono::microseconds time, const Is& is) {
     const auto end = std::chrono::steady_clock::now() + time;
@@ -57,8 +57,8 @@ bool look_for(std::chrono::microseconds time, const Is& is) {
     return false;
 }
 
-// The C library makes what a thread keeps for itself when the thread first asks for it, and ends the process if there
-// is no memory for that: what a piece and its exceptions need is asked for before there is any work.
+// The C library makes a thread's local data when the thread first asks for it, and ends the process if there is no
+// memory for that. This asks for the data that a piece and its exceptions need before there is any work.
 void ask_for_thread_local_data() {
     if (SharedLoop::is_inside()) return;  // reads a thread's own variable
     try {
@@ -67,8 +67,8 @@ void ask_for_thread_local_data() {
     }
 }
 
-// The pieces of one participant, which the others take from when they have done their own. A participant gets the same
-// ones in every product, so that its part of a matrix stays in its caches.
+// The pieces of one participant, which other participants take over when they have finished their own. A participant
+// gets the same pieces in every product, so that its part of a matrix stays in its caches.
 struct alignas(64) Range {
     std::atomic<std::int64_t> next;
     std::int64_t end;
@@ -106,7 +106,6 @@ struct Job {
 
     void call_children(int number) const;
 
-    // For a caller that has nothing left to do.
     void look_for_interrupt() {
         if (failed.load(std::memory_order_relaxed)) return;
         attempt([] { check_interrupt(); });
@@ -120,7 +119,7 @@ private:
         });
     }
 
-    // Keeps what is thrown first. Abandoned always comes later.
+    // Keeps the first exception. Abandoned always comes later.
     template <class Action>
     void attempt(const Action& action) {
         try {
@@ -131,7 +130,6 @@ private:
     }
 };
 
-// A thread of the team.
 struct alignas(64) Helper {
     enum State : int { kIdle, kCalled, kWorking };
     std::atomic<int> state{kIdle};
@@ -157,7 +155,8 @@ struct alignas(64) Helper {
             job->call_children(number);
             job->take_part(number);
             stays_awake.store(true, std::memory_order_relaxed);
-            // In one order with the caller's, which first says that it sleeps and then looks whether this is done.
+            // Sequentially consistent with the caller, which first announces that it sleeps and then checks whether
+            // this is done.
             state.store(kIdle, std::memory_order_seq_cst);
             if (caller_sleeps.load(std::memory_order_seq_cst)) {
                 const std::lock_guard lock(mutex);
@@ -166,7 +165,6 @@ struct alignas(64) Helper {
         }
     }
 
-    // Waits until it does not work any more, first awake and then asleep.
     void wait_until_idle(Job& own_job) {
         if (look_for(kSpin, [this] { return state.load(std::memory_order_acquire) != kWorking; })) return;
         caller_sleeps.store(true, std::memory_order_seq_cst);
@@ -186,14 +184,14 @@ private:
     std::condition_variable ended;
 };
 
-// A participant wakes some, those wake others, and so on: waking takes a thread some microseconds.
+// A participant wakes some helpers, they wake others, and so on: waking a thread takes some microseconds.
 void Job::call_children(int number) const {
     for (int child = kFanOut * number + 1; child <= kFanOut * (number + 1) && child < participants; ++child) {
         helpers[child]->state.notify_one();
     }
 }
 
-// Keeps helpers away from the core of their caller: woken there, they would take it from the caller.
+// Keeps helpers away from the core of their caller, which they would take from it when woken there.
 void keep_off_own_core(int count, Helper** helpers) {
     const int own = system::current_core();
     if (own < 0) return;
@@ -209,8 +207,9 @@ void keep_off_own_core(int count, Helper** helpers) {
 
 class Team {
 public:
-    // Takes up to `count` idle helpers; their number. There are twice as many as a loop needs, and they work in two
-    // shifts: to a thread that has just worked, the system prefers others on its core until they have caught up.
+    // Reserves up to `count` idle helpers and returns their number. There are twice as many as a loop needs, and they
+    // work in two shifts, because the system prefers other threads to one that has just worked until they have caught
+    // up.
     int take(int count, Helper** helpers) {
         const std::lock_guard lock(mutex_);
         while (static_cast<int>(idle_.size()) < 2 * count && started_ < 2 * kMaxThreads && start()) {
@@ -228,10 +227,9 @@ public:
     }
 
 private:
-    // Whether another thread could be started.
     bool start() {
         try {
-            idle_.reserve(started_ + 1);  // so that giving back never fails
+            idle_.reserve(started_ + 1);  // so that release never fails
             auto* const helper = new Helper;
             try {
                 std::thread([helper] { helper->live(); }).detach();

@@ -11,8 +11,8 @@ namespace spmvgpu {
 
 namespace {
 
-// Pieces of the rows, each counted by itself: as many as there are threads, so long as the counts, one for every column
-// and piece, do not outgrow the matrix.
+// Number of pieces of the rows, each counted by itself: one per thread, as long as the counts, one for every column and
+// piece, do not outgrow the matrix.
 std::int64_t choose_pieces(index_t cols, index_t nnz) {
     constexpr std::int64_t kWorthAThread = 100'000;
     return std::clamp<std::int64_t>(std::min(nnz / (std::int64_t(cols) + 1), nnz / kWorthAThread), 1, max_threads());
@@ -26,8 +26,8 @@ template <class T>
 CsrMatrix<T> transpose(const CsrMatrix<T>& matrix) {
     const std::int64_t cols = matrix.cols, pieces = choose_pieces(matrix.cols, matrix.nnz);
     HostVector<index_t> positions(pieces * cols,
-                                  0);  // of each piece in each column: first the count, then the next position
-    // Calls visit(row, k, position) for every entry of a piece, which has about as many as the others.
+                                  0);  // for each piece and column: first the count, then the next position
+    // Calls visit(row, k, position) for every entry of a piece; all pieces have about as many entries.
     const auto visit_piece = [&](std::int64_t piece, auto visit) {
         const auto row_at = [&](std::int64_t p) {
             const auto nz = static_cast<index_t>(part_begin(matrix.nnz, pieces, p));

@@ -5,7 +5,7 @@
 
 namespace spmvgpu {
 
-// Of a canonical matrix in host memory; canonical too.
+// The matrix is canonical and in host memory, and so is the result.
 template <class T>
 CsrMatrix<T> transpose(const CsrMatrix<T>& matrix);
 

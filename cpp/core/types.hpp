@@ -1,4 +1,4 @@
-// The few words every other file uses: index type, device, stream, and the product y = alpha*A*x + beta*y.
+// The basic types: index type, device, stream, and the product y = alpha*A*x + beta*y.
 #pragma once
 
 #include <cstdint>
@@ -30,20 +30,20 @@ struct Device {
     constexpr Device(int number = kCpu) : ordinal(number) {}
 
     bool is_gpu() const { return ordinal != kCpu; }
-    // Whether what lies in host memory must be copied to it.
+    // Returns true if host memory must be copied to the device.
     bool has_own_memory() const { return is_gpu(); }
-    // Whether a product returns once its work is queued on a stream, and not when it is done.
+    // Returns true if a product returns once its work is queued on a stream, and not when it is done.
     bool queues_work() const { return is_gpu(); }
     std::string name() const { return is_gpu() ? "cuda:" + std::to_string(ordinal) : "cpu"; }
     bool operator==(const Device&) const = default;
 };
 
-// What a format may adapt itself to while it is built: the device it will run on.
+// Properties of the device a format will run on, to which it may adapt itself while it is built.
 struct Features;
 struct Target {
     Device device;
     int processors = 1;                  // streaming multiprocessors of a GPU, threads of a CPU
-    const Features* features = nullptr;  // of the matrix, where they are known
+    const Features* features = nullptr;  // features of the matrix, if they are known
 };
 
 // How several vectors lie in one array: entry i of vector j is `i * row + j * column` entries behind the first.
@@ -63,18 +63,17 @@ struct Product {
     const index_t* row_map = nullptr;  // row of y that a row of the matrix belongs to; null: the same
     index_t columns = 1;
     Strides x_strides{}, y_strides{};
-    std::uint64_t policy = 0;    // of loads of the matrix on a GPU, see gpu/cuda/keeping.cuh
-    Wide<T>* dots = nullptr;     // where a format that SumsDots leaves pairs of x.y and y.Wy; null: nobody asks
-    const T* weights = nullptr;  // the diagonal W of these; null: ones
+    std::uint64_t policy = 0;    // cache policy for loads of the matrix on a GPU, see gpu/cuda/keeping.cuh
+    Wide<T>* dots = nullptr;     // where a format that SumsDots leaves pairs of x.y and y.Wy; null: they are not wanted
+    const T* weights = nullptr;  // the diagonal W of these products; null: ones
 
     constexpr index_t row_of_y(index_t row) const { return row_map == nullptr ? row : row_map[row]; }
 
-    // Whether x and y are one vector each, of entries that lie next to each other.
+    // Returns true if x and y are one contiguous vector each.
     bool is_of_vectors() const { return columns == 1 && vectors_are_contiguous(); }
     bool vectors_are_contiguous() const { return x_strides.row == 1 && y_strides.row == 1; }
     bool rows_are_contiguous() const { return x_strides.column == 1 && y_strides.column == 1; }
 
-    // The product of some of the columns.
     Product part(index_t first, index_t count) const {
         Product product = *this;
         product.x += first * x_strides.column;
@@ -82,7 +81,7 @@ struct Product {
         product.columns = count;
         return product;
     }
-    // This product from another place in x and y on: that of the part of a matrix which begins at this column and row.
+    // The product with the part of the matrix that begins at this row and column.
     Product from(index_t row, index_t col) const {
         Product product = *this;
         product.x += col * x_strides.row;

@@ -1,4 +1,4 @@
-// THE list of value types: what is a template over the values of a matrix is compiled for these.
+// THE list of value types: templates over the values of a matrix are compiled for these.
 #pragma once
 
 #include "core/complex.hpp"

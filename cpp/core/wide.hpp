@@ -1,4 +1,4 @@
-// Sums over vectors, which are wider than what the vectors hold.
+// Types of sums over vectors, which are wider than the elements.
 #pragma once
 
 #include "core/complex.hpp"

@@ -45,7 +45,6 @@ void for_each_format(Visit&& visit) {
     throw std::invalid_argument("unknown format '" + name + "'; the formats are: " + known);
 }
 
-// Calls visit.template operator()<Format>() for the format of that name, or throws std::invalid_argument.
 template <class T, class Visit>
 void with_format(const std::string& name, Visit&& visit) {
     bool found = false;

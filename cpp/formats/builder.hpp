@@ -5,10 +5,9 @@
 // and, where Traits::new_values is kPass, how the values of a format are replaced, its structure staying as it is:
 //     static Array<index_t> find_value_map(Passes&, const F&);
 //     static void store_values(Passes&, F&, const index_t* map, const T* values);
-// The values come in CSR order; the map says what the format itself does not of where they belong, as far as that can
-// be found out once. store_values() throws before it stores anything, or not at all.
-// The matrix, the arrays of the plan and those of the result are where the passes are. What runs on the host says so:
-// a plan is for its target, wherever it is made.
+// The values come in CSR order; the map holds all that can be found out once about their places and that the format
+// itself does not say. store_values() throws before it stores anything, or not at all. The matrix, the arrays of the
+// plan and the result are on the device of the passes. A plan is for its target, wherever it is made.
 #pragma once
 
 #include "core/passes/passes.hpp"
@@ -19,15 +18,15 @@ namespace spmvgpu {
 template <class F, class Passes>
 struct Builder;
 
-// A plan and its format made on the GPU that holds the matrix, complete on return. Defined in formats/<f>/build.cu, for
-// the formats of which Traits::builds_on_gpu is true.
+// Makes a plan and its format on the GPU that holds the matrix; both are complete on return. Defined in
+// formats/<f>/build.cu, for the formats with Traits::builds_on_gpu.
 template <class F>
 typename F::Plan plan_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Tuning& tuning,
                              const Target& target);
 template <class F>
 F build_on_gpu(const CsrMatrix<typename F::value_type>& csr, const typename F::Plan& plan);
 
-// New values for a format in host memory, or on a GPU; values for the latter may lie there or in host memory.
+// Puts new values into a format in host memory or on a GPU; values for a GPU may lie there or in host memory.
 template <class F>
 Array<index_t> find_value_map_on_host(const F& format);
 template <class F>

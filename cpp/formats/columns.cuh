@@ -10,10 +10,10 @@
 //     2  6  ...             c0  c1  c2  ...
 //     3  7  ...             c0  c1  c2  ...
 //
-// A format chooses kEntryLanes after its layout: 4 where the entries of a row lie next to each other, 1 where those of
-// neighbouring rows do, or where a group takes some entries of one row or of several (see formats/csr/columns.cu). All
-// else depends on the number of columns, and none of it on the order of a sum: a column has the same bits whatever the
-// others are, and however x and y lie.
+// A format chooses kEntryLanes for its layout: 4 where the entries of a row are neighbours in memory, 1 where entries
+// of neighbouring rows are, or where a group takes some entries of one row or of several (see formats/csr/columns.cu).
+// All other parameters depend on the number of columns, and none of them on the order of a sum: a column has the same
+// bits whatever the others are, and however x and y lie.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,17 +32,16 @@ namespace spmvgpu::gpu {
 
 constexpr int kColumnsBlockSize = 256;
 
-// kVector: elements of x that one load takes, of neighbouring columns; 1 where x and y may lie in any way.
+// kVector: elements of x, in neighbouring columns, that one load takes; 1 where x and y may lie in any way.
 template <int entry_lanes, int column_lanes, int per_lane, int vector>
 struct ColumnShape {
     static constexpr int kEntryLanes = entry_lanes, kColumnLanes = column_lanes, kPerLane = per_lane, kVector = vector;
-    static constexpr int kGroup = kEntryLanes * kColumnLanes;  // lanes of a group
-    static constexpr int kColumns = kColumnLanes * kPerLane;   // columns of a group
-    static constexpr int kResults = kPerLane / kEntryLanes;    // sums that a lane stores in the end
+    static constexpr int kGroup = kEntryLanes * kColumnLanes;
+    static constexpr int kColumns = kColumnLanes * kPerLane;
+    static constexpr int kResults = kPerLane / kEntryLanes;  // sums that a lane stores in the end
     static_assert(kEntryLanes == 1 || kEntryLanes == 4);
     static_assert(kGroup <= kWarp && kPerLane % kEntryLanes == 0 && kPerLane % kVector == 0);
 
-    // Where the calling thread stands in its group.
     static __device__ int entry_lane() { return threadIdx.x / kColumnLanes % kEntryLanes; }
     static __device__ int column_lane() { return threadIdx.x % kColumnLanes; }
     // The i-th column of the calling thread: vectors of a group's lanes lie next to each other.
@@ -70,7 +69,7 @@ public:
     __device__ __forceinline__ void load(index_t col, T (&to)[Shape::kPerLane]) const {
         if constexpr (Shape::kVector > 1) {
             using Several = Vector<T, Shape::kVector>;
-            // One multiplication of two 32-bit numbers: can_use_vectors saw to it that the second is one.
+            // One multiplication of two 32-bit numbers: can_use_vectors has checked that row_bytes_ fits.
             const char* const row = reinterpret_cast<const char*>(x_) + std::int64_t(col) * row_bytes_;
 #pragma unroll
             for (int i = 0; i < Shape::kPerLane / Shape::kVector; ++i) {
@@ -89,10 +88,10 @@ private:
     const T* x_;
     std::int64_t row_, step_;
     int row_bytes_;
-    int valid_;  // of kPerLane columns; the last ones of a group may not be there
+    int valid_;  // columns of the thread that exist, at most kPerLane
 };
 
-// A few entries of kRows rows each, first + i * stride, as they were stored; column -1 where a row has none.
+// A few entries of kRows rows each, first + i * stride; column -1 where a row has none.
 template <int kInFlight, int kRows, class T, class Rows>
 struct Entries {
     index_t cols[kInFlight][kRows];
@@ -114,8 +113,8 @@ struct Entries {
 };
 
 // Adds the entries first, first + stride, ... of kRows rows, times the thread's columns of x, to `sums`. An element of
-// x that several of the rows use is read once: they are those of a node in finite elements with several unknowns. Such
-// rows are long, and so the next entries are under way while x is waited for.
+// x that several of the rows use is read once, as for the rows of one node in finite elements with several unknowns.
+// Such rows are long, so the next entries are loaded while the thread waits for x.
 template <class Shape, int kRows, class T, class Rows>
 __device__ __forceinline__ void add_rows(const Rows& rows, const Row (&row)[kRows], unsigned first, unsigned stride,
                                          const ColumnReader<Shape, T>& x, T (&sums)[kRows][Shape::kPerLane]) {
@@ -133,8 +132,8 @@ __device__ __forceinline__ void add_rows(const Rows& rows, const Row (&row)[kRow
             now.load(rows, row, k, stride);
         }
         T gathered[kInFlight][Shape::kPerLane];
-        // Of an entry that is not there the first row of x, which is not used: with a condition the compiler has these
-        // reads follow each other.
+        // A missing entry reads the first row of x, without use: with a condition, the compiler puts these reads one
+        // after the other.
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) x.load(max(now.cols[i][0], 0), gathered[i]);
         if constexpr (kLoadsAhead) ahead.load(rows, row, k + kInFlight * stride, stride);
@@ -159,8 +158,8 @@ __device__ __forceinline__ void add_rows(const Rows& rows, const Row (&row)[kRow
     }
 }
 
-// Adds up what the entry lanes of a group have. Each lane keeps the sums of kResults of its columns, from the one
-// returned on, at the beginning of `sums`. All lanes of the warp must call.
+// Adds up the sums of the entry lanes of a group. Each lane keeps the sums of kResults of its columns, from the
+// returned one on, at the beginning of `sums`. All lanes of the warp must call.
 template <class Shape, class T>
 __device__ __forceinline__ int reduce_entry_lanes(T (&sums)[Shape::kPerLane]) {
     int first = 0;
@@ -212,9 +211,9 @@ __device__ __forceinline__ void store_columns(const Product<T>& product, index_t
     }
 }
 
-// A group per kRows rows. A block goes through `rounds` times as many neighbouring rows as it has groups for, so that
-// what it read of x for some of them is in the L1 for the next.
-// Bounded from below for single rows: left to itself the compiler takes 32 registers, and one gather after another.
+// A group takes kRows rows. A block goes through `rounds` times as many neighbouring rows as it has groups for, so that
+// elements of x that some rows read are in the L1 for the next. The launch bound for single rows has a minimum number
+// of blocks, without which the compiler takes 32 registers, and one gather after another.
 template <class Shape, int kRows, class T, class Rows>
 __global__ void __launch_bounds__(kColumnsBlockSize, kRows == 1 && Shape::kVector > 1 ? 4 : 1)
     columns_group_per_rows(Rows rows, index_t row_count, int rounds, Product<T> product) {
@@ -241,7 +240,7 @@ __global__ void __launch_bounds__(kColumnsBlockSize, kRows == 1 && Shape::kVecto
     }
 }
 
-// Whether vectors of 16 bytes can be read from x and written to y, and rows of x be found as ColumnReader does.
+// Returns true if x and y can be accessed in vectors of 16 bytes, and the rows of x addressed as in ColumnReader.
 template <class T>
 bool can_use_vectors(const Product<T>& product) {
     constexpr int kBytes = 16;
@@ -265,7 +264,7 @@ void for_column_blocks(const Product<T>& product, Launch&& launch) {
             count = rest < Shape::kColumns ? rest : Shape::kColumns;
             launch.template operator()<Shape>(product.part(first, count));
         };
-        if (product.x_strides.column != 1) {  // neighbouring columns are far from each other: no use in sharing them
+        if (product.x_strides.column != 1) {  // neighbouring columns are far from each other, and sharing is of no use
             if (rest <= 4) {
                 with.template operator()<1, 4, 1>();
             } else {
@@ -292,7 +291,7 @@ void for_column_blocks(const Product<T>& product, Launch&& launch) {
     }
 }
 
-// Launches a kernel that takes so many rows in each round of a block.
+// Launches a kernel in which a round of a block takes `rows` rows.
 template <class T, class Rows>
 void launch_in_rounds(void (*kernel)(Rows, index_t, int, Product<T>), const char* name, int rows_per_round,
                       const Rows& rows, index_t row_count, const Product<T>& product, Stream stream,

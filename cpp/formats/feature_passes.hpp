@@ -25,7 +25,7 @@ struct RowLengths {
     }
 };
 
-// Of the rows of one warp.
+// Reads the lengths of the rows of one warp.
 constexpr RowLengths read_warp(const index_t* row_offsets, index_t rows, index_t warp) {
     constexpr index_t kWarp = Features::kWarp;
     RowLengths found;
@@ -35,7 +35,7 @@ constexpr RowLengths read_warp(const index_t* row_offsets, index_t rows, index_t
         const index_t threads = (row_offsets[end] - row_offsets[begin]) >> (i + 1);
         limits[i] = Features::kPerLane * Features::lanes(end - begin, threads);
     }
-    // The longest of groups of one row, of two, of four, ...: a level of 2^g rows goes with 32 / 2^g lanes a row.
+    // The longest rows of groups of 1, 2, 4, ... rows: a level of 2^g rows corresponds to 32 / 2^g lanes a row.
     index_t lengths[kWarp] = {};
     for (index_t row = begin; row < end; ++row) {
         const index_t length = row_offsets[row + 1] - row_offsets[row];
@@ -70,15 +70,15 @@ void read_row_lengths(Passes& passes, Features& features, const index_t* row_off
     std::copy(std::begin(found.longer), std::end(found.longer), features.longer.begin());
 }
 
-// What is sampled of a few rows that are spread evenly, or of values. Numbers are diagonals, counted from the lower
-// left corner; or keys, which hardly two different rows, or values, share.
+// Kinds of samples, of a few rows spread evenly or of values. The sampled numbers are diagonals, counted from the lower
+// left corner, or keys that two different rows, or values, hardly ever share.
 enum class Sample { kDiagonals, kRows, kValues, kCount };
 
 struct FewOf {
     Sample what;
     Tally* tally;
     AnyCsr csr;
-    index_t runs;  // rows, or one of all values
+    index_t runs;  // sampled rows, or 1 if all values are one run
 
     struct RowRun : Run {
         index_t row;
@@ -110,7 +110,7 @@ private:
         }
         return key;
     }
-    // At a place, which may be any number.
+    // A key of a value and its place, which may be any number.
     constexpr std::uint64_t key_of_value(index_t k, std::int64_t place) const {
         const int words = csr.item_bytes / static_cast<int>(sizeof(Word));
         std::uint64_t key = 0;
@@ -150,8 +150,8 @@ constexpr Features of_sizes(const AnyCsr& csr) {
     return features;
 }
 
-// What a format chooses its options by: the features that are known, or what it needs of them. On the CPU that is the
-// sizes; on a GPU the lengths of rows, and of matrices that are not small the sectors of x.
+// Features by which a format chooses its options: all known ones, or the ones it needs. These are the sizes on the CPU,
+// and on a GPU the lengths of rows and, unless the matrix is small, the sectors of x.
 template <class Passes>
 Features for_options(Passes& passes, const AnyCsr& csr, const Target& target) {
     if (target.features != nullptr) return *target.features;
@@ -171,7 +171,7 @@ Features for_options(Passes& passes, const AnyCsr& csr, const Target& target) {
     return features;
 }
 
-// The samples are counted first, all of them without waiting for any.
+// All samples are counted before the first result is waited for.
 template <class Passes>
 Features extract(Passes& passes, const AnyCsr& csr) {
     Features features = of_sizes(csr);

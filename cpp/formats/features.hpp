@@ -1,4 +1,4 @@
-// What the performance model knows of a matrix before it is planned; planning/features.hpp extracts it.
+// Features of a matrix for the performance model, known before it is planned; planning/features.hpp extracts them.
 #pragma once
 
 #include <array>
@@ -40,9 +40,9 @@ struct Features {
     // row. 32 * warp_steps[0] is the slots of ELLPACK-R or of slices in the given order.
     std::array<double, kLaneCounts> warp_steps{};
 
-    // Rows of more than kPerLane entries for each of their lanes, where blocks have 2, 4 or 8 entries for each thread,
-    // and a row as many lanes as they leave for it, a power of two up to a warp: neighbouring rows are in a block with
-    // those of their warp.
+    // Rows with more than kPerLane entries for each of their lanes, for blocks with 2, 4 or 8 entries for each thread.
+    // A row has as many lanes as its block has threads for it, a power of two up to a warp, and neighbouring rows share
+    // a block.
     static constexpr index_t kPerLane = 16;
     static constexpr int lanes(index_t rows, index_t threads) {
         int lanes = kWarp;
@@ -52,19 +52,19 @@ struct Features {
     static constexpr int kBlockCounts = 3;
     std::array<double, kBlockCounts> longer{};
 
-    // Different sectors of x, 32 bytes, per entry, in so many consecutive entries: what comes from the L2, if the L1
-    // keeps what a thread block reads, and from memory, if the L2 keeps what all of them read in a while.
+    // Distinct 32-byte sectors of x per entry, in runs of this many consecutive entries: the traffic from the L2, if
+    // the L1 keeps the reads of a thread block, and from memory, if the L2 keeps the reads of all blocks for a while.
     static constexpr index_t kRun = 1 << 12, kLongRun = 1 << 19;
-    // Of small matrices neither matters.
+    // Small matrices depend on neither.
     static constexpr index_t kSmall = 1 << 17;
     double run_sectors = 0, long_run_sectors = 0;
 
-    // Different diagonals that the first entries of a few rows lie on: there are no fewer.
+    // Distinct diagonals that the first entries of a few rows lie on: a lower bound.
     static constexpr index_t kFewRows = 48, kDiagonalEntries = 64;
     index_t diagonals = 0;
 
-    // How many of these rows are different, by the values of their first entries and the distances of these from the
-    // main diagonal; and how many of a few values are.
+    // Number of these rows that differ, by the values of their first entries and their distances from the main
+    // diagonal, and number of distinct values in a sample.
     static constexpr index_t kRowEntries = 16, kFewValues = 256;
     index_t different_rows = 0, different_values = 0;
 };

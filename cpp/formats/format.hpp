@@ -1,12 +1,12 @@
-// The contract of a format: what formats/<f>/layout.hpp must define, and what the rest of the library may ask of it.
-// Checked over the list in all.hpp, so a member that is forgotten or misspelt does not compile.
+// The contract of a format: the members that formats/<f>/layout.hpp must define, and on which the rest of the library
+// relies. It is checked over the list in all.hpp, so a member that is forgotten or misspelt does not compile.
 //
-// A format is plain data and a few functions. A matrix comes to it in three steps:
+// A format is plain data and a few functions. It takes in a matrix in three steps:
 //     plan(csr, tuning, target)   decides everything that is left open, from the tuning to the layout, and says what
 //                                 it costs; throws FormatError if the format does not suit the matrix
 //     from_csr(csr, plan)         stores the matrix as planned
 //     spmv, spmv_cuda             multiply, and decide nothing any more
-// Whoever wants to know what a format would do, such as the model and the tuner, asks its plan.
+// The model and the tuner ask the plan what a format would do.
 #pragma once
 
 #include <algorithm>
@@ -25,36 +25,36 @@
 
 namespace spmvgpu {
 
-// How the values of a stored matrix are replaced by others.
+// How the values of a stored matrix are replaced.
 enum class NewValues {
-    kBuildAnew,  // what is stored depends on them, but not workspace_bytes(): it is planned and stored again
+    kBuildAnew,  // the structure depends on the values, but workspace_bytes() does not: planned and stored again
     kCopy,       // `values` has them in CSR order
-    kPass,       // the format has a Builder, see builder.hpp, whose store_values() puts them where they belong
+    kPass,       // the format has a Builder, see builder.hpp, whose store_values() puts them in place
 };
 
-// What is true of a format whatever the matrix.
+// Properties of a format for all matrices.
 struct Traits {
     bool needs_symmetry = false;         // holds symmetric matrices only
-    bool reads_whole_diagonals = false;  // reads x all along the diagonals of the matrix, entry or not
-    bool reads_all_of_x = false;         // wherever there are entries, and if there are none
-    bool gathers_x_first = false;        // multiplies by values gathered from x, which may serve several products
+    bool reads_whole_diagonals = false;  // reads x along whole diagonals of the matrix, entry or not
+    bool reads_all_of_x = false;         // reads all of x, at entries and elsewhere
+    bool gathers_x_first = false;        // multiplies by values gathered from x, which several products may share
     bool multiplies_panels = true;       // multiplies several vectors at once on the CPU
-    bool multiplies_columns = false;     // and on a GPU
-    bool builds_on_gpu = false;          // has a Builder, see builder.hpp, so that a matrix there is converted there
+    bool multiplies_columns = false;     // multiplies several vectors at once on a GPU
+    bool builds_on_gpu = false;          // has a Builder, see builder.hpp, so that a matrix on a GPU is converted there
     NewValues new_values = NewValues::kBuildAnew;
 
-    // What format="auto" wants to know.
-    bool only_if_asked = false;  // it is there for experiments with a paper, and never chosen unasked
-    bool has_long_plan = false;  // on a GPU a plan takes as long as dozens of products, or hundreds
-    double plan_us = 0;          // or else about so long, of 1 to 60 M entries; 0 where a few products take longer
-    bool needs_rows_that_repeat = false;  // holds only matrices most rows of which have the values of others
-    bool needs_few_values = false;        // is worth a plan on a GPU only where few values repeat, which it stores once
+    // Properties that format="auto" needs.
+    bool only_if_asked = false;  // for experiments with a paper, and chosen only if asked for
+    bool has_long_plan = false;  // a plan on a GPU takes as long as dozens of products, or hundreds
+    double plan_us = 0;          // otherwise about this long, for 1 to 60 M entries; 0 if a few products take longer
+    bool needs_rows_that_repeat = false;  // holds only matrices in which most rows repeat the values of others
+    bool needs_few_values = false;  // worth a plan on a GPU only if few distinct values occur, which it stores once
 };
 
-// What a matrix in a format takes, known before it is stored.
+// The cost of a matrix in a format, known before it is stored.
 struct Cost {
     std::size_t bytes = 0;         // on the device: the arrays, and the scratch space of products on one stream
-    std::int64_t slots = 0;        // places for values, padding and all
+    std::int64_t slots = 0;        // places for values, padding included
     std::int64_t entries = 0;      // values of the matrix in these slots
     int launches = 0;              // kernels of a product on a GPU; 0 on the CPU
     std::int64_t gathers = 0;      // reads of x by index
@@ -66,7 +66,7 @@ struct Cost {
     }
 };
 
-// What explain() shows of a plan beside its cost: what it names itself, in each_count(visit).
+// Counts that explain() shows beside the cost of a plan, by the plan's own each_count(visit).
 template <class Plan>
 std::map<std::string, double> counts_of(const Plan& plan) {
     std::map<std::string, double> counts;
@@ -87,8 +87,8 @@ struct IgnoreArray {
     void operator()(const char* /*name*/, A& /*array*/) const {}
 };
 
-// x and y lie on the device of the format's arrays; the product's scratch space has workspace_bytes(). Of several
-// vectors with contiguous rows, y = A * x.
+// x and y lie on the device of the format's arrays; the product's scratch space has workspace_bytes(). With several
+// vectors in contiguous rows the product is y = A * x.
 template <class F>
 concept MultipliesPanels = requires(const F& format, const Product<typename F::value_type>& product) {
     { format.multiply_panel(product) } -> std::same_as<void>;
@@ -100,8 +100,8 @@ concept MultipliesColumns = requires(const F& format, const Product<typename F::
     { format.multiply_columns_cuda(product, stream) } -> std::same_as<void>;
 };
 
-// The values gathered go to the scratch space, unless the host gathers for a GPU: then gather() makes what the product
-// takes for x, and gather_x_cuda does nothing.
+// The gathered values go to the scratch space, unless the host gathers for a GPU: then gather() makes them, the product
+// takes them as x, and gather_x_cuda does nothing.
 template <class F>
 concept GathersX = requires(const F& format, const Product<typename F::value_type>& product, Stream stream,
                             const typename F::value_type* x, typename F::value_type* gathered, index_t k) {
@@ -111,14 +111,14 @@ concept GathersX = requires(const F& format, const Product<typename F::value_typ
     { format.gather_x_cuda(product, stream) } -> std::same_as<void>;
 };
 
-// Of a square matrix, on a GPU: leaves the inner products of x and y, and of y and W y, in dot_parts() pairs of parts
-// at Product::dots, for solvers that would read the vectors again for them.
+// On a GPU and for a square matrix, leaves the inner products of x and y, and of y and W y, in dot_parts() pairs of
+// parts at Product::dots, for solvers that would read the vectors again for them.
 template <class F>
 concept SumsDots = requires(const F& format) {
     { format.dot_parts() } -> std::same_as<index_t>;
 };
 
-// How many parts of the inner product a kernel with a thread per row leaves: one for each warp.
+// Parts of the inner product that a kernel with a thread per row leaves: one for each warp.
 constexpr index_t parts_of_rows(index_t rows) { return rows / 32 + (rows % 32 != 0); }
 
 template <class F>
@@ -132,13 +132,13 @@ concept FormatContract = requires(const F& format, F& own, const CsrMatrix<typen
 
     { F::plan(csr, tuning, target) } -> std::same_as<typename F::Plan>;
     { F::from_csr(csr, plan) } -> std::same_as<F>;
-    { format.to_csr() } -> std::same_as<CsrMatrix<typename F::value_type>>;  // of arrays in host memory
+    { format.to_csr() } -> std::same_as<CsrMatrix<typename F::value_type>>;  // in host memory
 
     { format.rows } -> std::same_as<const index_t&>;
     { format.cols } -> std::same_as<const index_t&>;
     { format.nnz } -> std::same_as<const index_t&>;
-    { format.tuning } -> std::same_as<const typename F::Tuning&>;  // that of the plan
-    F::each_array(format, IgnoreArray{});                          // visit(name, array): what goes to the device
+    { format.tuning } -> std::same_as<const typename F::Tuning&>;  // the tuning of the plan
+    F::each_array(format, IgnoreArray{});  // visit(name, array) for the arrays that go to the device
     F::each_array(own, IgnoreArray{});
 
     { format.workspace_bytes() } -> std::same_as<std::size_t>;
@@ -149,15 +149,15 @@ concept FormatContract = requires(const F& format, F& own, const CsrMatrix<typen
     MultipliesPanels<F>&& F::kTraits.multiplies_columns == MultipliesColumns<F>&& F::kTraits.gathers_x_first ==
     GathersX<F>;
 
-// Whether products check their operands first. A null pointer that is read costs a process its CUDA context, and says
-// nothing of where it came from.
+// Products may check their operands first, because a null pointer that is read costs a process its CUDA context without
+// a word about its origin.
 #ifdef SPMVGPU_CHECK_OPERANDS
 inline constexpr bool kChecksOperands = true;
 #else
 inline constexpr bool kChecksOperands = false;
 #endif
 
-// Throws std::logic_error if a product that takes so much scratch space may read or write through a null pointer.
+// Throws std::logic_error if a product with this scratch space may read or write through a null pointer.
 template <FormatContract F, class T>
 void check_operands(const F& format, const Product<T>& product, std::size_t scratch_bytes) {
     if (product.columns == 0) return;
@@ -176,7 +176,7 @@ void check_operands(const F& format, const Product<T>& product, std::size_t scra
     });
 }
 
-// The product on the CPU, with one vector, or with several whose rows are contiguous; those need no scratch space.
+// The product on the CPU, with one vector, or with several whose rows are contiguous; several need no scratch space.
 template <FormatContract F, class T>
 void multiply_cpu(const F& format, const Product<T>& product) {
     if constexpr (kChecksOperands) {
@@ -186,8 +186,8 @@ void multiply_cpu(const F& format, const Product<T>& product) {
     if constexpr (F::kTraits.multiplies_panels) format.multiply_panel(product);
 }
 
-// The product on a GPU, with any number of columns. What takes one vector at a time gets them one by one, and they must
-// be contiguous.
+// The product on a GPU, with any number of columns. A format that takes one vector at a time gets them one by one, and
+// they must be contiguous.
 template <FormatContract F, class T>
 void multiply_cuda(const F& format, const Product<T>& product, Stream stream) {
     if constexpr (kChecksOperands) check_operands(format, product, format.workspace_bytes());

@@ -1,4 +1,4 @@
-// What builds a format on a GPU: its Builder, with the passes of that GPU.
+// Builds a format on a GPU: its Builder, with the passes of that GPU.
 #pragma once
 
 #include "formats/builder.hpp"

@@ -1,5 +1,4 @@
-// What plans and stores a format on the host: its Builder, with the passes of the CPU; gpu_build.cuh is the same for
-// a GPU.
+// Plans and stores a format on the host: its Builder, with the passes of the CPU; gpu_build.cuh does this for a GPU.
 #pragma once
 
 #include "core/passes/host_passes.hpp"

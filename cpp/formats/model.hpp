@@ -1,9 +1,8 @@
-// What a product of a format moves and waits for, and what that costs, as the model in planning/roofline.hpp wants to
-// know it.
+// The operations of a product of a format, and their costs, for the model in planning/roofline.hpp.
 //
 // FormatModel<F> counts terms from the plans of format F. Where GeneralModel does not fit, formats/<f>/model.hpp
 // specialises FormatModel and replaces the functions that differ. Each counts with the functions of Work, which know
-// how kernels walk a matrix, and no format. Costs are microseconds on the devices that rates are over, see times.hpp.
+// how kernels traverse a matrix, and no format. Costs are microseconds on the reference devices, see times.hpp.
 #pragma once
 
 #include <optional>
@@ -22,7 +21,7 @@ using times::Work;
 
 struct Subject {
     Features features;
-    int item_bytes = 8;  // of a value
+    int item_bytes = 8;  // bytes of a value
     Machine machine;
 };
 
@@ -37,7 +36,8 @@ struct GeneralModel {
     }
     static Terms on_cpu(const Work& work, const Plan&) { return work.on_cpu(); }
 
-    // Of formats that nobody has timed: those of coo on a GPU, which takes them from here, and of sell on the CPU.
+    // Default costs for formats without measurements: the ones of coo on a GPU, which takes them from here, and of sell
+    // on the CPU.
     static constexpr bool kIsMeasured = false;
     static const Terms& gpu_costs(const Plan&) {
         static constexpr Terms kCosts = times::costs({{times::kLaunch, 3},
@@ -57,17 +57,17 @@ struct GeneralModel {
                                                      {times::kSlots, 1.06e+03},
                                                      {times::kRows, 2.56e+03}});
 
-    // What is known of a matrix before it is planned: whether the format may hold it; how many slots it takes at least
-    // by a plan of which only what each_choice() sets is known; and the size of the dense blocks of a band that stands
-    // for it.
+    // Facts that hold before a matrix is planned: whether the format may hold it; the lowest number of slots in a plan
+    // that has no more than the choices of each_choice(); and the size of the dense blocks of a band that stands for
+    // the matrix.
     static bool may_hold(const Features&) { return true; }
     static double least_slots(const Features& features, const Plan&) { return features.nnz; }
     static index_t block(const Features&) { return 1; }
 
-    // What the format promises of a matrix on the CPU, if that is a shorter time than in csr.
+    // The format's promise for a matrix on the CPU, if that is a shorter time than in csr.
     static std::optional<Promise> promise(const RowSample&) { return {}; }
 
-    // Calls visit() with everything set in the plan that is left open by its tuning, and that a time depends on.
+    // Calls visit() for every setting of the plan's open choices that a time depends on.
     template <class Visit>
     static void each_choice(const Features&, Plan&, const Visit& visit) {
         visit();
@@ -91,7 +91,7 @@ void each_power_of_two(int& field, int most, const Visit& visit) {
     for (field = 1; field <= most; field *= 2) visit();
 }
 
-// Calls visit() with everything that a tuning of slices may choose: warps, and whether rows are sorted.
+// Calls visit() for every choice that a tuning of slices may make: warps, and whether rows are sorted.
 template <class Tuning, class Visit>
 void each_slicing(Tuning& tuning, int most_warps, const Visit& visit) {
     constexpr int kInOrder = 1, kSorted = 16384;

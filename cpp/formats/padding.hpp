@@ -1,4 +1,4 @@
-// What all padded formats share: their tunables and their refusal.
+// Tunables and refusal of all padded formats.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct PaddedTuning {
 // the lanes of a warp read aligned neighbours.
 constexpr std::int64_t aligned_pitch(std::int64_t slots) { return (slots + 31) / 32 * 32; }
 
-// Whether so many slots for so many entries are fine. Below some ten thousand slots they always are: there padding
-// costs nothing worth refusing.
+// Returns true if this many slots for this many entries are accepted. Below some ten thousand slots they always are:
+// there padding costs nothing worth refusing.
 bool padding_is_allowed(std::int64_t slots, std::int64_t entries, double max_padding);
 
 // Throws FormatError unless the padding is allowed.

@@ -48,8 +48,8 @@ inline void sum_row(const T* values, const index_t* col_indices, const Product<T
     });
 }
 
-// A piece's walk from `begin` to `end`, as walk_rows. Static, for a function with clones cannot be merged between
-// object files.
+// A piece's walk from `begin` to `end`, as walk_rows. The function is static because one with clones cannot be merged
+// between object files.
 template <class T>
 SPMVGPU_SIMD_CLONES static void walk_panel(MergePoint begin, MergePoint end, const index_t* row_offsets,
                                            const T* values, const index_t* col_indices, Product<T> product,

@@ -15,19 +15,18 @@ namespace spmvgpu {
 // Vector set-up and remainder cost more than they save on the short rows of stencils: such rows are added up in order.
 inline constexpr index_t kShortRow = 16;
 
-// Rows that formats in diagonals go through together; what is kept for each of them stays in the L1.
+// Rows that formats in diagonals process together; their intermediate results stay in the L1.
 inline constexpr index_t kRowsTogether = 512;
 
-// In a longer row entry k goes to sum k % kSumLanes, and what is left at the end to one of its own; then halves of the
-// sums are added to each other. The order is fixed here, rather than left to the compiler, so that products with
-// several vectors can keep it. So few sums stay in registers everywhere, and they suffice: reading x takes longer than
-// adding.
+// In a longer row entry k goes to sum k % kSumLanes, and the remainder to a sum of its own; then halves of the sums are
+// added to each other. The order is fixed here, rather than left to the compiler, so that products with several vectors
+// can keep it. Four sums stay in registers on every processor, and suffice: reading x takes longer than adding.
 inline constexpr int kSumLanes = 4;
 
 // Sum of values[k] * factor(k) over [begin, end).
 template <class T, class Factor>
 inline T sum_products(const T* values, index_t begin, index_t end, Factor factor) {
-    // One after the other; four in a step of the loop, for counting takes as long as adding.
+    // In order, four in a step of the loop, because counting takes as long as adding.
     const auto add_up = [&](index_t k) {
         T sum = 0;
         const auto add = [&](index_t i) { sum += values[i] * factor(i); };
@@ -81,15 +80,15 @@ inline void store_row(const Product<T>& product, index_t row, T sum) {
     y = product.beta == T(0) ? scaled(product.alpha, sum) : scaled(product.alpha, sum) + scaled(product.beta, y);
 }
 
-// The rest of a row's sum, once the row has been stored.
+// Adds the rest of a row's sum, once the row has been stored.
 template <class T>
 inline void add_to_row(const Product<T>& product, index_t row, T sum) {
     product.y[product.row_of_y(row)] += scaled(product.alpha, sum);
 }
 
-// A piece's walk from `begin` to `end`: rows that end on the way are written, and the sum of the row that does not is
-// returned, for the caller to add once the piece that ends that row has written it. Without clones: reading x entry by
-// entry rules, and wider registers do not make that faster.
+// A piece's walk from `begin` to `end`. It stores the rows that end on the way and returns the sum of the row that does
+// not, for the caller to add once the piece that ends that row has stored it. There are no clones, because reading x
+// entry by entry dominates, and wider registers do not make that faster.
 template <class T, class RowSum>
 inline T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets, Product<T> product, RowSum row_sum) {
     const bool as_it_is = product.alpha == T(1) && product.beta == T(0) && product.row_map == nullptr;
@@ -107,7 +106,7 @@ inline T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets,
     return nz < end.nz ? row_sum(nz, end.nz, product.x) : T(0);
 }
 
-// The pieces that rows and non-zeros are cut into.
+// The pieces of rows and non-zeros.
 struct RowPieces {
     index_t rows;
     const index_t* row_offsets;
@@ -119,8 +118,8 @@ struct RowPieces {
           steps(std::int64_t(rows) + row_offsets[rows]),
           count(count_for(steps)) {}
 
-    // Few pieces are a power of two, so that each thread gets as many. Half of the work that is worth waking a thread
-    // for is enough for two of them: in a loop of products the threads are awake.
+    // A small number of pieces is a power of two, so that each thread gets equally many. Half of the work that is worth
+    // waking a thread for is enough for two of them, because in a loop of products the threads are awake.
     static std::int64_t count_for(std::int64_t steps) {
         constexpr std::uint64_t kFew = 16;
         const auto pieces = static_cast<std::uint64_t>(piece_count(steps));

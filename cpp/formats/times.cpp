@@ -14,14 +14,14 @@ constexpr std::array<Rate, kTermCount> kRateOf = {SPMVGPU_FOR_TERMS(SPMVGPU_TERM
 
 constexpr double kWarpsOfProcessor = kThreadsOfProcessor / 32;
 constexpr double kSectorsOfMesh = 0.15;
-constexpr double kHeld = 2.5e5;  // bytes that the L1 of a processor holds
+constexpr double kHeld = 2.5e5;  // bytes of an L1
 
-// What fraction of a product's data the next one finds in a cache; the size is in caches.
+// The fraction of a product's data that the next one finds in a cache; the size is in caches.
 double kept(double size, double all_up_to, double none_from) {
     return std::clamp((none_from - size) / (none_from - all_up_to), 0.0, 1.0);
 }
 
-// A few waves of blocks take as long as whole ones; of many, blocks of one begin while those of another end.
+// A few waves of blocks take as long as whole ones; with many, blocks of one begin while blocks of another end.
 double waves_of(double fills) {
     constexpr double kFew = 3;
     return fills < kFew ? std::max(1.0, std::ceil(fills)) : fills + 0.5;
@@ -43,7 +43,7 @@ double time_us(const Terms& terms, const Terms& costs, const Machine& machine) {
 double Work::run_sectors() const {
     if (features.nnz < Features::kSmall) return item_ < 8 ? 0.1 : kSectorsOfMesh;
     const double x_bytes = double(features.cols) * item_;
-    // Where all of x stays in the L1, each processor reads it once.
+    // If all of x stays in the L1, each processor reads it once.
     const double stays = machine.is_gpu ? kept(x_bytes / kHeld, 0.6, 1) : 0;
     const double once = std::min(features.run_sectors, x_bytes / 32 * machine.processors / features.nnz);
     return stays * once + (1 - stays) * features.run_sectors;
@@ -52,8 +52,8 @@ double Work::run_sectors() const {
 Terms Work::streams(double bytes) const {
     const double vectors = features.rows * item_ + std::min(features.cols * item_, 32.0 * features.nnz);
     const double stream = bytes + vectors;
-    // The matrix of the product before is still in the cache, all of it or, around the cache's size, some: of a larger
-    // one kernels on a GPU keep a share, see gpu/keeping.hpp.
+    // The matrix of the product before is still in the cache, all of it or, around the cache's size, a part: kernels on
+    // a GPU keep a share of a larger one, see gpu/keeping.hpp.
     const double size = stream / machine.cache_bytes;
     const double in_cache = machine.is_gpu ? kept(size, 0.5, 2.2) : kept(size, 0.65, 1.35);
     Terms terms{};
@@ -97,9 +97,9 @@ std::int64_t Work::parts_of(int rows_of_a_part, int lanes) const {
 
 Terms Work::on_cpu(std::int64_t parts) const {
     const bool serial = piece_count(static_cast<std::int64_t>(multiplied() + features.rows)) == 1;
-    // A thread reads from memory at a rate of its own; of more threads than were measured no more is known.
+    // A thread reads from memory at a rate of its own; for more threads than were measured the rate stays the same.
     const double from_memory = serial ? 1.0 : 1.0 / std::min(machine.processors, machine.measured_processors);
-    // Costs are of what the busiest thread does, so that they hold for any number of threads.
+    // Costs count the work of the busiest thread, so that they hold for any number of threads.
     const double by_rows = serial ? 1.0 : 1.0 / std::clamp<double>(static_cast<double>(parts), 1, machine.processors);
     Terms terms = base(stored.bytes);
     terms[kWake] = !serial;
@@ -118,7 +118,7 @@ Terms Work::by_rows(int lanes) const {
     constexpr double kWarp = 32, kLine = 128, kColumn = 4;
     const int i = std::bit_width(static_cast<unsigned>(lanes)) - 1;
     const double rows = features.rows, mean = std::max(features.mean, 1e-3), groups = kWarp / lanes;
-    // Lines that a warp's load touches: of each of its rows, but no more than all of them lie in.
+    // Lines that a warp's load touches: one for each of its rows, but not more than all of them occupy.
     const auto touched = [&](double item) {
         const double beyond_first = std::max(0.0, std::min<double>(lanes, mean) * item - item);
         return std::min(groups * (1 + beyond_first / kLine), groups * mean * item / kLine + 1);
@@ -150,7 +150,7 @@ Terms Work::by_tiles(const Tiling& tiling) const {
     const double long_of_tile = long_rows / std::max(tiles, 1.0);
     Terms terms = base(csr_bytes());
     terms[kXStart] = terms[kXCache] / (1 + fills);
-    terms[kCut] = is_cut ? item_ / 8 : 0;  // of sums of doubles
+    terms[kCut] = is_cut ? item_ / 8 : 0;  // for sums of doubles
     terms[kEntries] = entries_;
     terms[kLongRows] = long_rows / kMillion;
     terms[kWaves] = waves;
@@ -168,14 +168,14 @@ Terms Work::by_slices(const Slicing& s) const {
     const double warps = slices * s.warps, width = s.slots / kLanes / slices;
     const double full = machine.processors * kWarpsOfProcessor, fills = warps / full, waves = waves_of(fills);
     const double rounds = std::max(1.0, std::ceil(width / s.warps / s.in_flight));
-    // Neighbours whose rows are of one length stay neighbours, but for empty ones.
+    // Neighbours whose rows have one length stay neighbours, except for empty ones.
     const double filled = std::max(1.0, rows - features.empty_rows), mean = std::max(1.0, features.nnz / filled);
     const double squares = (features.deviation * features.deviation + features.mean * features.mean) * rows / filled;
     const double deviation = std::sqrt(std::max(0.0, squares - mean * mean));
     const double far = s.is_sorted ? std::min(1.0, kVaries * deviation / mean) : 0;
     Terms terms = base(s.bytes);
     terms[kXStart] = terms[kXCache] / (1 + fills);
-    // Of doubles, each in a sector by itself. The cache has time for a few while the matrix comes from memory.
+    // Counted in doubles, each in a sector by itself. The cache has time for a few while the matrix comes from memory.
     const double in_cache = terms[kCache] / std::max(terms[kCache] + terms[kMemory], 1e-9);
     const double waited = std::max(in_cache, std::min(1.0, run_sectors() / kFew));
     terms[kUnsorted] = entries_ * far * waited * item_ / 8;

@@ -1,8 +1,8 @@
-// What a product takes on a GPU, from what it moves and waits for: formats choose their options by it.
+// The time of a product on a GPU, from its traffic and its waits: formats choose their options by it.
 //
-// A kernel counts terms with the functions of Work; what each costs is fitted to times on an H100 and stands beside the
-// format. Terms of one group add up, and groups overlap: the time is what comes first, and the root of the squares of
-// what moves, what is worked, and what is waited for.
+// A kernel counts terms with the functions of Work; the cost of each is fitted to times on an H100 and stands beside
+// the format. Terms of one group add up, and groups overlap: the time is the start-up, plus the root of the sum of
+// squares of traffic, work, and waits.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@ namespace spmvgpu::times {
 
 inline constexpr double kMillion = 1e6;
 
-// Of a GPU: threads of a processor, and loads that each has under way in CSR; and so of all threads.
+// Threads of a GPU's processor, and loads that each has in flight in CSR; together these are the loads in flight.
 inline constexpr int kThreadsOfProcessor = 2048, kInFlight = 4;
 constexpr std::int64_t loads_at_once(int processors) {
     return std::int64_t(kInFlight) * kThreadsOfProcessor * processors;
 }
 
-// The numbers that a device is described by: how long each takes, over how long it takes on the device that the costs
-// of formats are of, an H100 or a CPU of 16 threads.
+// The rates that describe a device: its time for each, relative to the reference device of the formats' costs, an H100
+// or a CPU of 16 threads.
 #define SPMVGPU_FOR_RATES(MACRO)                                       \
     MACRO(kRateLaunch, "launch")                                       \
     MACRO(kRateWake, "wake") /* of the threads of a CPU */             \
@@ -46,8 +46,8 @@ inline constexpr std::array<const char*, kRateCount> kRateNames = {SPMVGPU_FOR_R
 #undef SPMVGPU_RATE
 using Rates = std::array<double, kRateCount>;
 
-// THE list of terms, with what the time of each goes with. In millions, but for launches, loads, rounds and what is
-// there or is not.
+// THE list of terms, with the rate that each depends on. They count in millions, except for launches, loads, rounds and
+// yes-or-no terms.
 #define SPMVGPU_FOR_TERMS(MACRO)                                                                   \
     /* Before and after everything else. */                                                        \
     MACRO(kLaunch, kRateLaunch)                                                                    \
@@ -99,19 +99,18 @@ constexpr Rates rates_of_one() {
     return rates;
 }
 
-// A device, a GPU unless it is said.
+// A device, a GPU by default.
 struct Machine {
-    int processors = 1;                       // that a product is for
-    double cache_bytes = 400e3 * processors;  // of the last cache before memory
+    int processors = 1;                       // processors for a product
+    double cache_bytes = 400e3 * processors;  // capacity of the last cache before memory
     bool is_gpu = true;
-    int measured_processors = processors;  // of a CPU, that the rates were measured with
+    int measured_processors = processors;  // processors of the CPU that the rates were measured with
     Rates rates = rates_of_one();
 };
 
-// Microseconds of a product.
 double time_us(const Terms& terms, const Terms& costs, const Machine& machine);
 
-// How much of a matrix a format stores: what a plan says, or what it is at least.
+// The amount of a matrix that a format stores: from a plan, or a lower bound.
 struct Amount {
     double bytes = 0, slots = 0;
     double padding = 1;  // slots per entry
@@ -126,13 +125,13 @@ struct Slicing {
     double in_flight = 4;  // slots that a warp loads at once
 };
 
-// CSR by tiles of so many entries, each by a block.
+// CSR by tiles of this many entries, each by a block.
 struct Tiling {
     int tile, threads, blocks;     // blocks of a processor at a time
     index_t longest_row, segment;  // a longer row is cut into segments
 };
 
-// A matrix with values of a type, of which so much is stored, on a device.
+// A matrix with values of some type, stored in some amount on a device.
 class Work {
 public:
     Work(const Features& features, int item_bytes, const Machine& machine, const Amount& stored = {})
@@ -143,22 +142,22 @@ public:
     // Sectors of x that come from beyond the L1, per entry.
     double run_sectors() const;
 
-    // What every kernel moves that reads what is stored, without x and with it.
+    // The traffic of every kernel that reads the stored arrays, without x and with it.
     Terms streams() const { return streams(stored.bytes); }
-    // A kernel that walks the entries one after the other, whatever rows they lie in.
+    // A kernel that traverses the entries in order, without regard to rows.
     Terms by_entries() const;
-    // A kernel with a thread for each row, which reads x where it lies on whole diagonals.
+    // A kernel with a thread for each row, which reads x along whole diagonals.
     Terms by_diagonals() const;
-    // CSR by rows, so many lanes each.
+    // CSR by rows, with this many lanes each.
     Terms by_rows(int lanes) const;
     Terms by_tiles(const Tiling& tiling) const;
     Terms by_slices(const Slicing& slicing) const;
 
-    // On the CPU, where threads walk slots and entries row by row: as many as there are processors, or no more than so
-    // many parts. One thread does it all if there is little to do.
+    // Work on the CPU, where threads traverse slots and entries row by row: as many threads as there are processors, or
+    // as there are parts. One thread does everything if there is little to do.
     static constexpr std::int64_t kAnyParts = std::int64_t(1) << 40;
     Terms on_cpu(std::int64_t parts = kAnyParts) const;
-    // Parts of so many rows.
+    // Number of parts with this many rows.
     std::int64_t parts_of(int rows_of_a_part, int lanes = 1) const;
     // A slot that stands for an entry and its mirror image is multiplied twice.
     double multiplied() const { return stored.padding * features.nnz; }

@@ -19,7 +19,7 @@ template <class T>
 void scatter(const Columns<T>& to, const T* from, const index_t* map, index_t length, T beta, Device device,
              Stream stream);
 
-// gather() and scatter() for one vector, of which element i is `stride` elements behind the one before.
+// gather() and scatter() for one vector with elements `stride` apart.
 template <class T>
 void gather(T* to, const T* from, const index_t* map, index_t length, Device device, Stream stream,
             std::int64_t stride = 1) {
@@ -41,7 +41,7 @@ void scatter(T* to, const T* from, const Array<index_t>& map, T beta, Stream str
     scatter(to, from, map.data(), static_cast<index_t>(map.size()), beta, map.device(), stream);
 }
 
-// What gpu/cuda implements of these.
+// Implemented by gpu/cuda.
 template <class T>
 void gather_on_gpu(T* to, const Columns<const T>& from, const index_t* map, index_t length, int ordinal, Stream stream);
 template <class T>

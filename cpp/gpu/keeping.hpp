@@ -1,12 +1,11 @@
-// How much of a matrix stays in the L2 of a GPU from one product to the next.
+// The share of a matrix that stays in the L2 of a GPU from one product to the next.
 #pragma once
 
 #include <cstdint>
 
 namespace spmvgpu::gpu {
 
-// What loads that keep this share of what they read in the L2 are marked with (gpu/cuda/keeping.cuh). The GPU says that
-// in bits of its own.
+// The cache policy of loads that keep this share in the L2 (gpu/cuda/keeping.cuh), in bits that the GPU defines.
 std::uint64_t policy_to_keep(double share, int ordinal);
 
 }  // namespace spmvgpu::gpu

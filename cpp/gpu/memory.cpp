@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-// Memory that is written for the first time takes as long per page as it is large: so few and huge ones, as NumPy does.
+// The first write to memory costs as much per page for a small page as for a huge one: so pages are few and huge, as in
+// NumPy.
 constexpr std::size_t kWorthHugePages = 4 << 20;
 
 std::shared_ptr<void> allocate_host(std::size_t bytes) {

@@ -10,7 +10,7 @@
 
 namespace spmvgpu::gpu {
 
-// The functions of NCCL 2, as its header declares them: results are 0 where all is well, and bytes are type 0.
+// The functions of NCCL 2, as its header declares them: 0 is success, and bytes are type 0.
 struct NcclCommunicator::Library {
     using Handle = void*;
     struct UniqueId {
@@ -61,7 +61,7 @@ const NcclCommunicator::Library& NcclCommunicator::load(const std::string& name)
         Mutex mutex;
         std::map<std::string, Library> loaded;
     };
-    static Libraries* const libraries = new Libraries;  // never unloaded: at exit there is no good time for it
+    static Libraries* const libraries = new Libraries;  // never unloaded, because there is no good time for it at exit
     const std::lock_guard lock(libraries->mutex);
     return libraries->loaded.try_emplace(name, name).first->second;
 }
@@ -102,7 +102,7 @@ void NcclCommunicator::exchange(const std::vector<NcclMessage>& sent, const std:
     for (const NcclMessage& m : sent) {
         if (result == 0) result = library_->send(m.data, m.bytes, Library::kBytes, m.rank, communicator, stream);
     }
-    const int ended = library_->group_end();  // whatever happened: a group stays open otherwise
+    const int ended = library_->group_end();  // in any case, because a group would stay open otherwise
     library_->check(result, "ncclSend or ncclRecv");
     library_->check(ended, "ncclGroupEnd");
 }

@@ -12,10 +12,10 @@
 
 namespace spmvgpu::gpu {
 
-// Which processes are to find each other: made by one of them, and told to all.
+// Identifies the processes that are to connect: one of them makes it and sends it to all.
 using NcclId = std::array<char, 128>;
 
-// What one rank and this one have for each other: bytes of a buffer on the device.
+// The bytes that one rank and this one exchange, in a buffer on the device.
 struct NcclMessage {
     int rank;
     void* data;
@@ -24,7 +24,7 @@ struct NcclMessage {
 
 class NcclCommunicator {
 public:
-    // `library` is a name or path of libnccl. Throws CudaError where it cannot be loaded or says no.
+    // `library` is a name or path of libnccl. Throws CudaError if it cannot be loaded or reports an error.
     static NcclId make_id(const std::string& library);
     static int version(const std::string& library);  // as in 22703 for 2.27.3
 
@@ -34,7 +34,7 @@ public:
     int ranks() const { return ranks_; }
     int ordinal() const { return ordinal_; }
 
-    // All ranks call these in the same order. They queue work on a stream of the GPU, which may be recorded once it has
+    // All ranks call these in the same order. They queue work on a stream of the GPU, which may be captured once it has
     // run. Messages to one rank arrive in the order in which they are sent.
     void exchange(const std::vector<NcclMessage>& sent, const std::vector<NcclMessage>& received, Stream stream) const;
     void all_gather(const void* from, void* to, std::size_t bytes, Stream stream) const;  // in the order of the ranks

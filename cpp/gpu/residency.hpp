@@ -1,4 +1,4 @@
-// How many thread blocks a multiprocessor holds at once, for the kernels that Guo et al. 2011 model (section 4.2.2).
+// Thread blocks that a multiprocessor holds at once, for the kernels that Guo et al. 2011 model (section 4.2.2).
 #pragma once
 
 namespace spmvgpu::gpu {

@@ -1,7 +1,7 @@
-// An operation runs where its arrays are: it is written once as passes over them, see core/passes/passes.hpp, and this
-// is the one place that chooses between those of the CPU and those of a GPU.
+// An operation runs where its arrays are. It is written once as passes over them, see core/passes/passes.hpp, and this
+// is the one place that chooses between the passes of the CPU and of a GPU.
 //
-// An operation is an object that holds what it works on, with
+// An operation is an object that holds its operands, with
 //     using Result = ...;
 //     template <class Passes> Result operator()(Passes& passes) const;
 // A .cu file compiles it for GPUs, with SPMVGPU_RUN_ON_GPU of gpu/cuda/run.cuh.
@@ -15,7 +15,6 @@ namespace spmvgpu::gpu {
 template <class Operation>
 typename Operation::Result run_on_gpu(const Operation& operation, int ordinal);
 
-// Done when it returns.
 template <class Operation>
 typename Operation::Result run(const Operation& operation, Device device) {
     if constexpr (kHasCuda) {

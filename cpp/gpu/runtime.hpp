@@ -1,7 +1,6 @@
-// The door to GPUs: what the rest of the library asks of them, with no header of a vendor. What takes a Device may be
-// asked of the CPU too, where there is nothing to be waited for, to be made current or to be queued. gpu/cuda
-// implements it; gpu/none, in a build without CUDA, says that there is no GPU: device_count() is 0, and what only a GPU
-// can do throws CudaError.
+// The interface to GPUs for the rest of the library, without headers of a vendor. Functions with a Device may be called
+// for the CPU too, where nothing is waited for, made current or queued. gpu/cuda implements it; gpu/none, in a build
+// without CUDA, has no GPU: device_count() is 0, and functions that only a GPU can perform throw CudaError.
 #pragma once
 
 #include <cstddef>
@@ -17,31 +16,30 @@ struct Properties {
     int multiprocessors = 0;
     int major = 0, minor = 0;  // compute capability
     std::size_t l2_bytes = 0;
-    double clock = 0;             // of the multiprocessors, a second
-    double memory_bandwidth = 0;  // bytes a second
+    double clock = 0;             // multiprocessor cycles per second
+    double memory_bandwidth = 0;  // bytes per second
 };
 
 struct Memory {
     std::size_t free = 0, total = 0;
-    std::size_t idle = 0;  // kept by the library's pool, which others do not find free
+    std::size_t idle = 0;  // kept by the library's pool, and not free for others
 };
 
-int device_count() noexcept;  // of GPUs; 0 without a driver or a device; never throws
-std::string version();        // of the CUDA runtime in use, or why there is none
+int device_count() noexcept;  // number of GPUs; 0 without a driver or a device; never throws
+std::string version();        // version of the CUDA runtime in use, or why there is none
 
-// Of a GPU.
 const Properties& properties(int ordinal);
-std::string pci_bus_id(int ordinal);  // which of the GPUs of a host it is, whatever a process calls it
+std::string pci_bus_id(int ordinal);  // identifies a GPU of a host in all processes
 Memory memory(int ordinal);
-void release_idle_memory(int ordinal);  // gives it back what its pool keeps
+void release_idle_memory(int ordinal);  // returns the memory that the pool keeps to the device
 
-// Throws OutOfMemory where a GPU has not as much. Host memory is not asked for: it is only given once it is written.
+// Throws OutOfMemory if a GPU has less. Host memory is not checked: the system provides it when it is written.
 void require_memory(std::size_t bytes, Device device);
 
 void synchronize(Stream stream, Device device);
 // Waits for all streams of a device, though some may be captured.
 void synchronize_device(Device device);
-bool is_capturing(Stream stream, Device device);  // whether work put on the stream goes into a graph, to run later
+bool is_capturing(Stream stream, Device device);  // true if work on the stream is captured into a graph, to run later
 
 // The device that a pointer lives on; Device{} for host memory.
 Device device_of(const void* pointer);

@@ -9,9 +9,10 @@ namespace spmvgpu::gpu {
 
 namespace {
 
-// An upload goes in pieces, each copied by all threads together, which is faster than the bus; so two buffers keep it
+// An upload goes in pieces, each copied by all threads together, which is faster than the bus, so two buffers keep it
 // busy. Waking the threads and waiting for the last of them costs 10 to 20 us a piece, and a transfer some 2 us beside
-// its bytes, so pieces are not small; nor so large that the first and the last one, which overlap with none, count.
+// its bytes, so pieces are not small; nor are they so large that the first and the last one, which overlap with none,
+// matter.
 std::size_t piece_bytes(std::size_t bytes) {
     constexpr std::size_t kLeast = 2 << 20, kMost = 16 << 20, kPieces = 16;
     std::size_t piece = kLeast;
@@ -68,7 +69,7 @@ void Staging::download(const Drain& drain, const void* device, std::size_t bytes
     };
     fetch(0);
     for (std::size_t begin = 0; begin < bytes; begin += step) {
-        fetch(begin + step);  // while this one is taken away
+        fetch(begin + step);  // while this piece is drained
         const Buffer& buffer = buffers_[begin / step % 2];
         buffer.arrived->synchronize();
         const char* const chunk = static_cast<const char*>(buffer.memory.get());

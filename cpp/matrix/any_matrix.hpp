@@ -1,4 +1,4 @@
-// AnyMatrix<T>: what multiplies vectors on one device, whatever it is made of.
+// AnyMatrix<T>: a linear map on one device, whatever it is made of.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,25 @@ struct SetupSeconds {
     double convert = 0, transfer = 0;
 };
 
-// What there is to know of a matrix, whatever the type of its values.
+// Properties of a matrix that do not depend on the type of its values.
 class UntypedMatrix {
 public:
     virtual ~UntypedMatrix() = default;
 
-    // Threads of the CPU that whoever calls the products gives them at most. Set before the first one.
+    // Upper bound of the CPU's threads in the products. Set before the first one.
     int max_threads = std::numeric_limits<int>::max();
 
     // Throws FormatError for a matrix that spmv() refuses, and that can therefore be no part of another.
     virtual void check_spmv() const {}
 
-    // Whether several vectors are multiplied at once: on the CPU those with contiguous rows, with alpha 1 and beta 0
-    // and no row_map; on a GPU in any case, where others are copied one by one unless they are contiguous.
+    // Returns true if several vectors are multiplied at once. On the CPU this holds for contiguous rows, with alpha 1
+    // and beta 0 and no row_map; on a GPU always, where other matrices get copies one by one unless the vectors are
+    // contiguous.
     virtual bool takes_rows() const { return false; }
 
-    // Whether so many vectors that could be multiplied one by one, where they lie, had better be copied for that.
+    // Returns true if this many vectors that could be multiplied one by one, in place, had better be copied for that.
     virtual bool panels_are_worth_copies(index_t /*vectors*/) const { return false; }
 
-    // Whether spmv() may be recorded in a CUDA graph once it has run.
     virtual bool can_be_recorded() const { return true; }
 
     // Microseconds of one product in a series: device time on a GPU, wall time on the CPU; a median.
@@ -42,14 +42,14 @@ public:
     virtual index_t rows() const = 0;
     virtual index_t cols() const = 0;
     virtual std::int64_t nnz() const = 0;
-    virtual std::size_t nbytes() const = 0;  // device memory held: arrays, scratch and the vectors of spmv_host
+    virtual std::size_t nbytes() const = 0;  // device memory in use: arrays, scratch and the vectors of spmv_host
     virtual SetupSeconds setup_seconds() const = 0;
 };
 
 template <class T>
 class AnyMatrix : public UntypedMatrix {
 public:
-    // y = alpha*A*x + beta*y with x and y on the matrix's device, of one column or several. On a GPU they may lie in
+    // y = alpha*A*x + beta*y with x and y on the matrix's device, with one column or several. On a GPU they may lie in
     // any way, and it returns once the work is queued on `stream`; on the CPU each vector must be contiguous, unless
     // takes_rows().
     virtual void spmv(const Product<T>& product, Stream stream) const = 0;
@@ -57,8 +57,8 @@ public:
     // y = alpha*A*x + beta*y with x and y in host memory, on any device and in any layout. Complete when it returns.
     virtual void spmv_host(const Product<T>& product) const = 0;
 
-    // Declares that products with this very x follow, unchanged: a format that gathers x then does so once (per
-    // stream), until the next call; nullptr ends it. Throws UnknownOption if the matrix does not gather.
+    // Declares that products with this very x follow, unchanged: a format that gathers x then does so once per stream,
+    // until the next call; nullptr ends it. Throws UnknownOption if the matrix does not gather.
     virtual void set_x(const T* x) = 0;
 };
 

@@ -1,6 +1,6 @@
-// Products of a matrix with several vectors on its device, and with vectors whose entries do not lie next to each
-// other. A matrix takes them in one of two ways: several at once, best with the elements of a row next to each other,
-// or one by one, each contiguous. What lies otherwise is copied, some columns at a time:
+// Products of a matrix with several vectors on its device, and with vectors that are not contiguous. A matrix takes
+// them in one of two ways: several at once, best with contiguous rows, or one by one, each contiguous. Other layouts
+// are copied, some columns at a time:
 //
 // clang-format off
 //
@@ -12,8 +12,8 @@
 //
 // clang-format on
 //
-// Here all of it lies on one device, and the copies are queued like the product. Where the vectors are in host memory
-// and the matrix is on a GPU, they are packed and unpacked as they cross the bus: see host_vectors.hpp.
+// All of it lies on one device, and the copies are queued like the product. If the vectors are in host memory and the
+// matrix is on a GPU, they are packed and unpacked as they cross the bus: see host_vectors.hpp.
 #pragma once
 
 #include <algorithm>
@@ -35,17 +35,17 @@ struct MatrixSize {
     std::int64_t nnz;
 };
 
-// Whether vectors in device memory had better be packed into rows before a product, and the results unpacked after it.
+// Decides whether vectors in device memory had better be packed into rows before a product, and the results unpacked
+// after it.
 //
-// What it costs: every element copied crosses the memory twice, and two kernels more run. What it saves: an entry of
-// the matrix reads elements of a row of x from as many cache sectors as there are columns, 32 bytes each, where they
-// lie column by column, of which a quarter is used in the worst case (float64, scattered columns of the matrix). From a
-// contiguous row it reads no more than it uses. Where neighbouring entries and rows use neighbouring elements, the
-// sectors are shared, and all that is saved are the number of accesses. With memory at 4.2 TB/s, the L2 at 5.5, and one
-// entry in six alone in its sector, the copies are worth it from five entries for every element copied: ten in a row of
-// a square matrix. So the stencils of finite differences are multiplied as they lie. Where rows lie close together, an
-// entry and column gains some 0.35 picoseconds on an H200; two more kernels, which take 7 microseconds, are worth it
-// from 20 million of them.
+// The cost: every copied element crosses the memory twice, and two kernels more run. The gain: an entry of the matrix
+// reads elements of a row of x from as many cache sectors as there are columns, 32 bytes each, if they lie column by
+// column, of which a quarter is used in the worst case (float64, scattered columns of the matrix). A contiguous row has
+// no unused bytes. If neighbouring entries and rows use neighbouring elements, the sectors are shared, and only the
+// number of accesses falls. With memory at 4.2 TB/s, the L2 at 5.5, and one entry in six alone in its sector, the
+// copies are worth it from five entries for every copied element: ten in a row of a square matrix. The stencils of
+// finite differences are therefore multiplied in place. If rows lie close together, an entry and column gains some 0.35
+// picoseconds on an H200; two more kernels, which take 7 microseconds, are worth it from 20 million of them.
 template <class T>
 bool rows_are_worth_copies(const Product<T>& product, const MatrixSize& matrix) {
     constexpr std::int64_t kEntriesPerElement = 5, kLeastGathers = 20'000'000;
@@ -54,12 +54,12 @@ bool rows_are_worth_copies(const Product<T>& product, const MatrixSize& matrix) 
     return matrix.nnz >= kEntriesPerElement * copied && matrix.nnz * product.columns >= kLeastGathers;
 }
 
-// Each way calls multiply(product) for products that make up the one given. Its memory is never given back: a graph may
-// use it as long as the matrix lives.
+// Each way calls multiply(product) for products that make up the given one. Its memory is never freed: a graph may use
+// it as long as the matrix lives.
 template <class T>
 class ColumnCopies {
 public:
-    // Of one contiguous vector each.
+    // Products with one contiguous vector each.
     template <class Multiply>
     void one_by_one(const Product<T>& product, const MatrixSize& matrix, Device device, Stream stream,
                     Multiply&& multiply) {
@@ -71,8 +71,8 @@ public:
         run({spaces.of(stream), 1}, product, matrix, nullptr, device, stream, multiply);
     }
 
-    // Of several with contiguous rows, or, where copies are not worth it or there is no memory for them, of all as they
-    // lie: a product has the same bits either way.
+    // Products with several vectors in contiguous rows or, if copies are not worth it or there is no memory for them,
+    // with all in place: a product has the same bits either way.
     template <class Multiply>
     void at_once(const Product<T>& product, const MatrixSize& matrix, Device device, Stream stream,
                  Multiply&& multiply) {
@@ -81,8 +81,8 @@ public:
         }
     }
 
-    // Of several with contiguous rows, of which row i is row x_map[i] of the given x. Does nothing and returns false
-    // where there is no memory for copies.
+    // Products with several vectors in contiguous rows, where row i is row x_map[i] of the given x. Does nothing and
+    // returns false if there is no memory for copies.
     template <class Multiply>
     bool permuted(const Product<T>& product, const MatrixSize& matrix, const index_t* x_map, Device device,
                   Stream stream, Multiply&& multiply) {
@@ -101,7 +101,7 @@ public:
 private:
     struct Lease {
         Workspaces::Space* space = nullptr;
-        index_t width = 0;  // columns that it has room for
+        index_t width = 0;  // columns that fit
     };
 
     template <class Multiply>
@@ -152,11 +152,11 @@ private:
         return *found->second;
     }
 
-    // Room for as many columns as are multiplied at once; for none while the stream is captured into a graph and none
-    // was set aside before.
+    // Memory for as many columns as are multiplied at once; none while the stream is captured into a graph and none was
+    // set aside before.
     Lease take(const Product<T>& product, const MatrixSize& matrix, Device device, Stream stream) {
         constexpr std::size_t kMostBytes = std::size_t(1) << 30;
-        constexpr index_t kLeastColumns = 4;  // fewer use but a part of a sector
+        constexpr index_t kLeastColumns = 4;  // fewer columns use only a part of a sector
         index_t width = kLeastColumns;
         while (width < std::min(product.columns, kMaxColumns)) width *= 2;
         while (width > kLeastColumns && bytes_for(matrix, width) > kMostBytes) width /= 2;

@@ -19,8 +19,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Brings every array of a format to memory of its own on the device. All of it is asked for at once beforehand, so that
-// a matrix that is too large fails before anything is allocated.
+// Brings every array of a format to its own memory on the device. All of it is asked for at once beforehand, so that a
+// matrix that is too large fails before anything is allocated.
 template <FormatContract Format>
 void bring_to(Device device, Format& format) {
     std::size_t bytes = 0;
@@ -29,8 +29,8 @@ void bring_to(Device device, Format& format) {
     Format::each_array(format, [&](const char*, auto& array) { array = array.to(device); });
 }
 
-// The plan of a matrix, and the format: made on the GPU that the matrix is on, or in host memory. What is not built on
-// a GPU is planned of a copy; it can be built only of a matrix in host memory.
+// The plan of a matrix, and the format, made on the GPU that the matrix is on, or in host memory. A format that is not
+// built on a GPU is planned for a copy; it can be built only from a matrix in host memory.
 template <class Format, class T>
 typename Format::Plan plan_where_it_is(const CsrMatrix<T>& csr, const typename Format::Tuning& tuning,
                                        const Target& target) {
@@ -81,7 +81,7 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
             Options options = changed;
             for (const OptionInfo& taken : plan.options) options.try_emplace(taken.name, taken.value);
             other.tuning = read_options<typename Format::Tuning>(Format::kName, options);
-            if constexpr (requires { other.tuning.sigma; }) {  // in which order rows are stored; 0: as they are
+            if constexpr (requires { other.tuning.sigma; }) {  // the window of the sort of rows; 0: unsorted
                 if (other.tuning.sigma == 0) other.tuning.sigma = made.tuning.sigma;
                 if (other.tuning.sigma != made.tuning.sigma) return std::numeric_limits<double>::infinity();
             }
@@ -91,14 +91,14 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
     return result;
 }
 
-// What crosses the bus is the CSR, if that is not where it is built, or the format, if that is not where it stays. No
-// more depends on the format than has to: it is compiled for each of them.
+// The CSR crosses the bus, if that is not where it is built, or the format, if that is not where it stays. As little as
+// possible depends on the format, because this is compiled for each of them.
 template <class T>
 Stored<T> convert(const CsrMatrix<T>& given, const std::string& format, const Options& options, Device device,
                   Builders builders, const MatrixPlan* planned) {
     Device builder;
     with_format<T>(format, [&]<class Format>() {
-        read_options<typename Format::Tuning>(format, options);  // bad ones end it before anything is copied
+        read_options<typename Format::Tuning>(format, options);  // bad options end it before any copy
         if (kBuildsOnGpu<Format> && builders == Builders::kOfDevice) builder = device;
     });
 
@@ -122,7 +122,7 @@ Stored<T> convert(const CsrMatrix<T>& given, const std::string& format, const Op
     stored.took.convert = seconds_since(start);
 
     start = std::chrono::steady_clock::now();
-    // What is built of arrays in host memory may be those arrays, which are somebody else's.
+    // A format that is built from arrays in host memory may share those arrays, which belong to the caller.
     if (!builder.has_own_memory()) {
         std::visit([&](auto& built) { bring_to(device, built); }, stored.format);
     }

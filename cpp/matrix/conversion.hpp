@@ -1,4 +1,4 @@
-// How a matrix in CSR becomes one in a format and back, wherever it is and the format is for.
+// Conversion of a matrix from CSR to a format and back, between any devices.
 #pragma once
 
 #include <any>
@@ -15,38 +15,38 @@
 
 namespace spmvgpu {
 
-// What is known about a format without a matrix.
+// Facts about a format without a matrix.
 struct FormatInfo {
     std::string name;
     std::vector<OptionInfo> options;  // with their defaults
-    std::vector<Options> candidates;  // what tuning tries
+    std::vector<Options> candidates;  // choices that tuning tries
     Traits traits;
 };
 std::vector<FormatInfo> list_formats();
 
 Target target_of(Device device);
 
-// What a format would do with a matrix.
+// The plan of a format for a matrix.
 struct MatrixPlan {
     Cost cost;
     std::vector<OptionInfo> options;       // with every automatic choice made
     std::map<std::string, double> counts;  // see counts_of()
     std::any made;                         // the format's own plan
 
-    // Microseconds of a product, and of one with other options; infinite if they change what is stored.
+    // Microseconds of a product, also with other options; infinite if they change the stored arrays.
     double (*time_us)(const roofline::Subject&, const MatrixPlan&, const Options&) = nullptr;
 };
 
-// Of a canonical matrix in host memory or on a GPU. The target need not be there. Throws as convert() does.
+// The matrix is canonical, in host memory or on a GPU. The target need not be present. Throws as convert() does.
 template <class T>
 MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options,
                        const Target& target);
 
-// What plans and converts a matrix for a GPU: the GPU itself, where the format can, or the host. Both make the same
-// arrays; the second is there to be compared with.
+// Where a matrix for a GPU is planned and converted: on the GPU itself, if the format can, or on the host. Both make
+// the same arrays; the second exists for comparison.
 enum class Builders { kOfDevice, kOfHost };
 
-// A matrix in a format, and what was found out while it was converted.
+// A matrix in a format, and facts from its conversion.
 template <class T>
 struct Stored {
     AnyFormat<T> format;
@@ -59,25 +59,24 @@ struct Stored {
 };
 
 // Converts a canonical CSR matrix in host memory, or on the device. Throws FormatError, UnknownOption,
-// std::invalid_argument (unknown format or bad option), OutOfMemory or CudaError; nothing is left allocated then. Of
-// what was planned for the same matrix, format, options and target, the plan need not be made again.
+// std::invalid_argument (unknown format or bad option), OutOfMemory or CudaError; nothing is left allocated then. A
+// plan for the same matrix, format, options and target may be given, and is not made again.
 template <class T>
 Stored<T> convert(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
                   Builders builders = Builders::kOfDevice, const MatrixPlan* planned = nullptr);
 
-// The matrix in host memory, or on the device where it is stored, with values of its own. Of a format without rows, see
-// formats/rows.hpp, the latter goes by host memory.
+// The matrix in host memory, or on the device where it is stored, with values of its own. For a format without rows,
+// see formats/rows.hpp, the latter goes through host memory.
 template <class T>
 CsrMatrix<T> read_csr(const AnyFormat<T>& stored);
 template <class T>
 CsrMatrix<T> read_csr_there(const AnyFormat<T>& stored, Device device);
 
-// The entries of a format that is on a GPU, which are listed there; nothing of one without rows. Defined in
-// matrix/read_csr.cu.
+// The entries of a format on a GPU, listed there; none for a format without rows. Defined in matrix/read_csr.cu.
 template <class T>
 std::optional<CsrMatrix<T>> list_entries_on_gpu(const AnyFormat<T>& stored, int ordinal);
 
-// Whether a format is planned and converted on the GPU that it is for.
+// True if a format is planned and converted on its target GPU.
 template <class Format>
 constexpr bool kBuildsOnGpu = kHasCuda&& Format::kTraits.builds_on_gpu;
 

@@ -35,7 +35,7 @@ CsrMatrix<T> CsrSource<T>::with_values(const Array<T>& values) const {
         throw std::invalid_argument(std::to_string(values.size()) + " values for a matrix of " +
                                     std::to_string(csr_.nnz) + " stored entries");
     }
-    gpu::synchronize_device(device_);  // what is queued for the values is done
+    gpu::synchronize_device(device_);  // queued work on the values is done
     CsrMatrix<T> csr = csr_;
     csr.values = Array<T>(values.size(), device_);
     copy_bytes(csr.values.data(), device_, values.data(), values.device(), values.bytes());
@@ -45,7 +45,7 @@ CsrMatrix<T> CsrSource<T>::with_values(const Array<T>& values) const {
 template <class T>
 std::optional<CsrMatrix<T>> CsrSource<T>::with_values_of(const CsrMatrix<T>& other) const {
     if (other.rows != csr_.rows || other.cols != csr_.cols) return {};
-    gpu::synchronize_device(device_);  // what is queued for the values is done
+    gpu::synchronize_device(device_);  // queued work on the values is done
     const CsrMatrix<T> there = other.device() == device_ ? other : copy_to(other, device_);
     auto placed = gpu::run(PlaceValues<T>{csr_.pattern(), there}, device_);
     if (!placed.fit) return {};

@@ -1,4 +1,4 @@
-// DeclaredX<T>: the x that a caller has declared to stay as it is, so that what was gathered from it can be kept.
+// DeclaredX<T>: the x that a caller has declared constant, so that gathered values can be kept.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ class DeclaredX {
 public:
     void declare(const T* x) {
         const std::lock_guard lock(mutex_);
-        // In this order, so that whatever a fork comes between, no product takes the values of another x.
+        // In this order, so that after a fork in between no product takes the values of another x.
         x_ = nullptr;
         ++version_;
         x_ = x;
@@ -27,7 +27,7 @@ public:
 
 private:
     mutable Mutex mutex_;
-    std::atomic<const T*> x_ = nullptr;  // atomic for the sake of forks
+    std::atomic<const T*> x_ = nullptr;  // atomic because of forks
     std::atomic<std::uint64_t> version_ = 0;
 };
 

@@ -11,11 +11,11 @@ namespace spmvgpu {
 
 namespace {
 
-// Calls multiply(product) for a few columns at a time, in place, or in copies of x and y where they are wanted or do
-// not lie by rows, or vector by vector.
+// Calls multiply(product) for a few columns at a time, in place, or in copies of x and y if they are wanted or do not
+// lie by rows, or vector by vector.
 template <class T, class Multiply>
 void by_panels(const AnyMatrix<T>& matrix, const Product<T>& product, bool by_rows, bool copies_y, Multiply multiply) {
-    constexpr std::size_t kMaxPinnedBytes = 256 << 20;  // more would be taken from the rest of the system
+    constexpr std::size_t kMaxPinnedBytes = 256 << 20;  // more would be missed by the system
     const Device device = matrix.device();
     const auto fits = [&](const Strides& strides) { return (by_rows ? strides.column : strides.row) == 1; };
     const bool copy_x = !fits(product.x_strides), copy_y = copies_y || !fits(product.y_strides);
@@ -81,13 +81,13 @@ void VectorExchange<T>::begin(const Product<T>& host, std::size_t x_size, std::s
     }
     const gpu::DeviceGuard guard(device);
     const bool x_is_there = crossing.x_version != 0 && sent_version_ == crossing.x_version;
-    sent_version_ = 0;  // for the case that the product throws
+    sent_version_ = 0;  // in case the product throws
     if (!x_is_there && !crossing.fill_x) staging_.upload(x_.data(), host.x, x_.bytes(), stream_.get());
     if (!x_is_there && crossing.fill_x) staging_.upload(x_.data(), crossing.fill_x, x_.bytes(), stream_.get());
     if (host.beta != T(0)) staging_.upload(y_.data(), host.y, y_.bytes(), stream_.get());
 }
 
-// Whole values are stored at once, for which NumPy may have placed them otherwise.
+// Values are stored as a whole, for which NumPy may have aligned them differently.
 template <class T>
 bool VectorExchange<T>::can_be_stored(const Product<T>& host) const {
     return host.beta == T(0) && reinterpret_cast<std::uintptr_t>(host.y) % sizeof(T) == 0 &&
@@ -120,8 +120,8 @@ bool lies_like(const Columns<T>& block, const Columns<Element>& host) {
     return host.row_stride == block.row_stride && host.column_stride == block.column_stride;
 }
 
-// Calls copy(packed, host, stride, count) for the runs of neighbouring elements that bytes [begin, begin + size) of a
-// packed block, which lie at `chunk`, consist of.
+// Calls copy(packed, host, stride, count) for the runs of neighbouring elements that make up bytes [begin, begin +
+// size) of a packed block, which lie at `chunk`.
 template <class T, class Chunk, class Element, class Copy>
 void for_each_run(Chunk* chunk, std::size_t begin, std::size_t size, const Columns<Element>& host, bool by_rows,
                   index_t length, const Copy& copy) {
@@ -138,7 +138,7 @@ void for_each_run(Chunk* chunk, std::size_t begin, std::size_t size, const Colum
 
 }  // namespace
 
-// Makes room for as many of the columns as are sent together, and says how many those are.
+// Makes room for as many of the columns as are sent together, and returns their number.
 template <class T>
 index_t ColumnExchange<T>::reserve(const AnyMatrix<T>& matrix, index_t columns) {
     const std::size_t rows = matrix.rows(), cols = matrix.cols();

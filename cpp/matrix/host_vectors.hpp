@@ -1,7 +1,6 @@
-// Products with vectors in host memory, of one vector or several, which may lie in any way. On the CPU a matrix reads
-// them where they are, or in copies of a few columns. To a GPU they cross the bus once in each direction: one
-// contiguous vector as it is (VectorExchange), several columns packed on the way as the matrix wants them
-// (ColumnExchange).
+// Products with vectors in host memory, one or several, with any strides. On the CPU a matrix reads them in place, or
+// in copies of a few columns. To a GPU they cross the bus once in each direction: one contiguous vector directly
+// (VectorExchange), several columns packed on the way as the matrix needs them (ColumnExchange).
 #pragma once
 
 #include <atomic>
@@ -16,25 +15,26 @@
 
 namespace spmvgpu {
 
-// By a matrix on the CPU, or by one of which every vector finds its own way to the devices. One that multiplies rows
-// of x at once does so; any other gets the vectors one by one. Every column has the bits that the product with it alone
-// gives.
+// The product of a matrix on the CPU, or of one that sends every vector to its devices itself. A matrix that multiplies
+// rows of x at once does so; any other gets the vectors one by one. Every column has the bits of the product with it
+// alone.
 template <class T>
 void multiply_in_host_memory(const AnyMatrix<T>& matrix, const Product<T>& product);
 
-// How x and y of a product cross the bus: by default both are copied.
+// The way of x and y over the bus: by default both are copied.
 struct Crossing {
-    std::uint64_t x_version = 0;  // of an x that the device may have from the product before; 0: send it
-    gpu::Fill fill_x;             // makes what the device is to have for x, if that is not x itself
-    bool store_y = false;         // the kernel writes whole lines of y, once: it may store them over the bus as it goes
+    std::uint64_t x_version = 0;  // version of an x that the device may have from the product before; 0: send it
+    gpu::Fill fill_x;             // makes the data that the device gets as x, if that is not x itself
+    bool store_y = false;         // the kernel writes whole lines of y, once: it may store them over the bus directly
 };
 
-// The copies of x and y on a GPU, and the stream, of products with one contiguous vector. The first one makes them.
+// The copies of x and y on a GPU, and the stream, for products with one contiguous vector. The first product makes
+// them.
 template <class T>
 class VectorExchange {
 public:
-    // Runs multiply(product with device pointers, stream) between the transfers of x (and y, if beta != 0) and of y, of
-    // these lengths. Complete when it returns. Threads take turns.
+    // Runs multiply(product with device pointers, stream) between the transfers of x (and y, if beta != 0) and of y,
+    // with these lengths. Complete when it returns. Threads take turns.
     template <class Multiply>
     void run(const Product<T>& host, std::size_t x_size, std::size_t y_size, Device device, Multiply&& multiply,
              const Crossing& crossing = {}) {
@@ -57,11 +57,11 @@ private:
     Array<T> x_, y_;
     gpu::Staging staging_;
     std::shared_ptr<void> stream_;
-    std::uint64_t sent_version_ = 0;  // of x on the device, or 0
+    std::uint64_t sent_version_ = 0;  // version of x on the device, or 0
     std::atomic<std::size_t> bytes_ = 0;
 };
 
-// Products with several columns, or with vectors that have gaps. As many columns as there is room for cross together.
+// Products with several columns, or with vectors that have gaps. As many columns as fit cross together.
 template <class T>
 class ColumnExchange {
 public:
@@ -80,7 +80,7 @@ private:
     gpu::Staging staging_;
 };
 
-// All of that for one matrix.
+// Both kinds of exchange for one matrix.
 template <class T>
 class HostVectors {
 public:

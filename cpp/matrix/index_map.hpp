@@ -1,4 +1,4 @@
-// Where the rows or the columns of a part lie in the whole.
+// The positions of the rows or columns of a part in the whole.
 #pragma once
 
 #include <vector>
@@ -13,21 +13,21 @@ struct IndexMap {
     index_t first = 0;
     Array<index_t> indices;  // empty: next to each other
 
-    static IndexMap from(const index_t* indices, std::size_t count);  // of a copy where indices are needed
+    static IndexMap from(const index_t* indices, std::size_t count);  // of a copy if indices are needed
 
     bool scattered() const { return indices.size() > 0; }
     index_t operator[](index_t i) const { return scattered() ? indices[i] : first + i; }  // in host memory
 };
 
-// Throws std::invalid_argument unless the map is one of `count` rows or columns (`what`) that all lie below `limit`.
+// Throws std::invalid_argument unless the map has `count` rows or columns (`what`) that all lie below `limit`.
 void check_index_map(const char* what, const IndexMap& map, index_t count, index_t limit);
 
-// Every row must lie in exactly one part.
+// Checks that every row lies in exactly one part.
 class RowCheck {
 public:
     explicit RowCheck(index_t rows) : taken_(rows) {}
-    void add(const IndexMap& map, index_t count);  // throws std::invalid_argument for a row that is there already
-    void finish() const;                           // or for one that is missing
+    void add(const IndexMap& map, index_t count);  // throws std::invalid_argument for a repeated row
+    void finish() const;                           // throws std::invalid_argument for a missing row
 
 private:
     HostVector<std::uint8_t> taken_;

@@ -1,4 +1,5 @@
-// The product of a format where its arrays are: the one place that chooses between its CPU product and its kernels.
+// The product of a format on the device of its arrays: the one place that chooses between its CPU product and its
+// kernels.
 #pragma once
 
 #include "formats/format.hpp"
@@ -6,7 +7,7 @@
 
 namespace spmvgpu {
 
-// Where a format multiplies by values gathered from x, they may be gathered already.
+// A format that multiplies by values gathered from x may have them already.
 template <FormatContract Format, class T>
 void launch(const Format& format, const Product<T>& product, Device device, Stream stream, bool is_gathered = false) {
     constexpr bool kGathers = Format::kTraits.gathers_x_first;
@@ -20,7 +21,7 @@ void launch(const Format& format, const Product<T>& product, Device device, Stre
         }
     }
     if constexpr (kGathers) {
-        if (!is_gathered && product.is_of_vectors()) format.gather_x(product);  // a panel is read as it lies
+        if (!is_gathered && product.is_of_vectors()) format.gather_x(product);  // a panel is read in place
     }
     multiply_cpu(format, product);
 }

@@ -15,11 +15,10 @@ namespace spmvgpu {
 
 namespace {
 
-// The share of a matrix that stays in the L2 of a GPU from product to product, see gpu/cuda/keeping.cuh: as much as
-// there is room for beside the vectors of a solver, about five. Of a much larger matrix it would be too little to be
-// worth it.
+// The share of a matrix that stays in the L2 of a GPU from product to product, see gpu/cuda/keeping.cuh: as large as
+// the room beside the vectors of a solver, about five. For a much larger matrix it would be too small to be useful.
 double share_to_keep(double bytes, double vector_bytes, double cache_bytes) {
-    constexpr double kMost = 0.46, kRoom = 0.55, kVectors = 5, kLargest = 2.2;  // but for the vectors in caches
+    constexpr double kMost = 0.46, kRoom = 0.55, kVectors = 5, kLargest = 2.2;  // without the vectors in caches
     if (bytes > kLargest * cache_bytes) return 0;
     const double room = std::min(kMost * cache_bytes, kRoom * cache_bytes - kVectors * vector_bytes);
     return std::clamp(room / bytes, 0.0, 1.0);
@@ -88,7 +87,7 @@ void Matrix<T>::spmv(const Product<T>& product, Stream stream) const {
 template <class T>
 void Matrix<T>::multiply(Product<T> product, Stream stream, std::uint64_t x_version) const {
     product.policy = policy_;
-    // A graph runs later, and often; what its scratch holds then nobody knows.
+    // A graph runs later, and often, and its scratch space may then hold other values.
     if (x_version != 0 && gpu::is_capturing(stream, device_)) x_version = 0;
     const bool needs_scratch = device_.is_gpu() || product.is_of_vectors();
     Workspaces::Space* const space = needs_scratch ? owner_of_scratch().workspaces_->of(stream) : nullptr;
@@ -98,7 +97,7 @@ void Matrix<T>::multiply(Product<T> product, Stream stream, std::uint64_t x_vers
         turn = std::unique_lock(space->in_use);
         product.scratch = space->memory.data();
         is_gathered = x_version != 0 && space->gathered == x_version;
-        space->gathered = 0;  // for the case that the product throws
+        space->gathered = 0;  // in case the product throws
     }
     std::visit([&](const auto& format) { launch(format, product, device_, stream, is_gathered); }, stored_.format);
     if (space != nullptr) space->gathered = x_version;
@@ -140,8 +139,8 @@ bool Matrix<T>::takes_rows() const {
 
 template <class T>
 bool Matrix<T>::panels_are_worth_copies(index_t vectors) const {
-    // A copy takes about as long as a few entries of the matrix do, and vectors that are read all along the diagonals
-    // leave nothing to be saved.
+    // A copy takes about as long as a few entries of the matrix, and vectors that are read along whole diagonals leave
+    // nothing to save.
     return takes_rows() && !traits().reads_whole_diagonals && vectors >= kPanelColumns<T> / 2 &&
            nnz() >= 2 * (std::int64_t(rows()) + cols());
 }
@@ -180,7 +179,8 @@ index_t Matrix<T>::dot_parts() const {
 
 template <class T>
 double Matrix<T>::time_products(const Series& series) const {
-    // What a host gathers is there, as in a series with one x. Zeros, for they need not cross the bus.
+    // Values gathered by a host are present, as in a series with one x. They are zeros, because they need not cross the
+    // bus.
     Array<T> x(gathers_on_host() ? nnz() : cols(), device_), y(rows(), device_);
     set_zero(x.data(), device_, x.bytes());
     const Product<T> product{x.data(), y.data()};

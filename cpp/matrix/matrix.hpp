@@ -1,5 +1,5 @@
-// Matrix<T>: one sparse matrix in one format on one device, behind a single type. It is what convert() has stored, and
-// how its products are launched; it knows no format by name.
+// Matrix<T>: one sparse matrix in one format on one device, behind a single type. It holds the result of convert() and
+// launches products, and knows no format by name.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace spmvgpu {
 template <class T>
 class Matrix : public AnyMatrix<T> {
 public:
-    // As convert() says.
+    // See convert().
     Matrix(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
            Builders builders = Builders::kOfDevice, const MatrixPlan* planned = nullptr);
 
@@ -38,16 +38,16 @@ public:
     CsrMatrix<T> to_csr() const;     // in host memory
     CsrMatrix<T> csr_there() const;  // on the device, with values of its own
 
-    // Replaces the values by others in CSR order, which lie in host memory or on the device; as if it had been built
-    // with them. Returns once that is done, and waits for everything on the device before. No product may be under way
-    // elsewhere. The first call may keep a map, see value_map_bytes(). Arrays may lie elsewhere afterwards. Throws
-    // std::invalid_argument if the values are too few or too many or lie elsewhere, FormatError if the format does not
-    // hold them, OutOfMemory or CudaError; the values are as before then, but after an error of the device.
+    // Replaces the values by others in CSR order, which lie in host memory or on the device; the result is as if it had
+    // been built with them. Returns once that is done, and waits for everything on the device before. No product may be
+    // running elsewhere. The first call may keep a map, see value_map_bytes(). Arrays may lie elsewhere afterwards.
+    // Throws std::invalid_argument if the values are too few or too many or lie elsewhere, FormatError if the format
+    // does not hold them, OutOfMemory or CudaError; the values are unchanged then, except after an error of the device.
     void update_values(const Array<T>& values);
-    std::size_t value_map_bytes() const;  // of what says where values in CSR order belong
+    std::size_t value_map_bytes() const;  // bytes of the map from CSR order
 
-    // The same matrix with other values, which lie in CSR order on the device and which somebody keeps: for products.
-    // It has the arrays and the scratch memory of the given one. None if its format stores values in another order.
+    // A matrix for products that differs in its values, which lie in CSR order on the device in memory that the caller
+    // keeps. It shares the arrays and the scratch memory. None if the format stores values in another order.
     static std::shared_ptr<Matrix> with_values(const std::shared_ptr<const Matrix>& matrix, const T* values);
 
     std::string format() const;
@@ -60,7 +60,8 @@ public:
     std::map<std::string, double> counts() const;  // see counts_of()
     SetupSeconds setup_seconds() const override { return stored_.took; }
     index_t longest_row() const { return stored_.longest_row; }
-    index_t dot_parts() const;     // that its products on a GPU leave at Product::dots; 0 if they do not
+    // Parts of inner products that its products on a GPU leave at Product::dots; 0 if they do not.
+    index_t dot_parts() const;
     AnyFormat<T> storage() const;  // which shares the arrays
 
 private:
@@ -69,18 +70,18 @@ private:
     MatrixSize size() const { return {rows(), cols(), nnz()}; }
     const Traits& traits() const;
     bool gathers_on_host() const;
-    // One vector, or columns that the format multiplies at once; x has the number of its declaration, or 0.
+    // One vector, or columns that the format multiplies at once; x_version is the number of x's declaration, or 0.
     void multiply(Product<T> product, Stream stream, std::uint64_t x_version) const;
 
     Device device_;
-    Options options_;  // as asked for
+    Options options_;  // as given by the caller
     Stored<T> stored_;
-    std::uint64_t policy_ = 0;  // of loads on a GPU
+    std::uint64_t policy_ = 0;  // cache policy of loads on a GPU
 
-    mutable Mutex values_mutex_;  // of update_values() and of what it changes, but for products
+    mutable Mutex values_mutex_;  // protects update_values() and the data that it changes, except for products
     ValueUpdates<T> new_values_;
 
-    const std::shared_ptr<const Matrix> of_;  // of a matrix with other values: whose scratch memory it uses
+    const std::shared_ptr<const Matrix> of_;  // the matrix whose arrays and scratch memory this one uses
     DeclaredX<T> declared_x_;
     mutable ColumnCopies<T> column_copies_;
     mutable HostVectors<T> host_vectors_;

@@ -1,5 +1,5 @@
-// Permutation: another order of the rows and columns of a square matrix, which the library found where the matrix lies.
-// Nobody checks it again, and it stays there.
+// Permutation: another order of the rows and columns of a square matrix, which the library found on the matrix's
+// device. It stays there, and needs no further check.
 #pragma once
 
 #include "core/array.hpp"

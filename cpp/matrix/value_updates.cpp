@@ -12,7 +12,7 @@ namespace {
 template <class Format, class T>
 void copy_values(Format& format, const Array<T>& values, Device device) {
     gpu::synchronize_device(device);
-    // What the matrix was built from may have a part in them.
+    // The arrays may be shared with the matrix that it was built from.
     if (!format.values.is_sole_owner()) format.values = Array<T>(format.nnz, device);
     const Uninterrupted whole;
     copy_bytes(format.values.data(), device, values.data(), values.device(), values.bytes());
@@ -35,8 +35,8 @@ void spread_values(Format& format, std::optional<Array<index_t>>& map, const Arr
 
 }  // namespace
 
-// The matrix that a format was built of, with these values, where it is built. The first call reads the pattern from
-// the format, in host memory.
+// The matrix that a format was built from, with these values, on the device of the build. The first call reads the
+// pattern from the format, in host memory.
 template <class T>
 CsrMatrix<T> ValueUpdates<T>::in_pattern(const AnyFormat<T>& format, const Array<T>& values, Device builder) {
     if (!pattern_) {

@@ -1,4 +1,4 @@
-// ValueUpdates<T>: new values for a matrix that is stored already, and what it keeps for that.
+// ValueUpdates<T>: new values for a stored matrix, and the data that it keeps for them.
 #pragma once
 
 #include <optional>
@@ -11,19 +11,19 @@ namespace spmvgpu {
 template <class T>
 class ValueUpdates {
 public:
-    // Replaces the values of what is stored on a device by others in CSR order, as many, which lie in host memory or on
-    // that device; `options` are those that it was converted with. Returns once that is done, and waits for everything
-    // on the device before. Throws FormatError if the format does not hold them, OutOfMemory or CudaError; what is
-    // stored is as before then, but after an error of the device.
+    // Replaces the values of a stored matrix by equally many others in CSR order, which lie in host memory or on its
+    // device; `options` are the options of the conversion. Returns once that is done, and waits for everything on the
+    // device before. Throws FormatError if the format does not hold them, OutOfMemory or CudaError; the matrix is
+    // unchanged then, except after an error of the device.
     void store(Stored<T>& stored, const Array<T>& values, const Options& options, Device device);
 
-    // Of what says where values in CSR order belong: the map, or the pattern.
+    // Bytes of the map from CSR order, or of the pattern.
     std::size_t nbytes() const;
 
 private:
     CsrMatrix<T> in_pattern(const AnyFormat<T>& format, const Array<T>& values, Device builder);
 
-    // Made by the first call, where a format needs them.
+    // Made by the first call, if a format needs them.
     std::optional<Array<index_t>> map_;
     std::optional<CsrMatrix<T>> pattern_;  // without values
 };

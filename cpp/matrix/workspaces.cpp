@@ -9,7 +9,7 @@ namespace spmvgpu {
 
 Workspaces::Workspaces(std::size_t bytes, Device device, std::size_t matrix_bytes, bool zeroed)
     : bytes_(bytes), device_(device), zeroed_(zeroed) {
-    constexpr int kStreamsExpected = 4;  // where that is cheap
+    constexpr int kStreamsExpected = 4;  // if that is cheap
     if (bytes > 0) set_memory_aside(device.queues_work() && bytes < matrix_bytes / 100 ? kStreamsExpected : 1);
     if (!device.queues_work()) of(nullptr);  // now, so that no fork finds the map half changed
 }
@@ -46,7 +46,8 @@ Workspaces::Space* Workspaces::take(Stream stream) {
         found = spaces_.try_emplace(stream).first;
         found->second.memory = set_aside_.back();
         set_aside_.pop_back();
-        // Always one more than streams so far, as the next one may be capturing. The product goes on without it.
+        // There is always one more than streams so far, as the next one may be capturing. The product goes on without
+        // it.
         if (device_.queues_work() && set_aside_.empty() && !gpu::is_capturing(stream, device_)) {
             try {
                 set_memory_aside(1);

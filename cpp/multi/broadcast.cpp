@@ -11,7 +11,7 @@ namespace spmvgpu {
 
 namespace {
 
-// Memory on a device that copies from and to the root can reach.
+// Memory on a device that copies from and to the root can access.
 std::shared_ptr<void> allocate_reachable(std::size_t bytes, Device device, Device root) {
     return device.has_own_memory() ? allocate(bytes, device) : gpu::allocate_for_transfers(bytes, root);
 }
@@ -50,14 +50,14 @@ Broadcast<T>::Root::Root(const std::vector<DevicePart<T>>& parts, Device device)
     }
 }
 
-// Work that is still queued uses memory that is about to be freed.
+// Queued work uses memory that is about to be freed.
 template <class T>
 Broadcast<T>::~Broadcast() {
     for (const auto& [ordinal, root] : roots_) {
         for (const auto& lane : root->lanes) {
             try {
                 gpu::synchronize(lane->stream.get(), lane->works_on);
-            } catch (...) {  // the device is lost, and its work with it
+            } catch (...) {  // the device and its work are lost
             }
         }
     }
@@ -93,12 +93,13 @@ void Broadcast<T>::run(const Product<T>& product, Device device, Stream stream) 
         }
         here.part->matrix->spmv(own, stream);
     }
-    multiply_lanes(false);  // last, as the host works itself
+    multiply_lanes(false);  // last, because the host does this work itself
     for (auto& lane : root.lanes) deliver(root, *lane, product, stream);
     root.delivered.record(stream);
 }
 
-// After what the caller's stream holds, and after what was done with the staging memory before, on whichever stream.
+// The copy comes after the work of the caller's stream, and after the last use of the staging memory, on whichever
+// stream.
 template <class T>
 void Broadcast<T>::send(const Root& root, Lane& lane, const Product<T>& product) {
     const gpu::DeviceGuard guard(lane.works_on);
@@ -115,7 +116,7 @@ template <class T>
 void Broadcast<T>::multiply_and_return(Lane& lane, const Product<T>& product) {
     const gpu::DeviceGuard guard(lane.works_on);
     const DevicePart<T>& part = *lane.part;
-    if (!part.device().queues_work()) gpu::synchronize(lane.stream.get(), lane.works_on);  // x has come
+    if (!part.device().queues_work()) gpu::synchronize(lane.stream.get(), lane.works_on);  // x has arrived
     part.matrix->spmv({as_whole(lane.own_x(), part.col_begin), lane.own_y(), product.alpha}, lane.stream.get());
     T* const to = goes_straight_into_y(part, product) ? product.y + part.rows.first : lane.staging.data();
     gpu::copy_async(to, lane.own_y(), part.row_count() * sizeof(T), lane.stream.get());

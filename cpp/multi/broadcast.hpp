@@ -1,6 +1,5 @@
-// Products of a spread matrix with vectors that lie on one GPU, the root: other devices get their part of x from there
-// and put their part of y back by copies of their own, all in the order of the caller's stream. Only a part on the CPU
-// makes the host wait.
+// Products of a distributed matrix with vectors that lie on one GPU, the root. Other devices copy their part of x from
+// there and their part of y back, all in the order of the caller's stream. Only a part on the CPU makes the host wait.
 #pragma once
 
 #include <map>
@@ -47,7 +46,7 @@ private:
         Device device;
         std::vector<std::unique_ptr<Lane>> lanes;
         std::vector<Here> here;
-        gpu::Event begun, delivered;  // the caller's stream had come to this product; has what it gave
+        gpu::Event begun, delivered;  // the caller's stream has reached this product; the part has delivered y
     };
     static std::unique_ptr<Lane> make_lane(const DevicePart<T>& part, Device root);
     static void send(const Root& root, Lane& lane, const Product<T>& product);

@@ -1,4 +1,4 @@
-// A part of a matrix that is spread over several devices: some of its rows, on one of them.
+// A part of a matrix that is distributed over several devices: some of its rows, on one of them.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@ namespace spmvgpu {
 template <class T>
 struct DevicePart {
     std::shared_ptr<const AnyMatrix<T>> matrix;  // with all columns
-    IndexMap rows;                               // of the whole; a map is in host memory
+    IndexMap rows;                               // in the whole; a map is in host memory
     index_t col_begin = 0, col_end = 0;          // the part of x that it reads
-    // So many of the first parts of a PartedMatrix read nothing of x but elements with the numbers of the part's rows.
+    // The first interior_parts parts of a PartedMatrix read only elements of x with the numbers of the part's rows.
     std::size_t interior_parts = 0;
 
     Device device() const { return matrix->device(); }
@@ -25,14 +25,14 @@ struct DevicePart {
     std::size_t window() const { return col_end - col_begin; }
 };
 
-// The vector of which `window` holds the elements from `first` on. Only those may be read.
+// The vector whose elements from `first` on are in `window`. Only those may be read.
 template <class T>
 const T* as_whole(const T* window, index_t first) {
     return reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(window) - first * sizeof(T));
 }
 
-// The product of a part on the CPU with the whole x and y. Where operands are checked it has no more of x than a GPU
-// would get: AddressSanitizer sees what is read beyond that.
+// The product of a part on the CPU with the whole x and y. If operands are checked it has no more of x than a GPU would
+// get, so that AddressSanitizer detects reads beyond that.
 template <class T>
 void multiply_on_cpu(const DevicePart<T>& part, Product<T> product) {
     Array<T> window;

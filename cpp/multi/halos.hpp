@@ -1,4 +1,4 @@
-// Which elements of a vector in pieces the parts of a spread matrix read of each other's pieces: its halos.
+// Halos of a vector in pieces: the elements that the parts of a distributed matrix read from each other's pieces.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@ namespace spmvgpu {
 template <class T>
 class Halos {
 public:
-    // What a part reads of another one's piece.
+    // Elements that a part reads from another one's piece.
     struct Pull {
         std::size_t from;
         index_t begin, end;
@@ -26,18 +26,18 @@ public:
         index_t begin() const { return part->rows.first; }
         index_t end() const { return part->rows.first + part->matrix->rows(); }
 
-        // Whether some of its product needs no pull.
+        // Returns true if some of its product needs no pull.
         bool has_interior() const { return part->interior_parts > 0 && !pulls.empty(); }
-        // The product on its GPU. What needs no pull is queued first, then await_pulls() called, which has what is
-        // queued afterwards wait for them.
+        // The product on its GPU. The part that needs no pull is queued first; then await_pulls() is called, after
+        // which queued work waits for the pulls.
         void multiply(const Product<T>& product, Stream stream, const std::function<void()>& await_pulls) const;
     };
 
-    // Whether the matrix is square and its parts hold neighbouring rows, in order.
+    // Returns true if the matrix is square and its parts hold neighbouring rows, in order.
     static bool suits(const std::vector<DevicePart<T>>& parts, index_t rows, index_t cols);
 
-    // The parts outlive it. Lets GPUs read each other's memory where they pull. Throws std::invalid_argument unless it
-    // suits them.
+    // The parts outlive it. Lets GPUs access each other's memory where they pull. Throws std::invalid_argument unless
+    // suits() holds.
     Halos(const std::vector<DevicePart<T>>& parts, index_t rows, index_t cols);
 
     const std::vector<Lane>& lanes() const { return lanes_; }

@@ -1,4 +1,4 @@
-// Products of a spread matrix with vectors in host memory: a thread per GPU, which sends its part the part of x that
+// Products of a distributed matrix with vectors in host memory. A thread per GPU sends its part the elements of x that
 // it reads and fetches its part of y, while the calling thread and its team do the CPU's parts.
 #pragma once
 
@@ -25,7 +25,7 @@ public:
 private:
     struct Lane {
         const DevicePart<T>* part;
-        std::shared_ptr<void> staging;  // page-locked, for rows that do not lie next to each other in y
+        std::shared_ptr<void> staging;  // page-locked, for rows that are not contiguous in y
         VectorExchange<T> exchange{};
     };
     static void multiply_on_gpu(Lane& lane, const Product<T>& product);
@@ -33,7 +33,7 @@ private:
     Mutex turn_;
     std::vector<const DevicePart<T>*> on_cpu_;
     std::vector<std::unique_ptr<Lane>> lanes_;  // of the GPUs
-    Workers::Owner workers_;                    // where several parts run at once
+    Workers::Owner workers_;                    // if several parts run at once
     int cpu_threads_;
 };
 

@@ -20,19 +20,19 @@ public:
     // Throws std::invalid_argument unless the parts hold every row once.
     MultiDeviceMatrix(index_t rows, index_t cols, std::vector<DevicePart<T>> parts);
 
-    // x and y both in host memory, or both on one GPU, to which the stream belongs then.
+    // throws, because gathered values are not kept
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
     bool can_be_recorded() const override { return false; }
-    void set_x(const T* x) override;  // throws: what is gathered is not kept
+    void set_x(const T* x) override;  // wall time; with vectors that stay on the devices, if possible
     double time_products(
         const Series& series) const override;  // wall time; of vectors that stay on the devices, if they can
 
     std::unique_ptr<MultiDeviceVector<T>> make_vector() const;
     void multiply(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) const;
-    void synchronize() const;  // waits for the products of vectors in pieces
+    void synchronize() const;  // the first GPU, or the CPU if there is none
 
-    Device device() const override;  // the first GPU, or the CPU where there is none
+    Device device() const override;  // Null if vectors cannot be in pieces on the devices.
     index_t rows() const override { return rows_; }
     index_t cols() const override { return cols_; }
     std::int64_t nnz() const override;
@@ -40,14 +40,14 @@ public:
     SetupSeconds setup_seconds() const override;
     const std::vector<DevicePart<T>>& parts() const { return parts_; }
 
-    // Null where vectors cannot be in pieces on the devices.
+    // Number of pieces in which solvers keep vectors: on GPUs only, or on the CPU only; 0 if not at all.
     const Halos<T>* halos() const;
 
-    // In how many pieces solvers keep vectors: on GPUs only, or on the CPU only; 0 if not at all.
+    // Returns the value of `made`, which is made for the first caller; every thread then gets the same one.
     int solver_pieces() const;
 
 private:
-    // Made when it is first asked for; every thread then sees the same one.
+    // outlive the members below
     template <class Maker, class Made>
     Made& make_once(std::unique_ptr<Made>& made, Maker&& make) const {
         const std::lock_guard lock(making_);

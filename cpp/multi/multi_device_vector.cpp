@@ -21,12 +21,12 @@ MultiDeviceVector<T>::MultiDeviceVector(const HaloProducts<T>& layout) : layout_
     }
 }
 
-// Work that is still queued uses memory that is about to be freed.
+// Queued work uses memory that is about to be freed.
 template <class T>
 MultiDeviceVector<T>::~MultiDeviceVector() {
     try {
         wait();
-    } catch (...) {  // the device is lost, and its work with it
+    } catch (...) {  // the device and its work are lost
     }
 }
 
@@ -40,7 +40,7 @@ void MultiDeviceVector<T>::wait() const {
 template <class T>
 void MultiDeviceVector<T>::assign(const T* host) {
     const std::lock_guard turn(layout_->turn_);
-    wait();  // a product may be reading what was there
+    wait();  // a product may be reading the old values
     for (const Piece& piece : pieces_) {
         copy_bytes(piece.data() + piece.begin, piece.device, host + piece.begin, {}, piece.bytes());
     }
@@ -81,7 +81,7 @@ template <class T>
 HaloProducts<T>::~HaloProducts() {
     try {
         synchronize();
-    } catch (...) {  // the device is lost, and its work with it
+    } catch (...) {  // the device and its work are lost
     }
 }
 
@@ -119,8 +119,8 @@ void HaloProducts<T>::run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceV
     }
 }
 
-// All events waited for were recorded by earlier calls; of pieces on the CPU there are none, for what is done with them
-// there is done when a call returns.
+// All awaited events were recorded by earlier calls. Pieces on the CPU have none, because work on them is done when a
+// call returns.
 template <class T>
 void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x,
                                       MultiDeviceVector<T>& y) const {
@@ -128,7 +128,7 @@ void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, Mult
     const gpu::DeviceGuard guard(device);
     const Stream stream = streams_[number(lane)].get();
     const Stream pulling = pulling_[number(lane)] ? pulling_[number(lane)].get() : stream;
-    if (pulling != stream) gpu::order_after(pulling, stream);  // the halo that it had before may be being read
+    if (pulling != stream) gpu::order_after(pulling, stream);  // its previous halo may still be in use
     Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
     for (const auto& pull : lane.pulls) {
         const Piece& other = x.pieces_[pull.from];
@@ -137,7 +137,7 @@ void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, Mult
                         std::size_t(pull.end - pull.begin) * sizeof(T), pulling);
     }
     own_x.pulled.record(pulling);
-    for (const std::size_t reader : lane.read_by) {  // of what y held before
+    for (const std::size_t reader : lane.read_by) {  // readers of the old y
         y.pieces_[reader].pulled.hold_back(stream);
     }
     lane.multiply(product, stream, [&] {
@@ -158,7 +158,7 @@ void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, Mult
             copy_bytes(to, {}, other.data() + pull.begin, {}, bytes);
             continue;
         }
-        // On a stream of its own: the GPU's own one holds its part of this product already.
+        // This needs a stream of its own, because the GPU's stream already holds its part of this product.
         const gpu::DeviceGuard guard(other.device);
         const Stream stream = downward_[pull.from].get();
         other.made.hold_back(stream);

@@ -1,5 +1,6 @@
-// Vectors that stay on the devices of a spread matrix, each of which keeps the piece whose rows it computes; and the
-// products of such vectors, before which a device pulls from the others just what its rows read of their pieces.
+// Vectors that stay on the devices of a distributed matrix, each of which keeps the piece whose rows it computes; and
+// the products of such vectors, before which a device pulls from the others the elements of their pieces that its rows
+// read.
 #pragma once
 
 #include <memory>
@@ -22,21 +23,21 @@ public:
     MultiDeviceVector& operator=(const MultiDeviceVector&) = delete;
 
     index_t size() const { return size_; }
-    // Both take turns with products of such vectors, wait for those that are queued, and are complete on return.
+    // Both take turns with products of such vectors, wait for queued ones, and are complete on return.
     void assign(const T* host);
     void collect(T* host) const;
     std::size_t nbytes() const;  // on GPUs
 
 private:
     friend class HaloProducts<T>;
-    // One device's copy. It has room for the whole vector, of which [begin, end) is its own; the rest of what its part
-    // reads is there only while a product does.
+    // One device's copy. It has room for the whole vector, of which [begin, end) is its own; the other elements that
+    // its part reads are present only during a product.
     struct Piece {
         Device device;
         index_t begin, end;
-        std::shared_ptr<void> memory;  // page-locked on the CPU where there are GPUs as well
-        std::shared_ptr<void> stream;  // of a GPU: all its products run there
-        gpu::Event made, pulled;       // on a GPU: its own part is there; what it reads of others has come
+        std::shared_ptr<void> memory;  // page-locked on the CPU if there are GPUs as well
+        std::shared_ptr<void> stream;  // for a GPU: all its products run there
+        gpu::Event made, pulled;       // on a GPU: its own part is complete; the halo has arrived
 
         T* data() const { return static_cast<T*>(memory.get()); }
         std::size_t bytes() const { return std::size_t(end - begin) * sizeof(T); }
@@ -44,7 +45,7 @@ private:
     explicit MultiDeviceVector(const HaloProducts<T>& layout);
     void wait() const;
 
-    const HaloProducts<T>* layout_;  // whose vector it is, and which outlives it
+    const HaloProducts<T>* layout_;  // layout of the vector, which outlives it
     index_t size_;
     std::vector<Piece> pieces_;
 };
@@ -57,8 +58,8 @@ public:
 
     std::unique_ptr<MultiDeviceVector<T>> make_vector() const;
 
-    // y = alpha*A*x + beta*y, each piece of y on its device. Returns once the work of the GPUs is queued, and that of
-    // the CPU done. Threads take turns.
+    // y = alpha*A*x + beta*y, each piece of y on its device. Returns once the work of the GPUs is queued, and the work
+    // of the CPU done. Threads take turns.
     void run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y);
 
     void synchronize() const;  // waits for all that was queued
@@ -73,8 +74,8 @@ private:
 
     const Halos<T>& halos_;
     std::vector<std::shared_ptr<void>> streams_;   // of each lane on a GPU
-    std::vector<std::shared_ptr<void>> pulling_;   // of each of them with an interior: for the pulls beside it
-    std::vector<std::shared_ptr<void>> downward_;  // of each GPU a stream for what the CPU pulls from it
+    std::vector<std::shared_ptr<void>> pulling_;   // for each lane with an interior: for its pulls
+    std::vector<std::shared_ptr<void>> downward_;  // for each GPU: for pulls by the CPU
     mutable Mutex turn_;
 };
 

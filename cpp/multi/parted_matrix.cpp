@@ -106,7 +106,7 @@ void PartedMatrix<T>::spmv_parts(std::size_t first, std::size_t last, const Prod
 template <class T>
 void PartedMatrix<T>::multiply_parts(std::size_t first, std::size_t last, const Product<T>& product, T* gathered_x,
                                      Stream stream) const {
-    const index_t* gathered_map = nullptr;  // neighbours that share a map share what is gathered
+    const index_t* gathered_map = nullptr;  // parts that share a map share the gathered values
     for (std::size_t k = first; k < last; ++k) {
         const Part& part = parts_[k];
         Product<T> own =
@@ -126,7 +126,8 @@ void PartedMatrix<T>::multiply_parts(std::size_t first, std::size_t last, const 
     }
 }
 
-// Several columns of a matrix in another order: rows of x are copied in that order. False if there is no memory for it.
+// Multiplies several columns of a matrix in another order: rows of x are copied in that order. False if there is no
+// memory for it.
 template <class T>
 bool PartedMatrix<T>::multiply_permuted(Product<T> product, Stream stream) const {
     const Part& part = parts_.front();
@@ -135,7 +136,8 @@ bool PartedMatrix<T>::multiply_permuted(Product<T> product, Stream stream) const
                                    [&](const Product<T>& columns) { part.matrix->spmv(columns, stream); });
 }
 
-// The rows of a part with a map lie where the caller's map, if there is one, has what the part's map says.
+// Composes a part's map with the caller's: a row of the part lies where the caller's map, if there is one, has the row
+// of the part's map.
 template <class T>
 void PartedMatrix<T>::multiply_mapped(const Part& part, Product<T> product, Stream stream) const {
     if (product.row_map == nullptr) {
@@ -166,7 +168,7 @@ void PartedMatrix<T>::spmv_host(const Product<T>& product) const {
     host_vectors_.run(*this, product);
 }
 
-// What is gathered of x for one of several parts is one vector.
+// The values of x that are gathered for one of several parts are one vector.
 template <class T>
 bool PartedMatrix<T>::takes_rows() const {
     return device().is_gpu() && std::all_of(parts_.begin(), parts_.end(), [this](const Part& part) {

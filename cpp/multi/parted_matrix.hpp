@@ -1,7 +1,7 @@
 // PartedMatrix<T>: a matrix on one device that is made of parts. A part is A[rows, cols], a matrix of its own in
-// whatever format suits it; every row of A belongs to exactly one part, and what a part's rows have outside its columns
-// must be zero. Parts with different formats are the partitioned matrix of Guo, Huang and Wang 2011 (section 5); one
-// part with a permutation for rows and columns is a reordered matrix.
+// whatever format suits it; every row of A belongs to exactly one part, and the entries of a part's rows outside its
+// columns must be zero. Parts with different formats are the partitioned matrix of Guo, Huang and Wang 2011 (section
+// 5); one part with a permutation for rows and columns is a reordered matrix.
 #pragma once
 
 #include <memory>
@@ -30,15 +30,15 @@ public:
     // Maps may be in host memory; they are brought to the device, an array that several parts share only once. Throws
     // std::invalid_argument for parts on several devices, and for rows in no part or in two.
     PartedMatrix(index_t rows, index_t cols, std::vector<Part> parts);
-    // The square matrix whose rows and columns `matrix` has in another order.
+    // The square matrix that `matrix` stores with rows and columns in another order.
     PartedMatrix(std::shared_ptr<const AnyMatrix<T>> matrix, const Permutation& permutation);
 
     void spmv(const Product<T>& product, Stream stream) const override;
-    // Of vectors, and only of the parts from `first` to before `last`.
+    // The product of vectors with the parts from `first` to before `last` alone.
     void spmv_parts(std::size_t first, std::size_t last, const Product<T>& product, Stream stream) const;
     void spmv_host(const Product<T>& product) const override;
     bool takes_rows() const override;
-    void set_x(const T* x) override;  // throws: parts do not keep what they gather
+    void set_x(const T* x) override;  // throws, because parts do not keep gathered values
     double time_products(const Series& series) const override;
 
     Device device() const override { return parts_.front().matrix->device(); }
@@ -48,12 +48,12 @@ public:
     std::size_t nbytes() const override;
     SetupSeconds setup_seconds() const override;
     const std::vector<Part>& parts() const { return parts_; }
-    // Whether it is one matrix in one format, whose rows and columns are stored in another order, the same for both.
+    // True if it is one matrix in one format, whose rows and columns are stored in another order, the same for both.
     bool is_permuted() const { return permuted_matrix() != nullptr; }
 
-    // Of a permuted matrix: new values in CSR order, as Matrix::update_values() says. The first call makes a map.
+    // New values of a permuted matrix in CSR order, see Matrix::update_values(). The first call makes a map.
     void update_values(const Array<T>& values);
-    std::size_t value_map_bytes() const { return value_map_.bytes(); }  // of its own
+    std::size_t value_map_bytes() const { return value_map_.bytes(); }  // without maps of its parts
 
 private:
     void check_parts() const;
@@ -70,10 +70,10 @@ private:
 
     index_t rows_, cols_;
     std::vector<Part> parts_;
-    Array<index_t> value_map_;                      // of a permuted part: which of the given values every entry has
-    mutable std::optional<Workspaces> workspaces_;  // for the x of parts with scattered columns; made last
+    Array<index_t> value_map_;  // of a permuted part: the position of every entry's value in CSR order
+    mutable std::optional<Workspaces> workspaces_;  // x of parts with scattered columns; made last
     mutable Mutex making_;
-    mutable std::unique_ptr<Workspaces> composed_maps_;  // made when a product first has a row_map
+    mutable std::unique_ptr<Workspaces> composed_maps_;  // made by the first product with a row_map
     mutable HostVectors<T> host_vectors_;
     mutable ColumnCopies<T> column_copies_;
 };

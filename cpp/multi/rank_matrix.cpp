@@ -10,7 +10,7 @@ namespace spmvgpu {
 
 namespace {
 
-// Room for so many elements; what was there before is gone.
+// Makes room for this many elements, without the previous contents.
 template <class T>
 T* room_for(Array<T>& buffer, std::size_t elements, Device device) {
     if (buffer.size() < elements) {
@@ -148,7 +148,7 @@ void TransposedRankMatrix<T>::spmv(const Product<T>& product, Stream stream) con
     for (index_t column = 0; column < product.columns; ++column) {
         T* const y = product.y + column * product.y_strides.column;
         const T* const of_column = sums + std::size_t(column) * exchange.received();
-        for (const RankMessage& m : exchange.received_messages()) {  // none of which has an element twice
+        for (const RankMessage& m : exchange.received_messages()) {  // a message has no element twice
             gpu::scatter(y, of_column + m.begin, wanted.data() + m.begin, m.end - m.begin, T(1), device, stream,
                          product.y_strides.row);
         }

@@ -1,7 +1,8 @@
-// The rows that one rank has of a matrix over the GPUs of several processes, and the product with pieces of vectors.
+// The rows of a matrix over the GPUs of several processes that belong to one rank, and the product with pieces of
+// vectors.
 //
-// A rank's rows are two matrices: with the columns that are in its own piece of x, and with those that are in others'
-// pieces, its halo, of the rows only that have such columns, its boundary.
+// A rank's rows are two matrices: one with the columns in its own piece of x, and one with the columns in others'
+// pieces, its halo. The second one has only the rows with such columns, its boundary.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,7 @@
 
 namespace spmvgpu {
 
-// Neighbouring elements of a buffer, which one rank and this one have for each other.
+// Neighbouring elements of a buffer that one rank and this one exchange.
 struct RankMessage {
     int rank;
     index_t begin, end;
@@ -35,12 +36,12 @@ public:
     std::size_t nbytes() const { return outgoing_.bytes() + incoming_.bytes(); }
     Device device() const { return {ranks_->ordinal()}; }
 
-    // Calls fill(buffer), which queues on `stream` what fills it: the columns of what is sent, one after the other. The
-    // messages go on a stream of their own, beside what is queued on `stream` from now on.
+    // Calls fill(buffer), which queues work on `stream` that writes the outgoing columns, one after the other. The
+    // messages are on a stream of their own, beside work that is queued on `stream` from now on.
     void begin(Stream stream, index_t columns, const std::function<void(T*)>& fill);
-    // What is queued on `stream` from now on comes after the messages, whose columns lie where this says.
+    // Orders work that is queued on `stream` from now on after the messages, and returns the address of their columns.
     const T* finish(Stream stream);
-    // The buffers are free again when what is queued on `stream` now is done.
+    // Frees the buffers once the work that is queued on `stream` now is done.
     void release(Stream stream);
 
 private:
@@ -62,16 +63,17 @@ private:
 // The matrices of a rank and their maps, on its GPU.
 template <class T>
 struct RankBlocks {
-    std::shared_ptr<const AnyMatrix<T>> inner, halo;  // or their transposes; no halo (nullptr): no boundary
-    Array<index_t> boundary;                          // rows
-    Array<index_t> wanted;                            // elements of this rank's piece that others have for their halos
+    // Or their transposes; without a halo (nullptr) there is no boundary.
+    std::shared_ptr<const AnyMatrix<T>> inner, halo;
+    Array<index_t> boundary;  // boundary rows
+    Array<index_t> wanted;    // elements of this rank's piece in the halos of others
 };
 
-// y = A x: a rank is sent the elements of x in its halo, while it multiplies its own.
+// y = A x: a rank receives the elements of x in its halo while it multiplies its own.
 template <class T>
 class RankMatrix : public AnyMatrix<T> {
 public:
-    // Messages as RankExchange sends and receives them: the elements that are wanted, and those of the halo.
+    // Messages of a RankExchange: it sends the wanted elements and receives the halo.
     RankMatrix(RankBlocks<T> blocks, RankExchange<T> exchange);
 
     void spmv(const Product<T>& product, Stream stream) const override;
@@ -92,22 +94,22 @@ protected:
 
     RankBlocks<T> blocks_;
     mutable RankExchange<T> exchange_;
-    mutable Mutex in_use_;  // of the exchange
+    mutable Mutex in_use_;  // protects the exchange
 };
 
-// y = A^T x, of transposed blocks: what boundary rows add to others' elements of y is sent there while the rank
-// multiplies its own. Such sums are added in the order of the ranks, whichever comes first.
+// y = A^T x, for transposed blocks: terms of boundary rows for others' elements of y are sent while the rank multiplies
+// its own. Received terms are added in the order of the ranks, whichever comes first.
 template <class T>
 class TransposedRankMatrix : public RankMatrix<T> {
 public:
-    // Messages the other way round: those of the halo, and sums for the elements that are wanted.
+    // Messages in the other direction: it sends the halo, and receives terms of the wanted elements.
     using RankMatrix<T>::RankMatrix;
 
     void spmv(const Product<T>& product, Stream stream) const override;
     std::size_t nbytes() const override { return RankMatrix<T>::nbytes() + of_boundary_.bytes(); }
 
 private:
-    mutable Array<T> of_boundary_;  // x
+    mutable Array<T> of_boundary_;  // x in the boundary
 };
 
 }  // namespace spmvgpu

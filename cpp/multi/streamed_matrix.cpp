@@ -15,7 +15,7 @@ namespace spmvgpu {
 
 namespace {
 
-// Bytes of an array within a block: what follows is aligned.
+// Bytes of an array within a block, padded so that the next one is aligned.
 template <class V>
 std::size_t room_for(std::size_t count) {
     constexpr std::size_t kAlignment = 256;
@@ -48,13 +48,13 @@ StreamedMatrix<T>::StreamedMatrix(const CsrMatrix<T>& csr, Device gpu, std::size
     setup_.convert = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Work that is still queued uses memory that is about to be freed.
+// Queued work uses memory that is about to be freed.
 template <class T>
 StreamedMatrix<T>::~StreamedMatrix() {
     try {
         gpu::synchronize(sending_.get(), device_);
         for (const auto& buffer : buffers_) buffer->used.synchronize();
-    } catch (...) {  // the device is lost, and its work with it
+    } catch (...) {  // the device and its work are lost
     }
 }
 
@@ -68,7 +68,7 @@ typename StreamedMatrix<T>::Chunk StreamedMatrix<T>::make_chunk(const CsrMatrix<
     parallel_copy(inside.col_indices.data(), csr.col_indices.data() + begin, inside.col_indices.bytes());
     parallel_copy(inside.values.data(), csr.values.data() + begin, inside.values.bytes());
     CsrTuning tuning;
-    tuning.kernel = CsrKernel::kShuffle;  // the one that needs no plan; the bus is the limit in any case
+    tuning.kernel = CsrKernel::kShuffle;  // this kernel needs no plan, and the bus is the limit in any case
     chunk.plan = Csr<T>::plan(inside, tuning, {device_, 1});
     return chunk;
 }
@@ -86,8 +86,8 @@ CsrMatrix<T> StreamedMatrix<T>::csr_in(const Chunk& chunk, const void* block) co
             Array<T>::view(reinterpret_cast<const T*>(values), chunk.nnz)};
 }
 
-// The sending stream runs ahead of the caller's by two chunks: it waits for a buffer's last use only, whichever stream
-// that was on.
+// The sending stream runs ahead of the caller's by two chunks: it waits only for a buffer's last use, on whichever
+// stream that was.
 template <class T>
 void StreamedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
     const gpu::DeviceGuard guard(device_);

@@ -1,6 +1,6 @@
-// StreamedMatrix<T>: a matrix in CSR that stays in page-locked host memory, because the GPU that multiplies it has no
-// room for it. Each product sends it through two buffers on the GPU, chunk by chunk: one is filled while the rows in
-// the other are multiplied. So a product takes as long as the matrix takes to cross the bus.
+// StreamedMatrix<T>: a matrix in CSR that stays in page-locked host memory, because it does not fit on the GPU that
+// multiplies it. Each product sends it through two buffers on the GPU, chunk by chunk: one is filled while the rows in
+// the other are multiplied. A product so takes as long as the transfer of the matrix.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ public:
     void spmv_host(const Product<T>& product) const override;
     bool can_be_recorded() const override { return false; }
     bool takes_rows() const override { return true; }
-    void set_x(const T* x) override;                            // throws: nothing is gathered
+    void set_x(const T* x) override;                            // throws, because nothing is gathered
     double time_products(const Series& series) const override;  // wall time
 
     CsrMatrix<T> to_csr() const;  // in host memory
@@ -38,8 +38,8 @@ public:
     SetupSeconds setup_seconds() const override { return setup_; }
 
 private:
-    // Some rows; their arrays lie one after the other in one block, in host memory and, while they are multiplied, at
-    // the same distances in a buffer on the GPU.
+    // Some rows. Their arrays are in one block in host memory and, during their product, at equal offsets in a buffer
+    // on the GPU.
     struct Chunk {
         index_t first_row, rows, nnz;
         CsrPlan plan;

@@ -12,7 +12,7 @@ Workers::Workers(int count, int threads_each) : errors_(count), process_(system:
         for (int number = 0; number < count; ++number) {
             threads_.emplace_back([this, number, threads_each] { work(number, threads_each); });
         }
-    } catch (...) {  // no more threads may be started
+    } catch (...) {  // the limit of threads is reached
         end();
         throw;
     }

@@ -20,8 +20,8 @@
 
 namespace spmvgpu::multigrid {
 
-// How strongly two nodes are connected, from 1 to kStrongest; 0 if they are not, or only weakly, and of a node with
-// itself. Sums of these are the same in any order.
+// The strength of a connection between two nodes, from 1 to kStrongest; 0 if it is missing or weak, and for a node with
+// itself. Sums of these integers do not depend on their order.
 using Strength = std::uint8_t;
 constexpr int kStrongest = std::numeric_limits<Strength>::max();
 
@@ -36,15 +36,15 @@ constexpr index_t kNone = -1;
 
 struct Aggregates {
     index_t count = 0;
-    Array<index_t> of_node;  // kNone of a node without strong connections
+    Array<index_t> of_node;  // kNone for a node without strong connections
 };
 
-// What the nodes are picked by: a number from 1 to 2^31 that belongs to this node alone, as if by chance; kOut, once
-// the node is no root, and kRoot, once it is one.
+// The rank by which nodes are selected: a pseudorandom number from 1 to 2^31 that belongs to this node alone; kOut,
+// once the node cannot be a root, and kRoot, once it is one.
 using Rank = std::uint32_t;
 constexpr Rank kOut = 0, kRoot = std::numeric_limits<Rank>::max();
 
-// Multiplications by odd numbers and shifts to the right permute the numbers of so many bits.
+// Multiplications by odd numbers and shifts to the right permute the numbers with this many bits.
 constexpr Rank rank_of(index_t node, int bits) {
     const Rank mask = static_cast<Rank>((std::uint64_t(1) << bits) - 1);
     auto number = static_cast<Rank>(node);
@@ -61,7 +61,7 @@ constexpr bool is_decided(Rank rank) { return rank == kOut || rank == kRoot; }
 // The best rank of a node and of its neighbours.
 struct BestNear {
     Rank rank;
-    bool is_last;  // all of them are decided, so that it stays
+    bool is_last;  // all nodes are decided, so the rank is final
 };
 
 constexpr BestNear best_near(const Graph& graph, const Rank* ranks, index_t node) {
@@ -77,12 +77,12 @@ constexpr BestNear best_near(const Graph& graph, const Rank* ranks, index_t node
 
 constexpr std::int64_t kNanosecondsPerNode = 15;
 
-// Gives the roots of new aggregates their numbers, from `count` on, in `aggregates`; returns how many aggregates there
-// are then. The roots are a maximal set of nodes in which no two are nearer than 3 steps of strong connections. Only
-// nodes without an aggregate count, and of those the ones that have so many neighbours without one.
+// Numbers the roots of new aggregates, from `count` on, in `aggregates`, and returns the new number of aggregates. The
+// roots are a maximal set of nodes in which no two are nearer than 3 steps of strong connections. Only nodes without an
+// aggregate are candidates, and only if enough of their neighbours have none either.
 template <class Passes>
 index_t add_roots(Passes& passes, const Graph& graph, index_t* aggregates, index_t count) {
-    constexpr index_t kShare = 2;  // a half
+    constexpr index_t kShare = 2;  // one half
     const index_t nodes = graph.nodes;
     const int bits = std::bit_width(static_cast<unsigned>(nodes > 1 ? nodes - 1 : 1));
     Array<Rank> own_ranks = passes.template scratch<Rank>(nodes), near_ranks = passes.template scratch<Rank>(nodes);
@@ -116,7 +116,7 @@ index_t add_roots(Passes& passes, const Graph& graph, index_t* aggregates, index
         return std::int64_t(0);
     };
     while (undecided > 0) {
-        constexpr int kRoundsAtOnce = 4;  // to ask after each whether there are more takes longer
+        constexpr int kRoundsAtOnce = 4;  // checking after each round takes longer
         for (int round = 1; round <= kRoundsAtOnce; ++round) {
             passes.each(
                 nodes,
@@ -144,10 +144,10 @@ index_t add_roots(Passes& passes, const Graph& graph, index_t* aggregates, index
     return count + added;
 }
 
-// The aggregate that most of a node's strong connections lead to, the smallest if there are several; kNone if none has
-// any.
+// The aggregate that receives most of a node's strong connections, the smallest number if there are several; kNone if
+// there are none.
 constexpr index_t nearest_aggregate(const Graph& graph, const index_t* aggregates, const index_t* sizes, index_t node) {
-    constexpr index_t kMostNeighbours = 64;  // every one of which is compared with all others
+    constexpr index_t kMostNeighbours = 64;  // each neighbour is compared with all others
     const index_t begin = graph.row_offsets[node], length = graph.row_offsets[node + 1] - begin;
     const index_t end = begin + (length < kMostNeighbours ? length : kMostNeighbours);
     index_t nearest = kNone, most = 0;
@@ -168,7 +168,7 @@ constexpr index_t nearest_aggregate(const Graph& graph, const index_t* aggregate
     return nearest;
 }
 
-// Aggregates of two rounds of roots and their neighbours; the second one fills gaps that the first one left (Kelley and
+// Aggregates from two rounds of roots and their neighbours; the second one fills gaps of the first (Kelley and
 // Rajamanickam, arXiv:2204.02934). Other nodes join the aggregate that they are connected with most strongly.
 template <class Passes>
 Aggregates aggregate(Passes& passes, const Graph& graph) {

@@ -1,4 +1,4 @@
-// From a matrix to that of the next coarser grid: operations for gpu/run.hpp.
+// The step from a matrix to the next coarser grid, as operations for gpu/run.hpp.
 #pragma once
 
 #include <algorithm>
@@ -15,30 +15,30 @@
 namespace spmvgpu::multigrid {
 
 struct Settings {
-    double strength = 0;       // connections below are weak: of the size of an entry over those on the diagonal
-    double damping = 4.0 / 3;  // of smoothed prolongators
-    // A prolongator is smoothed if the product of the matrix with it has at most so many terms for each entry of the
-    // matrix and each near-null vector. If one is not, neither are those of coarser grids.
+    double strength = 0;       // weaker connections are dropped: size of an entry relative to the diagonal entries
+    double damping = 4.0 / 3;  // for smoothed prolongators
+    // A prolongator is smoothed if its product with the matrix has at most this many terms for each entry of the matrix
+    // and each near-null vector. If one is not smoothed, coarser ones are not either.
     double most_terms = 0;
-    double most_terms_below = 0;  // the same for coarser grids than the finest one
-    index_t max_coarse = 300;     // unknowns of a grid that is not made coarser
+    double most_terms_below = 0;  // the bound for grids below the finest
+    index_t max_coarse = 300;     // a grid with at most this many unknowns is the coarsest
     int max_levels = 20;
     int lanczos_steps = 10;
 };
 
 constexpr double magnitude(double value) { return value < 0 ? -value : value; }
-// Without squares of its parts, which leave the range of numbers long before the size does.
+// Computed without squares of the parts, which may overflow when the magnitude does not.
 SPMVGPU_IN_BODY double magnitude(Complex<double> value) {
     const double a = magnitude(value.real), b = magnitude(value.imag), larger = a < b ? b : a;
     const double ratio = larger > 0 ? (a < b ? a : b) / larger : 0;
     return larger * square_root(1 + ratio * ratio);
 }
 
-// What is found of the entries of a matrix.
+// Checks of the entries of a matrix.
 struct Entries {
-    std::int64_t not_finite = 0;    // entries
-    std::int64_t not_positive = 0;  // rows that are not empty, and whose diagonal entry is not positive
-    double largest = 0;             // entry on the diagonal
+    std::int64_t not_finite = 0;    // number of entries
+    std::int64_t not_positive = 0;  // rows that are not empty and whose diagonal entry is not positive
+    double largest = 0;             // largest diagonal entry
 
     constexpr Entries& operator+=(const Entries& other) {
         not_finite += other.not_finite;
@@ -48,29 +48,29 @@ struct Entries {
     }
 };
 
-// A grid, with what new values of its matrix need.
+// A grid, with the data that new values of its matrix need.
 template <class T>
 struct Grid {
-    CsrMatrix<T> A;                 // without values on the finest one
-    Array<T> inverse_diagonal;      // zero where there is none, in a row of a singular matrix
-    double largest_eigenvalue = 0;  // of D^-1 A, estimated
-    bool is_smoothed = false;       // the prolongator; otherwise it is the tentative one
-    CsrMatrix<T> P, R;              // from the next coarser grid and to it; empty on the coarsest one
+    CsrMatrix<T> A;                 // without values on the finest grid
+    Array<T> inverse_diagonal;      // zero for a zero diagonal entry, in a row of a singular matrix
+    double largest_eigenvalue = 0;  // estimate for D^-1 A
+    bool is_smoothed = false;       // false: P is the tentative prolongator
+    CsrMatrix<T> P, R;              // from the next coarser grid, and to it; empty on the coarsest one
     Nodes nodes;
-    Array<index_t> aggregates;  // of each node
-    Array<Strength> kept;       // zero for the weak entries of A; empty: it has none
+    Array<index_t> aggregates;  // aggregate of each node
+    Array<Strength> kept;       // zero for the weak entries of A; empty if there are none
     Tentative<T> tentative;
     Pattern of_AP;
-    Array<index_t> entries_of_R;  // where they are in P
+    Array<index_t> entries_of_R;  // their positions in P
 };
 
-// D^-1 of a matrix, real and in double precision, and the root of it.
+// D^-1 of a matrix, real and in double precision, and its square root.
 struct Diagonal {
     Array<double> inverse, root;
 };
 
-// The entries of A, less the weak ones, on the diagonal: a filter moves those there. Where that is not positive, the
-// diagonal of A itself. An entry that is no larger than `nothing` has no inverse.
+// The diagonal of the filtered matrix: A's diagonal plus the weak entries of the row, which a filter moves there. If
+// that is not positive, the diagonal of A itself. An entry up to `nothing` has no inverse.
 template <class T, class Passes>
 Diagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, const index_t* filtered,
                          double nothing) {
@@ -85,7 +85,7 @@ Diagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, c
                 if (A.col_indices[k] == row) own += real_part(Wide<T>(values[k]));
                 if (filtered[k] == row) sum += real_part(Wide<T>(values[k]));
             }
-            constexpr double kLeast = 0.1;  // of the diagonal must be left
+            constexpr double kLeast = 0.1;  // the share of the diagonal that must be left
             const double pivot = sum > kLeast * own ? sum : own;
             inverse[row] = pivot > nothing ? 1 / pivot : 0;
             root[row] = square_root(inverse[row]);
@@ -112,7 +112,6 @@ double largest_of_scaled(Passes& passes, const CsrPattern& A, const T* values, c
     return largest_eigenvalue(passes, A, values, root, bound, steps, nanoseconds);
 }
 
-// A constant for each row of a node, of `block` rows, as a near null space.
 template <class T>
 struct ConstantsOfNodes {
     using Result = Array<Wide<T>>;
@@ -129,7 +128,6 @@ struct ConstantsOfNodes {
     }
 };
 
-// See Entries.
 template <class T>
 struct Inspect {
     using Result = Entries;
@@ -159,7 +157,7 @@ struct Inspect {
     }
 };
 
-// The nodes of a matrix and how strongly they are connected.
+// The nodes of a matrix and the strengths of their connections.
 struct NodeGraph {
     Pattern own;  // unless each row is a node
     Array<Strength> strengths;
@@ -170,7 +168,6 @@ struct NodeGraph {
     }
 };
 
-// The nodes of the columns of a node's rows.
 struct NodesOfNode {
     index_t runs;
     const index_t *row_offsets, *col_indices, *node_of;
@@ -179,7 +176,8 @@ struct NodesOfNode {
     constexpr index_t number(const Run& /*run*/, index_t k) const { return node_of[col_indices[k]]; }
 };
 
-// From 1 to kStrongest, for an entry of this size beside two on the diagonal; 0 below the threshold, and for nothing.
+// The strength from 1 to kStrongest of an entry of this size beside two on the diagonal; 0 below the threshold, and for
+// zeros.
 SPMVGPU_IN_BODY Strength strength_of(double size, double own, double other, double threshold) {
     const double relative = size / square_root(own) / square_root(other);
     if (!(relative > 0) || relative < threshold) return 0;
@@ -227,7 +225,7 @@ NodeGraph connect_nodes(Passes& passes, const CsrPattern& A, const T* values, co
     double* const sizes = block_sizes.data();
     passes.each_entry(own.rows, own.row_offsets, own.nnz, [=] SPMVGPU_BODY(index_t node, index_t k) {
         const index_t other = own.col_indices[k], begin = view.first(other), end = view.first(other + 1);
-        double largest = 0, sum = 0;  // a size, and the squares of all over it, which stay within the range of numbers
+        double largest = 0, sum = 0;  // a magnitude, and the squares relative to it, which neither over- nor underflow
         for (index_t row = view.first(node); row < view.first(node + 1); ++row) {
             const index_t row_end = A.row_offsets[row + 1];
             auto at = static_cast<index_t>(first_not_below(A.col_indices, A.row_offsets[row], row_end, begin));
@@ -253,7 +251,7 @@ NodeGraph connect_nodes(Passes& passes, const CsrPattern& A, const T* values, co
     return made;
 }
 
-// For each entry of a matrix whether it is not weak; nothing if none is.
+// Marks the entries of a matrix that are not weak; empty if none is weak.
 template <class T, class Passes>
 Array<Strength> kept_entries(Passes& passes, const CsrPattern& A, const T* values, const Nodes& nodes,
                              const NodeGraph& graph) {
@@ -319,7 +317,7 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double nothing, 
     return coarse;
 }
 
-// Decisions that depend on the first values of a grid's matrix. New values leave them as they are.
+// Decisions that depend on the first values of a grid's matrix. New values do not change them.
 struct Coarsening {
     Aggregates aggregates;
     bool is_smoothed = false;
@@ -327,7 +325,7 @@ struct Coarsening {
     Array<Strength> kept;  // see Grid
 };
 
-// A grid from its matrix, and the matrix of the next coarser one, which has no rows if there is none.
+// Makes a grid from its matrix, and the matrix of the next coarser one, which has no rows if there is none.
 template <class T>
 struct Coarsen {
     struct Result {
@@ -337,10 +335,10 @@ struct Coarsen {
     const CsrMatrix<T>& A;
     const Nodes& nodes;
     const NearNullSpace<T>& near_null;
-    double nothing;  // entries on the diagonal up to this are zero
+    double nothing;  // diagonal entries up to this count as zero
     const Settings& settings;
-    bool is_last;                         // make no coarser one
-    const Coarsening* decided = nullptr;  // on the device, of the same grid with other values; null: decide now
+    bool is_last;                         // do not make a coarser grid
+    const Coarsening* decided = nullptr;  // on the device, from the same grid with other values; null: decide now
 
     template <class Passes>
     Result operator()(Passes& passes) const {
@@ -355,7 +353,7 @@ struct Coarsen {
     }
 
 private:
-    // All but the values, which the coarser matrix gets later.
+    // Makes everything except the values, which the coarser matrix gets later.
     template <class Passes>
     CsrMatrix<T> find_patterns(Passes& passes, Grid<T>& grid) const {
         const CsrPattern pattern = A.pattern();
@@ -365,7 +363,7 @@ private:
             node_graph = connect_nodes(passes, pattern, A.values.data(), nodes, settings.strength);
             made.aggregates = aggregate(passes, node_graph.graph(pattern, nodes));
         }
-        constexpr double kLeastGain = 0.9;  // of the rows must be left at most
+        constexpr double kLeastGain = 0.9;  // largest share of the rows that may be left
         if (made.aggregates.count == 0) return {};
         Tentative<T> tentative = tentative_prolongator(passes, A.rows, nodes, made.aggregates, near_null);
         if (tentative.cols == 0 || tentative.cols > kLeastGain * A.rows) return {};
@@ -400,7 +398,7 @@ private:
     }
 };
 
-// New values of a grid's matrix: those of the other matrices of the grid, and of the next coarser one.
+// New values of a grid's matrix: computes the values of the grid's other matrices, and of the next coarser one.
 template <class T>
 struct Renew {
     using Result = CsrMatrix<T>;
@@ -408,7 +406,7 @@ struct Renew {
     double nothing;
     const Settings& settings;
     Grid<T>& grid;
-    const CsrMatrix<T>& coarse;  // whose pattern it keeps
+    const CsrMatrix<T>& coarse;  // its pattern is kept
 
     template <class Passes>
     Result operator()(Passes& passes) const {

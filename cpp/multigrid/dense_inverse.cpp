@@ -7,8 +7,8 @@ namespace spmvgpu::multigrid {
 
 namespace {
 
-// Subtracts the multiple of the pivot's row from rows first to last that leaves their entry in its column the
-// inverse's.
+// Subtracts a multiple of the pivot's row from rows first to last, so that their entries in the pivot's column become
+// the ones of the inverse.
 template <class V>
 SPMVGPU_SIMD_CLONES static void eliminate(index_t n, V* matrix, index_t pivot, std::int64_t first, std::int64_t last) {
     const V* const from = matrix + std::int64_t(pivot) * n;

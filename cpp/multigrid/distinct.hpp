@@ -1,4 +1,4 @@
-// The different numbers in groups of numbers, ascending: what patterns of products of sparse matrices are made of. As
+// The distinct numbers in groups of numbers, ascending, which give the patterns of products of sparse matrices. As
 // passes on any device; see core/passes/passes.hpp.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace spmvgpu::multigrid {
 
-// Where the entries of a matrix are.
+// The positions of the entries of a matrix.
 struct Pattern {
     index_t rows = 0, cols = 0, nnz = 0;
     Array<index_t> row_offsets, col_indices;
@@ -28,17 +28,17 @@ struct Pattern {
     std::size_t bytes() const { return row_offsets.bytes() + col_indices.bytes(); }
 };
 
-// A row whose group holds up to kTried numbers, equal ones included, is one thread's, which keeps the different ones
-// sorted in a list. If these are more than kListed, it is of some lanes together, which keep a hash table: of few lanes
-// with near memory for up to kOfFew numbers, and of a warp otherwise, first with a small table, for most of the numbers
-// of a long row are equal to others, and with larger ones for rows that have too many.
+// One thread takes a row whose group has up to kTried numbers, with repetitions, and keeps the distinct ones sorted in
+// a list. If these are more than kListed, some lanes take it together, with a hash table: few lanes with near memory
+// for up to kOfFew numbers, and otherwise a warp, first with a small table, because most of the numbers of a long row
+// are equal to others, and with larger ones for rows that exceed it.
 constexpr index_t kListed = 16, kTried = 128, kOfFew = 64;
 enum Sharing : Mark { kOfThread, kOfFewLanes, kOfWarp };
 constexpr index_t kTooMany = -1;  // in place of a count
 constexpr int kFewSlotBits = 7, kSlotBits[] = {9, 12};
 constexpr index_t most_in_table(int slot_bits) { return static_cast<index_t>(3) << (slot_bits - 2); }
 
-// How many rows there are of each kind, and how many numbers there may be.
+// Number of rows of each kind, and bounds of their numbers.
 struct RowBounds {
     std::int64_t of_thread = 0, of_warp = 0;
     std::int64_t all = 0;
@@ -53,7 +53,7 @@ struct RowBounds {
     }
 };
 
-// How many numbers there are in a group, equal ones included.
+// The size of a group, with repetitions.
 template <class Group>
 SPMVGPU_IN_BODY std::int64_t count_numbers(const Group& group) {
     std::int64_t count = 0;
@@ -64,7 +64,7 @@ SPMVGPU_IN_BODY std::int64_t count_numbers(const Group& group) {
     return count;
 }
 
-// Inserts the numbers of a group into a sorted list of kListed places, and returns how many are different.
+// Inserts the numbers of a group into a sorted list of kListed places, and returns the number of distinct ones.
 template <class Group>
 SPMVGPU_IN_BODY index_t list_distinct(const Group& group, index_t* list) {
     index_t count = 0;
@@ -86,7 +86,7 @@ SPMVGPU_IN_BODY index_t list_distinct(const Group& group, index_t* list) {
 
 constexpr Word kFreeWord = std::numeric_limits<Word>::max();
 
-// Puts a number into a free slot, as several lanes may do at once; returns what was there before.
+// Puts a number into a free slot, as several lanes may do at once; returns the previous contents.
 SPMVGPU_IN_BODY Word claim(Word* slot, Word number) {
 #ifdef __CUDA_ARCH__
     const Word seen = *static_cast<volatile Word*>(slot);
@@ -98,9 +98,9 @@ SPMVGPU_IN_BODY Word claim(Word* slot, Word number) {
 #endif
 }
 
-// Collects the different numbers of a group in a hash table, see first_slot(), and calls added(number) for each new
-// one. Lanes share a run if there are few; each reads several numbers before it looks for the first. Returns whether
-// what the lane has found fits into the table; never false if that has slots for all.
+// Collects the distinct numbers of a group in a hash table, see first_slot(), and calls added(number) for each new one.
+// Lanes share a run if there are few; each reads several numbers before it looks for the first. Returns false if the
+// table is too small for the lane's numbers, which cannot happen if it has slots for all.
 template <class Lanes, class Group, class Added>
 SPMVGPU_IN_BODY bool hash_distinct(const Lanes& lanes, const Group& group, Word* slots, int slot_bits,
                                    const Added& added) {
@@ -136,8 +136,8 @@ SPMVGPU_IN_BODY bool hash_distinct(const Lanes& lanes, const Group& group, Word*
     return fits;
 }
 
-// How many different numbers a group has, or kTooMany if that is more than `most`, and what they are, ascending. The
-// table is at the beginning of the memory; behind it there are `count` words and one more for the second.
+// The number of distinct numbers of a group, or kTooMany if it exceeds `most`, and the numbers, ascending. The table is
+// at the beginning of the memory; behind it there are `count` words and one more for the second.
 template <class Lanes, class Group>
 SPMVGPU_IN_BODY index_t count_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits,
                                        index_t most) {
@@ -157,21 +157,21 @@ SPMVGPU_IN_BODY void write_distinct(const Lanes& lanes, const Group& group, Word
     lanes.sort(count, list, to);
 }
 
-// Refuses a product that has more entries than can be counted.
+// Refuses a product with more entries than an index can count.
 inline void check_entries(std::int64_t entries) {
     if (entries <= std::numeric_limits<index_t>::max()) return;
     throw std::invalid_argument("a product of the hierarchy would have " + std::to_string(entries) +
                                 " stored entries; at most 2**31 - 1 are allowed");
 }
 
-// distinct_pattern(passes, rows, cols, group_of, work): the pattern whose row i has the different numbers of the group
-// group_of(i), which are below `cols`. A group is what passes.distinct() takes, without a tally.
+// distinct_pattern(passes, rows, cols, group_of, work): the pattern whose row i has the distinct numbers of the group
+// group_of(i), which are below `cols`. Groups are as for passes.distinct(), without a tally.
 
-// The different numbers of one group at a time, on the CPU: a hash table whose slots are the numbers of the present
+// The distinct numbers of one group at a time, on the CPU: a hash table whose slots are the numbers of the present
 // round.
 class DistinctNumbers {
 public:
-    // Appends those of a group of at most `bound` numbers to a list, ascending.
+    // Appends the distinct numbers of a group of at most `bound` to a list, ascending.
     template <class Group>
     void append(const Group& group, index_t bound, HostVector<index_t>& list) {
         if (slots_.size() < std::size_t(bound)) {
@@ -208,7 +208,7 @@ private:
     std::uint32_t round_ = 0;
 };
 
-// On the CPU each piece of the rows makes lists, which are put together.
+// On the CPU each piece of the rows makes lists, which are then concatenated.
 template <class GroupOf>
 Pattern distinct_pattern(HostPasses& passes, index_t rows, index_t cols, const GroupOf& group_of, std::int64_t work) {
     Pattern pattern{rows, cols, 0, Array<index_t>(rows + std::size_t(1)), {}};
@@ -238,7 +238,7 @@ Pattern distinct_pattern(HostPasses& passes, index_t rows, index_t cols, const G
     return pattern;
 }
 
-// Rows of warps that were tried with tables of so many slots: those of a list, or all if that is null.
+// Rows of warps that were tried with tables of this size: the rows of a list, or all if that is null.
 struct Tables {
     int slot_bits;
     index_t most;  // numbers that fit
@@ -352,7 +352,7 @@ Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const Group
             },
             work + kFewSlots);
     }
-    index_t fitted = 0;  // into the smaller tables
+    index_t fitted = 0;  // in the smaller tables
     for (const Tables& table : tables) {
         const index_t* const listed = table.rows.data();
         const index_t least = fitted, most = table.most;

@@ -14,7 +14,6 @@ namespace spmvgpu::multigrid {
 
 namespace {
 
-// Nodes of so many neighbouring rows.
 Nodes nodes_of(index_t rows, index_t block, Device device) {
     if (block == 1) return {rows, {}, {}};
     Nodes nodes{rows / block, {}, {}};
@@ -44,7 +43,7 @@ double Hierarchy<T>::checked(const CsrMatrix<T>& A, std::size_t level) {
         if (found.not_positive > 0 && refusals_.empty()) refusals_.push_back({0, true});
         return 0;
     }
-    // The matrix of a coarser grid is singular if the finest one is, and then these are rounding errors.
+    // If the finest matrix is singular, so are the coarser ones, and these are rounding errors.
     constexpr double kRounding = 16;
     return kRounding * std::numeric_limits<Real<T>>::epsilon() * found.largest;
 }
@@ -84,7 +83,7 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_
         made.grid.tentative.near_null.entries = {};
         settings_.most_terms = made.grid.is_smoothed ? settings.most_terms_below : 0;
         grids_.push_back(std::move(made.grid));
-        settings_.strength /= 2;  // far entries of coarse matrices are small and matter
+        settings_.strength /= 2;  // entries between distant nodes of coarse matrices are small and matter
     }
 }
 
@@ -98,7 +97,7 @@ void Hierarchy<T>::renew(const Array<T>& values) {
                                     std::to_string(values.size()));
     }
     const Device device = next.device();
-    gpu::synchronize_device(device);  // what is queued for the values is done
+    gpu::synchronize_device(device);  // queued work on the values is done
     next.values = values.to(device);
     grids_[0].A.values = next.values;
     for (std::size_t level = 0; level < grids_.size(); ++level) {

@@ -1,4 +1,4 @@
-// Compiled without contraction of products and sums, which the CPU does not contract either: see CMakeLists.txt.
+// Compiled without contraction of products and sums, as on the CPU: see CMakeLists.txt.
 #include "gpu/cuda/run.cuh"
 #include "multigrid/coarsen.hpp"
 

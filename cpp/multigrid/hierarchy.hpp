@@ -1,5 +1,5 @@
-// Hierarchies of aggregates, smoothed (Vanek, Mandel and Brezina, Computing 56, 1996) or not, set up where the matrix
-// lies.
+// Hierarchies of aggregates, smoothed (Vanek, Mandel and Brezina, Computing 56, 1996) or not, set up on the device of
+// the matrix.
 #pragma once
 
 #include <string>
@@ -10,33 +10,33 @@
 
 namespace spmvgpu::multigrid {
 
-// Why there is no hierarchy: a matrix that is not positive definite, or not finite.
+// Why there is no hierarchy: the matrix is not positive definite, or not finite.
 struct Refusal {
     int level;
-    bool is_finite;  // if not, that is why
+    bool is_finite;  // false: this is the reason
 };
 
-// Same matrix, same settings: the same bits on every device.
+// A hierarchy. Equal matrices and settings give equal bits on every device.
 template <class T>
 class Hierarchy {
 public:
-    // Of a canonical square matrix, whose index arrays outlive the hierarchy, with nodes of `block` rows each. B has
-    // `modes` columns and a row for each of the matrix, in host memory; null: a constant for each row of a node.
-    // `decided` is what coarsenings() of the same hierarchy said, which had other values; null: decide by these.
+    // The matrix is canonical and square, and its index arrays outlive the hierarchy; its nodes have `block` rows each.
+    // B has `modes` columns and a row for each row of the matrix, in host memory; null: a constant for each row of a
+    // node. `decided` is the result of coarsenings() of an equal hierarchy with other values; null: decide by these.
     Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_t modes, const Settings& settings,
               const std::vector<Coarsening>* decided = nullptr);
 
-    // Makes the numbers again for other values of the matrix, which lie in host memory or on its device; aggregates and
-    // all patterns stay. The finest grid has them, too, until they are dropped. Throws std::invalid_argument if the
-    // values are too few or too many.
+    // Computes the numbers again for other values of the matrix, which lie in host memory or on its device; aggregates
+    // and all patterns stay. The finest grid has the values, too, until they are dropped. Throws std::invalid_argument
+    // if the values are too few or too many.
     void renew(const Array<T>& values);
 
-    // Decisions that depended on the first values, for each grid but the coarsest one.
+    // Decisions that depended on the first values, for each grid except the coarsest one.
     std::vector<Coarsening> coarsenings() const;
 
     const std::vector<Grid<T>>& grids() const { return grids_; }
-    const std::vector<Refusal>& refusals() const { return refusals_; }  // one at most
-    // Frees the values of all matrices, once others have them: new ones do not need them.
+    const std::vector<Refusal>& refusals() const { return refusals_; }  // at most one
+    // Frees the values of all matrices, once others have them: new values do not need the old ones.
     void drop_values();
     std::size_t nbytes() const;
 

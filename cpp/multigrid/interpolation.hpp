@@ -1,4 +1,4 @@
-// From aggregates to the matrices between two grids. The tentative prolongator has the near null space of an aggregate,
+// The matrices between two grids from aggregates. The tentative prolongator has the near null space of an aggregate,
 // orthonormalised, as its columns there; a step of damped Jacobi may smooth them (Vanek, Mandel and Brezina, Computing
 // 56, 1996). As passes on any device; see core/passes/passes.hpp.
 #pragma once
@@ -19,8 +19,8 @@
 
 namespace spmvgpu::multigrid {
 
-// Rows that belong together: the unknowns of a node of a mesh, or those that come from one aggregate. Without arrays,
-// each row is a node.
+// Rows that belong together: the unknowns of a node of a mesh, or the columns of one aggregate. Without arrays, each
+// row is a node.
 struct Nodes {
     index_t count = 0;
     Array<index_t> of_row, first_row;
@@ -41,19 +41,19 @@ struct NearNullSpace {
     Array<Wide<T>> entries;
 };
 
-// The columns of the tentative prolongator: those of an aggregate's unknowns are neighbours.
+// The columns of the tentative prolongator. Unknowns of one aggregate are neighbours.
 template <class T>
 struct Tentative {
     index_t cols = 0;
-    Array<index_t> first_col;    // of the aggregate that a row belongs to; kNone of a row without one
-    Array<index_t> offsets;      // where the columns of each aggregate begin
-    Array<Wide<T>> entries;      // those of a row, `modes` of them; zeros after the aggregate's last column
-    Nodes nodes;                 // what the columns are as rows of the coarser matrix
+    Array<index_t> first_col;    // of a row's aggregate; kNone for a row without one
+    Array<index_t> offsets;      // begins of the columns of each aggregate
+    Array<Wide<T>> entries;      // `modes` entries per row; zeros after the aggregate's last column
+    Nodes nodes;                 // the columns as rows of the coarser matrix
     NearNullSpace<T> near_null;  // of the coarser matrix
 };
 
-// The columns of B in the rows of an aggregate become orthonormal ones, by the modified Gram-Schmidt method, and `r`
-// their factors; columns that depend on others are left out. Returns how many there are.
+// Orthonormalises the columns of B in the rows of an aggregate by the modified Gram-Schmidt method, with the factors in
+// `r`; linearly dependent columns are left out. Returns the number of columns.
 template <class V>
 SPMVGPU_IN_BODY index_t orthonormalise(const index_t* members, index_t member_count, const Nodes::View& nodes,
                                        index_t modes, const V* B, V* Q, V* r) {
@@ -123,7 +123,7 @@ Tentative<T> tentative_prolongator(Passes& passes, index_t rows, const Nodes& no
     const index_t* const of_node = aggregates.of_node.data();
     const std::int64_t nanoseconds = 10 * (1 + std::int64_t(rows) * modes * modes / (count + 1));
 
-    // Nodes without an aggregate are members of one behind the last.
+    // Nodes without an aggregate become members of one behind the last.
     const Array<index_t> members =
         passes.order_by_key(nodes.count, nodes.count > 0 ? nodes.count : 1, count,
                             [=] SPMVGPU_BODY(index_t node) { return of_node[node] == kNone ? count : of_node[node]; });
@@ -183,7 +183,7 @@ Tentative<T> tentative_prolongator(Passes& passes, index_t rows, const Nodes& no
     return made;
 }
 
-// Where the tentative prolongator has entries: in the columns of a row's own aggregate.
+// The pattern of the tentative prolongator: a row has the columns of its own aggregate.
 template <class T, class Passes>
 Pattern tentative_pattern(Passes& passes, index_t rows, const Nodes& nodes, const Aggregates& aggregates,
                           const Tentative<T>& tentative) {
@@ -206,7 +206,7 @@ Pattern tentative_pattern(Passes& passes, index_t rows, const Nodes& nodes, cons
     return pattern;
 }
 
-// P = T, in the pattern of it.
+// P = T, in the pattern of P.
 template <class T, class Passes>
 void fill_tentative(Passes& passes, const Tentative<T>& tentative, CsrMatrix<T>& P) {
     const index_t modes = tentative.near_null.count;
@@ -231,7 +231,7 @@ struct AggregatesNear {
     }
 };
 
-// Where the smoothed prolongator has entries.
+// The pattern of the smoothed prolongator.
 template <class T, class Passes>
 Pattern prolongator_pattern(Passes& passes, index_t rows, const Nodes& nodes, const Graph& graph,
                             const Aggregates& aggregates, const Tentative<T>& tentative) {
@@ -271,8 +271,9 @@ Pattern prolongator_pattern(Passes& passes, index_t rows, const Nodes& nodes, co
     return pattern;
 }
 
-// The pattern of a matrix without its weak entries, each of which counts for the node's own unknown of the same place
-// in its node: the column that it is in then, or -1 if there is none. `kept` is 0 for a weak entry. In scratch memory.
+// The pattern of a matrix without its weak entries, each of which counts for the unknown of its own node at the same
+// place: its column becomes that unknown, or -1 if the entry is missing. `kept` is 0 for a weak entry. In scratch
+// memory.
 template <class Passes>
 Array<index_t> filtered_columns(Passes& passes, const CsrPattern& A, const Strength* kept, const Nodes::View& nodes) {
     Array<index_t> columns = passes.template scratch<index_t>(A.nnz);
@@ -285,7 +286,7 @@ Array<index_t> filtered_columns(Passes& passes, const CsrPattern& A, const Stren
     return columns;
 }
 
-// P = T - scale A T with the filtered matrix A, and a number of `scale` for each row.
+// P = T - scale A T with the filtered matrix A, with one `scale` for each row.
 template <class T>
 void smooth_prolongator(HostPasses& /*passes*/, const CsrPattern& A, const T* values, const double* scale,
                         const Tentative<T>& tentative, CsrMatrix<T>& P) {

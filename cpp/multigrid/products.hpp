@@ -3,7 +3,7 @@
 //
 // Every entry is the sum of its terms in the order of the row of the left matrix, in double precision, so it has the
 // same bits on every device: one row of the right matrix after the other is added to a row of the product (Gustavson
-// 1978). On a GPU a few lanes share each of these, and a warp does where rows of the product are long.
+// 1978). On a GPU a few lanes share each row, and a warp does if rows of the product are long.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,6 @@ namespace spmvgpu::multigrid {
 
 constexpr std::int64_t kNanosecondsPerTerm = 4;
 
-// The columns of the rows of a matrix that a row of another one names.
 struct RowsOfRow {
     index_t runs;
     const index_t *named, *row_offsets, *col_indices;
@@ -46,7 +45,7 @@ Pattern product_pattern(Passes& passes, const CsrPattern& left, const CsrPattern
         kNanosecondsPerTerm * terms_of_row);
 }
 
-// How many terms the entries of a product have together.
+// Number of terms in all entries of a product.
 template <class Passes>
 double count_terms(Passes& passes, const CsrPattern& left, const CsrPattern& right) {
     const index_t *const cols = left.col_indices, *const row_offsets = right.row_offsets;
@@ -56,7 +55,7 @@ double count_terms(Passes& passes, const CsrPattern& left, const CsrPattern& rig
     return static_cast<double>(terms);
 }
 
-// The place of a column in [begin, end) of the ascending columns of a row, or `end`.
+// The position of a column in [begin, end) of the ascending columns of a row, or `end`.
 constexpr index_t find_column(const index_t* col_indices, index_t begin, index_t end, index_t col) {
     constexpr index_t kFew = 8;
     const index_t row_end = end;
@@ -74,7 +73,7 @@ constexpr index_t find_column(const index_t* col_indices, index_t begin, index_t
     return row_end;
 }
 
-// The place of a column that is among ascending ones.
+// The position of a column that occurs among ascending ones.
 constexpr index_t place_of(const index_t* cols, index_t count, index_t col) {
     index_t place = 0;
     while (count > 1) {
@@ -85,7 +84,7 @@ constexpr index_t place_of(const index_t* cols, index_t count, index_t col) {
     return place;
 }
 
-// Where the columns of one row are after another: a hash table that forgets in constant time.
+// Positions of the columns of one row after another: a hash table that forgets in constant time.
 class ColumnPlaces {
 public:
     void take(const index_t* cols, index_t count) {
@@ -105,7 +104,7 @@ public:
             slots_[at] = {round_, cols[place], place};
         }
     }
-    // Of a column that is there.
+    // Requires a column that occurs.
     index_t operator[](index_t col) const {
         const std::uint32_t mask = static_cast<std::uint32_t>(slots_.size()) - 1;
         std::uint32_t at = first_slot(static_cast<std::uint64_t>(col), bits_);
@@ -158,7 +157,7 @@ void multiply_values(HostPasses& /*passes*/, const CsrMatrix<T>& left, const Csr
     });
 }
 
-// A product of which some lanes add up a row, in memory for `room` sums and columns.
+// A product in which some lanes add up a row, in memory for `room` sums and columns.
 template <class T>
 struct RowsOfProduct {
     CsrPattern left, right, product;
@@ -169,7 +168,7 @@ struct RowsOfProduct {
         return std::int64_t(room) * ((sizeof(Wide<T>) + sizeof(index_t)) / sizeof(Word));
     }
 
-    // An entry of the row of the left matrix: a row of the right one, and what that is multiplied by.
+    // An entry of the row of the left matrix: a row of the right one, and its factor.
     struct Summand {
         index_t begin, length;
         Wide<T> factor;
@@ -192,7 +191,7 @@ struct RowsOfProduct {
         const index_t first = left.row_offsets[row], end = left.row_offsets[row + 1];
         Summand now = summand(first, end);
         for (index_t k = first; k < end; ++k) {
-            const Summand next = summand(k + 1, end);  // which is there when this one is added
+            const Summand next = summand(k + 1, end);  // loaded before this one is added
             lanes.share(now.length, [&](index_t i) {
                 const index_t place = place_of(cols, count, right.col_indices[now.begin + i]);
                 sums[place] += now.factor * Wide<T>(right_values[now.begin + i]);
@@ -210,7 +209,7 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
     const index_t* const row_offsets = rows.product.row_offsets;
     const std::int64_t terms = left.nnz / std::max(1, left.rows) * (right.nnz / std::max(1, right.rows) + 1);
     constexpr auto kMostOfFew = static_cast<index_t>(kFewWords / RowsOfProduct<T>::words(1));
-    constexpr index_t kManyRows = 1 << 13;  // keep a GPU busy with few lanes each
+    constexpr index_t kManyRows = 1 << 13;  // as many rows keep a GPU busy with few lanes each
     const index_t longest = longest_row(passes, product.rows, row_offsets);
     const index_t room = product.rows < kManyRows ? 0 : std::min(longest, kMostOfFew);
     if (room > 0) {
@@ -235,14 +234,14 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
         kNanosecondsPerTerm * terms);
 }
 
-// Values for a pattern, which are to be filled in. The arrays are shared.
+// A matrix with a pattern, whose values are not initialised. The arrays are shared.
 template <class T, class Passes>
 CsrMatrix<T> with_values(Passes& passes, const Pattern& pattern) {
     return {pattern.rows,        pattern.cols,        pattern.nnz,
             pattern.row_offsets, pattern.col_indices, passes.template make<T>(pattern.nnz)};
 }
 
-// The pattern of the transpose, and where each of its entries is in the matrix.
+// The pattern of the transpose, and the position of each of its entries in the matrix.
 struct TransposedPattern {
     Pattern pattern;
     Array<index_t> entries;

@@ -1,7 +1,7 @@
 // The largest eigenvalue of a Hermitian matrix, by a few steps of Lanczos' method (Saad, Numerical Methods for Large
 // Eigenvalue Problems, section 6.3). As passes on any device; see core/passes/passes.hpp.
 //
-// Inner products are sums of integers: those are the same in any order, and so the estimate has the same bits on every
+// Inner products are sums of integers, which do not depend on the order, and so the estimate has the same bits on every
 // device.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace spmvgpu::multigrid {
 
-// A number from -1 to 1 as an integer, which the sum of many is exact in, as long as that is from -1 to 1, too.
+// The fixed-point representation of 1. Sums of numbers from -1 to 1 are exact as long as they are in this range, too.
 constexpr double kFixedOne = 0x1p61;
 constexpr std::int64_t to_fixed(double number) {
     const double bounded = number > 1 ? 1 : number < -1 ? -1 : number;
@@ -60,7 +60,7 @@ inline double largest_of_tridiagonal(const std::vector<double>& diagonal, const 
     return high;
 }
 
-constexpr double kNothing = 1e-7;  // of a vector: nothing but rounding errors is left
+constexpr double kNothing = 1e-7;  // relative to a vector: only rounding errors are left
 
 // The largest Ritz value of the steps whose sums are known, as largest_eigenvalue() makes them.
 inline double largest_ritz_value(const std::vector<std::int64_t>& sums, int steps, double bound) {
@@ -74,10 +74,10 @@ inline double largest_ritz_value(const std::vector<std::int64_t>& sums, int step
     return std::min(bound, largest_of_tridiagonal(diagonal, beside));
 }
 
-// Of S A S with the numbers `root` on the diagonal of S; an entry of A in column -1 does not count. No eigenvalue is
-// larger than `bound` in size. The sums stay on the device, which is waited for at the end, where steps after one that
-// leaves nothing are left out, and once before that: the bound itself is the estimate if a few steps come close to it,
-// as they do where the entries beside the diagonal are negative and all rows alike.
+// Estimates the largest eigenvalue of S A S with the numbers `root` on the diagonal of S; an entry of A in column -1
+// does not count. No eigenvalue is larger than `bound` in size. The sums stay on the device, which is waited for at the
+// end, where steps after an exact one are left out, and once before that: the bound itself is the estimate if a few
+// steps come close to it, as they do if the entries beside the diagonal are negative and all rows alike.
 template <class T, class Passes>
 double largest_eigenvalue(Passes& passes, const CsrPattern& A, const T* values, const double* root, double bound,
                           int steps, std::int64_t work) {
@@ -87,8 +87,8 @@ double largest_eigenvalue(Passes& passes, const CsrPattern& A, const T* values, 
     Array<V> vectors[3], scaled_vector = passes.template scratch<V>(n);
     for (auto& vector : vectors) vector = passes.template scratch<V>(n);
     V* const scaled = scaled_vector.data();
-    // Of each step the square of the norm of its vector and the inner product of that with its product, over squares of
-    // what they are at most.
+    // For each step the square of the norm of its vector and the inner product of that with its product, relative to
+    // the squares of their bounds.
     Array<std::int64_t> sums_of_steps = passes.template scratch<std::int64_t>(2 * steps + 1);
     std::int64_t* const sums = sums_of_steps.data();
     passes.fill(sums, 2 * steps + 1, std::int64_t(0));

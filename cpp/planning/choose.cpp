@@ -13,19 +13,19 @@ namespace spmvgpu {
 
 namespace {
 
-// What a trial on a GPU is expected to take beside its products and bytes: a conversion of 200 to 400 us on an H100,
-// and a graph of launches to time. Tiles of the format that needs no conversion are found in less. A trial that has
-// begun is finished, so this is rather too long.
+// The expected time of a trial on a GPU beside its products and bytes: a conversion of 200 to 400 us on an H100, and a
+// graph of launches to time. Tiles of the format that needs no conversion are found in less. A trial that has begun is
+// finished, so this is a high estimate.
 constexpr double kConversionUs = 600, kConversionBytesPerUs = 500e3, kPlanUs = 400;
-// On the CPU little waits for launches.
+// On the CPU launches cost little.
 constexpr double kConversionOnCpuUs = 200, kConversionBytesPerUsOnCpu = 2e3;
 
-// On the CPU the look at a matrix, plans, a conversion and trials take as long as so many products: more than the
-// default budget, so that csr is taken there as before.
+// On the CPU the sample of a matrix, plans, a conversion and trials take as long as this many products: more than the
+// default budget, which so gives csr.
 constexpr double kProductsOnCpu = 200;
 
-// What an order by clusters is expected to take on a GPU: launches, passes over the entries as long as products, and
-// passes over the rows; see orders.json, of an H200.
+// The expected time of an order by clusters on a GPU: launches, passes over the entries as long as products, and passes
+// over the rows; see orders.json, for an H200.
 constexpr double kOrderUs = 650, kOrderProducts = 4, kOrderUsPerRow = 0.8e-3;
 
 // A format is worth a trial if its predicted time is within this factor of the best one, or as near as the two
@@ -33,8 +33,8 @@ constexpr double kOrderUs = 650, kOrderProducts = 4, kOrderUsPerRow = 0.8e-3;
 constexpr double kClose = 1.25;
 constexpr std::size_t kMostTrials = 3;
 
-// Where predictions decide, another format must be predicted to take less than this part of the time of csr, which
-// needs no conversion. By the times in the benchmarks' prediction.json products are a little faster so.
+// If predictions decide, another format must be predicted to take less than this share of the time of csr, which needs
+// no conversion. This makes products a little faster, by the times in the benchmarks' prediction.json.
 constexpr double kWorthConverting = 0.92;
 
 constexpr double kUnknownError = 0.5;
@@ -71,8 +71,7 @@ std::string with_error(const Prediction& prediction) {
     return printed("%.1f us +- ", prediction.time_us.value_or(0)) + error;
 }
 
-// What a choice by prediction makes the least of: the predicted time, and as much more as such predictions err; of csr
-// less.
+// The objective of a choice by prediction: the predicted time plus the error of such predictions; less for csr.
 double risk_us(const std::string& format, double time_us, std::optional<double> error) {
     return time_us * (1 + error.value_or(kUnknownError)) * (format == kPlain ? kWorthConverting : 1.0);
 }
@@ -80,14 +79,14 @@ double risk_us(const Prediction& prediction) {
     return risk_us(prediction.format, prediction.time_us.value_or(0), prediction.error);
 }
 
-// Whether a format of which this is predicted may turn out to be as fast as the best one.
+// Returns true if a format with this prediction may turn out to be as fast as the best one.
 bool may_be_close(double time_us, std::optional<double> error, const Prediction& best) {
     const double limit =
         std::max(kClose, (1 + best.error.value_or(kUnknownError)) * (1 + error.value_or(kUnknownError)));
     return time_us <= limit * best.time_us.value_or(0);
 }
 
-// The best prediction, and those that may turn out to be better.
+// The best prediction, and the ones that may turn out to be better.
 std::vector<Prediction> close_ones(const std::vector<Prediction>& possible) {
     std::vector<Prediction> close;
     for (const Prediction& prediction : possible) {

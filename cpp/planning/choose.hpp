@@ -1,4 +1,4 @@
-// Which format a matrix gets, once it is predicted what products take: pure functions of tables of predictions.
+// The choice of a format from predicted times of products: pure functions of tables of predictions.
 #pragma once
 
 #include <chrono>
@@ -15,13 +15,13 @@
 
 namespace spmvgpu {
 
-// A format, with the options that make a kernel of its own of it, as in "csr kernel=shuffle".
+// A format, with the options that select a kernel of its own, as in "csr kernel=shuffle".
 std::string variant_name(const std::string& format, const Options& options);
 
-// What is predicted of a matrix in a format.
+// A prediction for a matrix in a format.
 struct Prediction {
     std::string format;
-    Options options;                    // what the prediction is for; none where the format chooses
+    Options options;                    // options of the prediction; none where the format chooses
     std::optional<double> time_us;      // of a product; none if it is not known, or nothing is stored
     std::optional<std::int64_t> bytes;  // on the device; none if the format cannot hold the matrix
     std::optional<double> padding;      // stored slots per non-zero, likewise
@@ -33,16 +33,16 @@ struct Prediction {
 
 enum class Mode { kOff, kCached, kFull };  // time no format, a few promising ones, or all
 
-// How a format is chosen.
+// How to choose a format.
 struct Request {
     Device device;
     std::string format = "auto";
-    Options options;  // of the format
+    Options options;  // options of the format
     Mode mode = Mode::kCached;
-    std::optional<bool> symmetric;  // whether the matrix is; none if nobody knows
-    double products = 0;            // that choosing may take the time of
-    double spent_us = 0;            // of that time, before the matrix is ranked
-    bool has_few_values = false;    // of a large matrix whose values are most of what a product reads
+    std::optional<bool> symmetric;  // whether the matrix is symmetric; none if unknown
+    double products = 0;            // budget, in products
+    double spent_us = 0;            // time spent before the ranking
+    bool has_few_values = false;    // a large matrix with few distinct values, which are most of the bytes of a product
 };
 
 // The time that choosing may take.
@@ -51,16 +51,16 @@ public:
     Budget(double products, double spent_us, int trial_products, bool is_for_gpu)
         : products_(products), spent_us_(spent_us), trial_products_(trial_products), is_for_gpu_(is_for_gpu) {}
 
-    // From now on time is spent.
     void start_clock() { start_ = Clock::now(); }
 
-    // What a trial takes if all goes as predicted: a conversion, and a short series of products.
+    // The time of a trial if the predictions hold: a conversion, and a short series of products.
     double trial_us(const std::string& format, double bytes, double product_us) const;
-    // Whether there may be time for two trials, or else there is none, of products that take so long.
+    // Returns true if there may be time for two trials, because one alone is of no use, with products of this time.
     bool may_afford_trials(double product_us) const;
-    // Whether a plan that takes so long is affordable, however much of the budget is spent.
+    // Returns true if a plan of this time fits the whole budget, spent or not.
     bool affords_plan(double plan_us, double product_us) const { return plan_us <= all_us(product_us); }
-    // The same for an order of rows and columns by clusters. So a matrix is always stored in the same order.
+    // Returns true if an order of rows and columns by clusters fits the whole budget, so that a matrix is always stored
+    // in the same order.
     bool affords_order(double product_us, index_t rows) const;
 
     double left_us(double product_us) const { return all_us(product_us) - spent_us(); }
@@ -85,19 +85,19 @@ Budget budget_of(const Request& request, std::int64_t nnz);
 struct Candidate {
     std::string format;
     Options options;
-    std::string reason;   // to choose it
-    double trial_us = 0;  // that a trial is expected to take
+    std::string reason;   // for the choice
+    double trial_us = 0;  // expected time of a trial
 };
 
-// The candidates in their order: the first one that fits the device is taken, or the fastest one of all. In mode full
-// they are formats as they choose their tunables themselves.
+// The candidates in order: the first one that fits on the device is chosen, or the fastest one of all. In mode full
+// they are formats with their own choices of tunables.
 struct Ranking {
     bool is_timed = false;
     std::vector<Candidate> candidates;
 };
 
 // A matrix with fewer entries is stored in csr on a GPU: its products take hardly longer than a kernel launch. On an
-// H200 csr is within 0.2 % of the fastest format then for calibration's samples, and the model takes as long as a
+// H200 csr is then within 0.2 % of the fastest format for calibration's samples, and the model takes as long as a
 // thousand products.
 inline constexpr std::int64_t kSmallEntries = 1 << 17;
 
@@ -105,45 +105,45 @@ inline constexpr std::int64_t kSmallEntries = 1 << 17;
 // products.
 inline constexpr index_t kLeastEntriesOnCpu = 50'000;
 
-// Whether a choice is made of predictions.
+// Returns true if predictions are needed for a choice.
 bool needs_predictions(const Request& request, std::int64_t nnz);
 
-// The formats that are considered: those for symmetric matrices where the matrix may be symmetric, and on a GPU those
-// that store values once where there are few values. Formats that take long to plan are considered in mode full only,
-// or if the matrix is known to be symmetric.
+// The formats to consider. Formats for symmetric matrices are among them if the matrix may be symmetric, and on a GPU
+// formats that store values once if there are few values. Formats that take long to plan are considered in mode full
+// only, or if the matrix is known to be symmetric.
 std::vector<std::string> formats_to_consider(const Request& request);
 
-// Whether planning a format takes longer than choosing one may.
+// Returns true if planning a format takes longer than choosing one may.
 bool takes_long_to_plan(const std::string& format, Device device);
 
-// Whether a format may be tried, or chosen if there is no time for trials, when it takes at least so long and another
-// is predicted as `best`. It need not be planned otherwise.
+// Returns true if a format with this lower bound of its time may be tried, or chosen if there is no time for trials,
+// when another is predicted as `best`. Otherwise it need not be planned.
 bool is_worth_a_plan(const Request& request, const Budget& budget, const std::string& format, double least_us,
                      std::optional<double> error, const Prediction& best);
 
-// The ranking by predictions, whose order is the one in which candidates are considered at equal times. In mode full it
-// has every format that can hold the matrix, and last those whose times are not known. With `has_last_resort`, csr
-// comes last where it is not considered: it takes the least memory to make.
+// The ranking by predictions, which come in the order for equal times. In mode full it has every format that can hold
+// the matrix, and last the ones whose times are unknown. With `has_last_resort`, csr comes last if it is not
+// considered, because it takes the least memory to make.
 Ranking rank_predictions(std::vector<Prediction> predictions, const Request& request, const Budget& budget,
                          bool has_last_resort);
 
-// The ranking of a format that was asked for, with options that stay as they are.
+// The ranking for a requested format, whose options stay as they are.
 Ranking rank_options(const Request& request);
 
 // The ranking on a GPU without predictions.
 Ranking rank_small();
 
-// A format, and what it promises.
+// A format and its promise.
 using Promised = std::pair<std::string, Promise>;
 
-// The format that promises the shortest time on the CPU by a sample; none where csr is as fast, which needs no
-// conversion.
+// The format with the shortest promised time on the CPU for a sample; none if csr, which needs no conversion, is as
+// fast.
 std::optional<Promised> promise_on_cpu(const RowSample& sample);
 
-// Whether the plan of a format keeps the promise.
+// Returns true if the plan of a format keeps the promise.
 bool is_kept(const Promise& promise, const Cost& cost);
 
-// The ranking on the CPU without predictions: first the format whose promise is kept.
+// The ranking on the CPU without predictions: the format whose promise is kept comes first.
 Ranking rank_on_cpu(const std::optional<Promised>& kept);
 
 }  // namespace spmvgpu

@@ -1,4 +1,4 @@
-// What a product takes at least, of a variant that suits the matrix as well as its features allow.
+// Lower bounds of the time of a product, for a matrix that suits the format as well as its features allow.
 #include <algorithm>
 #include <limits>
 
@@ -11,13 +11,13 @@ namespace spmvgpu::roofline {
 
 namespace {
 
-// Of long rows a format stores less per entry than of the band, as what it keeps of every row, or of the diagonal,
-// weighs little there.
+// With long rows a format stores less per entry than for the band, because its data per row, or for the diagonal, weigh
+// little there.
 constexpr index_t kBandRows = 8192, kDiagonals = 9;
 constexpr double kLess = 0.85;
 
-// With so many times more slots than entries a format is beaten by those that store none but entries; where there are
-// few slots, all of them take no time.
+// A format with this many times more slots than entries is slower than formats that store only entries; a small number
+// of slots takes no time in any case.
 constexpr double kMostSlots = 8, kFewSlots = 1 << 20;
 
 template <class T>
@@ -67,7 +67,7 @@ double ModelOf<T>::least_time_us(const Subject& subject, const std::string& form
             if (Known::least_slots(features, plan) > std::max(kMostSlots * features.nnz, kFewSlots)) return;
             if (!Known::may_hold(features)) return;
             const Amount band = of_band(format, Known::block(features), {device, subject.machine.processors});
-            const bool is_half = band.slots < 1;  // of a symmetric matrix
+            const bool is_half = band.slots < 1;  // half of a symmetric matrix
             Known::each_choice(features, plan, [&] {
                 const double slots = Known::least_slots(features, plan);
                 const Amount stored{kLess * slots * band.bytes, is_half ? kLess * slots * band.slots : slots};

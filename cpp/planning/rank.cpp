@@ -15,11 +15,11 @@ namespace {
 
 constexpr char kNotKnown[] = "no product of this format was ever timed; tune='full' tries it";
 
-// Other options of a format are worth a trial if they are predicted to be within this factor of those it takes.
+// Other options of a format are worth a trial if their predicted time is within this factor of its own choice's.
 constexpr double kNearOptions = 1.15;
 
-// A format that stores values once is faster where values are most of what a product reads: in large matrices whose
-// entries read x from few sectors. Few values are so many different ones among those that features are found from.
+// A format that stores values once is faster if values are most of the bytes of a product: in large matrices whose
+// entries read x from few sectors. kFewValues is the number of distinct ones in the sample of the features.
 constexpr index_t kLargeEntries = 1 << 20, kFewValues = 64;
 constexpr double kSectorsTogether = 0.25;
 
@@ -29,7 +29,7 @@ bool has_few_values(AnySource& source, Steps& steps) {
     return found.run_sectors <= kSectorsTogether && found.different_values <= kFewValues;
 }
 
-// What a sample of the rows promises, if a plan of the whole matrix keeps it.
+// The promise of a sample of the rows, if a plan of the whole matrix keeps it.
 std::optional<Promised> kept_promise(AnySource& source, const Target& target, Steps& steps) {
     if (source.any().nnz < kLeastEntriesOnCpu) return {};
     auto promised = promise_on_cpu(timed(steps, "features", "", [&] { return source.row_sample(); }));
@@ -38,13 +38,13 @@ std::optional<Promised> kept_promise(AnySource& source, const Target& target, St
     try {
         const auto plan = timed(steps, "plan", format, [&] { return source.plan(format, {}, target); });
         if (is_kept(promise, plan->cost)) return promised;
-    } catch (const FormatError&) {  // the matrix is not like the sample
+    } catch (const FormatError&) {  // the matrix differs from the sample
     } catch (const OutOfMemory&) {
     }
     return {};
 }
 
-// Formats by what their products take at least, where there is a need to know.
+// Formats in the order of their lower bounds, predicted as far as necessary.
 struct Asked {
     std::string format;
     double least_us = 0;
@@ -83,7 +83,7 @@ public:
     }
 
 private:
-    // With the options that the format takes, and with others that are predicted to be nearly as good.
+    // Predictions for the options that the format chooses, and for others that are predicted to be nearly as good.
     std::vector<Prediction> of(const std::string& format, bool with_near_options) const {
         Prediction own;
         own.format = format;
@@ -165,7 +165,7 @@ Ranking rank(AnySource& source, const std::shared_ptr<const DeviceModel>& model,
     Request request = asked;
     request.has_few_values = has_few_values(source, steps);
     auto predictions = predict_considered(source, model, request, is_bounded ? &budget : nullptr, steps);
-    // Without the copy in CSR on a GPU there may be room for the matrix, which is planned in host memory then.
+    // Without the copy in CSR on a GPU the matrix may fit, and is then planned in host memory.
     const bool has_last_resort = !source.device().is_gpu();
     Ranking ranking = rank_predictions(std::move(predictions), request, budget, has_last_resort);
     // On the CPU trials decide: predictions err more than formats differ.

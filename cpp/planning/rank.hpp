@@ -13,13 +13,13 @@ namespace spmvgpu {
 
 using DeviceModel = roofline::Model;
 
-// Predictions for every format. The device that the model is of need not be here.
+// Predictions for every format. The device of the model need not be present.
 std::vector<Prediction> predict(AnySource& source, const std::shared_ptr<const DeviceModel>& model, int ordinal,
                                 Steps& steps);
 
-// Predictions for the formats that are considered and whose times are known; without times for the others in mode full,
-// which tries them, or if no times are known. They are for the options that a format takes for the matrix, and with
-// `budget` for others that are nearly as good, but not of what is not worth a plan.
+// Predictions for the formats that are considered and whose times are known. In mode full, which tries all, or if no
+// times are known, the others are included without times. They are for the options that a format chooses for the
+// matrix, and with `budget` also for others that are nearly as good, but not for formats that are not worth a plan.
 std::vector<Prediction> predict_considered(AnySource& source, const std::shared_ptr<const DeviceModel>& model,
                                            const Request& request, const Budget* budget, Steps& steps);
 

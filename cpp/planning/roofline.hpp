@@ -1,8 +1,8 @@
-// The library's own model: a product takes as long as what it moves and waits for takes.
+// The library's own model: the time of a product is the time of its traffic and its waits.
 //
-// What a term counts follows from the matrix and the format's plan; what it costs on one device is the format's own,
-// see formats/model.hpp. Another device is described by a dozen rates, and where a format was timed on it, by the
-// factor by which its products take longer than that says.
+// The counts of terms follow from the matrix and the format's plan; the format has their costs on one device, see
+// formats/model.hpp. Another device is described by a dozen rates and, for each format that was timed on it, by the
+// ratio of measured to predicted times.
 #pragma once
 
 #include <map>
@@ -17,9 +17,9 @@
 
 namespace spmvgpu::roofline {
 
-// What is known of a format's times on a device.
+// Measurements of a format on a device.
 struct Measured {
-    double scale = 1;             // products take as many times as long as the rates say
+    double scale = 1;             // ratio of measured times to the rates' prediction
     std::optional<double> error;  // mean relative error of predictions; none if it is unknown
 };
 
@@ -32,14 +32,14 @@ public:
 
     const Machine& machine() const { return machine_; }
     int item_bytes() const { return item_bytes_; }
-    // Whether a format was ever timed, on this device or on those that the costs of formats are of.
+    // True if a format was ever timed, on this device or on the reference devices of the costs.
     bool is_known(const std::string& format) const { return formats_.contains(format) || has_costs(format); }
     Measured of(const std::string& format) const {
         const auto found = formats_.find(format);
         return found == formats_.end() ? Measured{} : found->second;
     }
 
-    // What a product of a format costs at least; of one that is chosen only if asked for, 0.
+    // A lower bound of the time of a product in a format; 0 for one that is chosen only if asked for.
     virtual double least_time_us(const Subject& subject, const std::string& format, Device device) const = 0;
 
 private:
@@ -60,15 +60,15 @@ public:
 private:
     bool has_costs(const std::string& format) const override;
 
-    // What a format stores per entry of a symmetric band of dense blocks, which all formats store with hardly any
-    // padding; nothing if it does not hold it.
+    // The amount that a format stores per entry of a symmetric band of dense blocks, which all formats store with
+    // hardly any padding; zero if it cannot hold the band.
     Amount of_band(const std::string& format, index_t block, const Target& target) const;
 
     mutable Mutex mutex_;
     mutable std::map<std::tuple<std::string, index_t, int>, Amount> bands_;
 };
 
-// A matrix before the model of a device with so many processors.
+// A matrix and the model of a device with this many processors.
 class Case {
 public:
     Case(std::shared_ptr<const Model> model, const Features& features, int processors)
@@ -76,13 +76,13 @@ public:
         subject_.machine.processors = processors;
     }
 
-    // Microseconds of a product as planned, or with other options that change nothing that is stored.
+    // Microseconds of a product as planned, or with other options that do not change the stored arrays.
     double time_us(const std::string& format, const MatrixPlan& plan, const Options& changed = {}) const {
         return plan.time_us(subject_, plan, changed) * model_->of(format).scale;
     }
 
-    // And what it takes at least, if the matrix suits it as well as its features allow: it says of many formats that
-    // they need not be planned, which takes passes over the matrix.
+    // A lower bound for a matrix that suits the format as well as its features allow. It spares many formats a plan,
+    // which takes passes over the matrix.
     double least_time_us(const std::string& format, Device device) const {
         return model_->least_time_us(subject_, format, device) * model_->of(format).scale;
     }

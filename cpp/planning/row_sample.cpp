@@ -10,18 +10,18 @@ namespace spmvgpu {
 
 namespace {
 
-// Neighbouring rows that are looked at together: whole block rows of every size.
+// Neighbouring rows in a run: whole block rows of every size.
 constexpr index_t kRun = 12;
 static_assert(std::ranges::all_of(RowSample::kBlocks, [](index_t block) { return kRun % block == 0; }));
 
-// One row in kOneIn is looked at, in so many runs.
+// One row in kOneIn is sampled, within these numbers of runs.
 constexpr index_t kOneIn = 16, kLeastRuns = 8, kMostRuns = 64;
 
-// A row with so large a part of all entries is long: one thread multiplies it, and 31 rows beside it in a slice, while
-// the others wait.
+// A row with one of kLongPart parts of all entries is long: one thread multiplies it, and in a slice 31 rows beside it,
+// while the others wait.
 constexpr index_t kLongPart = 500;
 
-// Entries of a row that are compared with those of another: a whole number of blocks of every size.
+// Entries of a row that are compared with another row's: a whole number of blocks of every size.
 constexpr index_t kCompared = 48;
 
 template <class T>
@@ -61,7 +61,7 @@ public:
     }
 
 private:
-    // Of all rows. Reading their offsets takes little of the time of a product.
+    // The longest of all rows. Reading their offsets takes little of the time of a product.
     index_t longest() const {
         index_t most = 0;
         for (index_t row = 0; row < csr_.rows; ++row) most = std::max(most, csr_.row_length(row));
@@ -71,7 +71,7 @@ private:
     index_t begin(index_t row) const { return csr_.row_offsets[row]; }
     index_t compared(index_t row) const { return begin(row) + std::min(csr_.row_length(row), kCompared); }
 
-    // Of rows of the same length.
+    // Requires rows of equal length.
     bool is_like_next(index_t row) const {
         const index_t* const cols = csr_.col_indices.data();
         const T* const values = csr_.values.data();
@@ -81,7 +81,7 @@ private:
         return true;
     }
 
-    // Whether the row has the columns of the first row of its block row, and these come in whole blocks.
+    // Returns true if the row has the columns of the first row of its block row, and these come in whole blocks.
     bool is_of_blocks(index_t row, index_t block) const {
         const index_t first = row - row % block, length = csr_.row_length(row);
         if (length % block != 0 || length != csr_.row_length(first)) return false;
@@ -94,7 +94,7 @@ private:
         return true;
     }
 
-    // Those of a row ascend. Once there are many, no more are counted.
+    // The diagonals of a row ascend. Once there are many, no more are counted.
     void add_diagonals(index_t row) {
         if (diagonals_.size() > most_diagonals_) return;
         const std::size_t length = csr_.row_length(row);
@@ -109,7 +109,7 @@ private:
 
     const CsrMatrix<T>& csr_;
     std::size_t most_diagonals_;
-    std::vector<index_t> blocks_;                  // sizes that are possible, the largest first
+    std::vector<index_t> blocks_;                  // possible sizes, the largest first
     std::vector<index_t> diagonals_, own_, both_;  // distances from the main diagonal, ascending
     std::int64_t pairs_ = 0, alike_ = 0, uneven_ = 0;
 };
@@ -122,7 +122,7 @@ RowSample sample_rows(const CsrMatrix<T>& csr) {
     Sampler<T> sampler(csr);
     const std::int64_t all = csr.rows / kRun;
     const auto runs = std::min(all, std::clamp<std::int64_t>(all / kOneIn, kLeastRuns, kMostRuns));
-    for (std::int64_t i = 0; i < runs; ++i) {  // not at the ends, where rows are unlike the others
+    for (std::int64_t i = 0; i < runs; ++i) {  // not at the ends, where rows are often different
         sampler.add_run(static_cast<index_t>((2 * i + 1) * all / (2 * runs)) * kRun);
     }
     sampler.tell(sample);

@@ -6,7 +6,7 @@
 
 namespace spmvgpu {
 
-// Of a matrix in host memory. One with too few rows for a run has no sample: all shares are 0.
+// The matrix is in host memory. One with too few rows for a run has no sample: all shares are 0.
 template <class T>
 RowSample sample_rows(const CsrMatrix<T>& csr);
 

@@ -10,9 +10,9 @@ namespace spmvgpu {
 
 namespace {
 
-// With format "auto". A GPU's L2 gives so many sectors of x, 32 bytes each, in a microsecond; to bring an entry of x
-// into another order, and one of y back, takes as long as so many more; and so many of the columns of neighbouring rows
-// repeat in a mesh. Measured on an H200.
+// Thresholds for format "auto", measured on an H200. A GPU's L2 delivers kSectorsPerUs sectors of x, 32 bytes each, in
+// a microsecond; permuting an entry of x, and one of y back, takes as long as kSectorsOfOrder more; and kMeshClustering
+// is the share of the columns of neighbouring rows that repeat in a mesh.
 constexpr double kSectorsPerUs = 150e3, kSectorsOfOrder = 4.5, kMeshClustering = 0.4;
 
 Features features_of(const AnyCsr& csr, Device device) {
@@ -104,7 +104,7 @@ std::optional<typename CsrSource<T>::Reordered> PlannedSource<T>::nearer_order(c
             return this->by_clusters();
         } catch (const std::invalid_argument&) {  // a row is too long
             return {};
-        } catch (const OutOfMemory&) {  // there is no room for both
+        } catch (const OutOfMemory&) {  // both do not fit
             return {};
         }
     });

@@ -1,4 +1,4 @@
-// Sources: canonical matrices in CSR of which formats are planned, ranked and built where the matrix lies.
+// Sources: canonical matrices in CSR from which formats are planned, ranked and built on the device of the matrix.
 #pragma once
 
 #include <map>
@@ -16,14 +16,14 @@
 
 namespace spmvgpu {
 
-// What took the time while a matrix was ranked, as Python's steps are named: "features", "plan", "order".
+// A step of a ranking and its time, named as in Python: "features", "plan", "order".
 struct Step {
     std::string name, format;
     double seconds;
 };
 using Steps = std::vector<Step>;
 
-// Calls something, and adds how long it took.
+// Calls a function, and adds its time.
 template <class Call>
 decltype(auto) timed(Steps& steps, const char* name, const std::string& format, Call&& call) {
     struct Timer {
@@ -48,18 +48,18 @@ public:
     virtual Device device() const = 0;
     virtual AnyCsr any() const = 0;
 
-    // What the performance model knows of the matrix; found when it is first asked for.
+    // Features for the performance model, computed by the first call.
     const Features& features();
 
-    // What a format would do with the matrix. Plans for the source's own device are kept for build().
+    // The plan of a format for the matrix. Plans for the source's own device are kept for build().
     virtual std::shared_ptr<const MatrixPlan> plan(const std::string& format, const Options& options,
                                                    const Target& target) = 0;
 
-    // Of a matrix in host memory.
+    // The matrix is in host memory.
     virtual RowSample row_sample() const = 0;
 
 protected:
-    // Nothing where nobody asked for them yet.
+    // Null before the first call of features().
     const Features* known_features();
 
 private:
@@ -78,21 +78,21 @@ public:
                                            const Target& target) override;
     RowSample row_sample() const override { return sample_rows(this->csr()); }
 
-    // The matrix in a format on a device: that of the source, or a GPU for which it lies in host memory. A plan for
-    // just this device serves once; plans take memory of the device until then, or until it is needed. Where a GPU has
-    // no room for what the matrix is made of, the host makes it, as it does with Builders::kOfHost.
+    // The matrix in a format on a device: the device of the source, or a GPU for a matrix in host memory. A plan for
+    // just this device is used once; plans take memory of the device until then, or until it is needed. If a GPU has no
+    // room for the build, the host does it, as with Builders::kOfHost.
     std::shared_ptr<Matrix<T>> build(const std::string& format, const Options& options, Device device,
                                      Builders builders = Builders::kOfDevice);
 
     // An order of rows and columns by clusters, and the matrix in it, if format "auto" is to store the matrix so: its
-    // products load entries of x that no row nearby needs, it is a mesh, the budget lasts for finding the order, and
-    // products save more than it takes to permute x and y.
+    // products load entries of x that no row nearby needs, it is a mesh, the budget suffices for finding the order, and
+    // products save more than the permutation of x and y takes.
     std::optional<typename CsrSource<T>::Reordered> nearer_order(const Budget& budget, Steps& steps);
 
 private:
     using Key = std::tuple<std::string, Options, int>;
 
-    // With the features that are known.
+    // Uses the features that are known.
     std::shared_ptr<const MatrixPlan> made_plan(const std::string& format, const Options& options, Target target);
 
     Mutex mutex_;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr index_t kNone = -1;
 
-// Rows with one pattern: what is left of it begins at `first`.
+// Rows with one pattern, whose remaining columns begin at `first`.
 struct Front {
     std::vector<index_t> cols;
     std::size_t first = 0;
@@ -31,7 +31,7 @@ public:
         }
     }
 
-    // Eliminates a column, and adds what that takes.
+    // Eliminates a column, and adds its cost.
     void step(index_t col, FillBound& bound) {
         const index_t own = heads_[col];
         if (own == kNone) return;  // the matrix is singular
@@ -57,7 +57,7 @@ private:
         head = front;
     }
 
-    // All fronts that begin with a column become the first of them.
+    // Merges all fronts that begin with a column into the first of them.
     void unite(Front& front, index_t col) {
         std::vector<index_t> cols;
         index_t rows = 0;
@@ -84,7 +84,7 @@ private:
 
     std::vector<Front> fronts_;
     std::vector<index_t> heads_;  // a front that begins with the column, for each column
-    std::vector<index_t> seen_;   // the elimination step that saw a column last, for each column
+    std::vector<index_t> seen_;   // the last elimination step with a column, for each column
     InterruptTimer timer_;
 };
 

@@ -1,5 +1,5 @@
-// A solve whose vectors are in pieces on the devices of its matrix: the pieces of what is given go there, the solver
-// runs, and the pieces of x come back.
+// A solve with vectors in pieces on the devices of its matrix: the pieces of the operands are copied there, the solver
+// runs, and the pieces of x are copied back.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@
 
 namespace spmvgpu {
 
-// The vectors of a system, as its devices have their pieces; null where there are none.
+// The vectors of a system, in pieces on its devices; null for a missing vector.
 template <class T>
 struct GivenInPieces {
     T *b, *guess, *x;
-    T* diagonal;  // of M, or the inverse one of the A that M is a polynomial in
-    T *r, *d;     // what such a polynomial works with
+    T* diagonal;  // M as a diagonal, or the inverse diagonal of the A that M is a polynomial in
+    T *r, *d;     // vectors of the polynomial
 
     GivenInPieces(const System<T>& whole, index_t room, Arena& arena) {
         const auto vector = [&](bool exists) { return exists ? arena.take<T>(room) : nullptr; };
@@ -49,7 +49,7 @@ struct SystemInPieces {
         return level != nullptr && level->A.get() == system.A->multi_device() ? M : nullptr;
     }
 
-    // The matrix in the only part that has rows, if that is where the vectors are: such a system is like any other one.
+    // The matrix in the only part with rows, if the vectors are on its device: such a system needs no pieces.
     static std::shared_ptr<const AnyMatrix<T>> undivided(const System<T>& system) {
         const MultiDeviceMatrix<T>* const matrix = system.A->multi_device();
         const Halos<T>* const halos = matrix == nullptr ? nullptr : matrix->halos();
@@ -57,7 +57,7 @@ struct SystemInPieces {
         return is_whole && halos->lanes()[0].device() == system.device ? halos->lanes()[0].part->matrix : nullptr;
     }
 
-    // Of each device.
+    // For each device.
     Needs needs(std::string_view method, const Limits& limits) const {
         System<T> piece = whole;
         piece.n = layout.room();
@@ -73,7 +73,7 @@ struct SystemInPieces {
 template <class T, class Queue>
 class PolynomialOfPieces : public LinearMap<T> {
 public:
-    // Of the level, but with the inverse diagonal in pieces; r and d are vectors to work with.
+    // The level with its inverse diagonal in pieces; r and d are work vectors.
     PolynomialOfPieces(Queue& queue, const HaloMap<T>& A, Level<T> level, T* r, T* d)
         : queue_(queue), A_(A), level_(std::move(level)), r_(r), d_(d) {}
 
@@ -89,8 +89,8 @@ private:
     T *r_, *d_;
 };
 
-// `memory` has as many bytes as the system needs, on each of the devices, and `streams` are those of `queues`, which
-// are HostPieces or gpu::CudaPieces.
+// `memory` has as many bytes as the system needs, on each of the devices, and `streams` belong to `queues`, which are
+// HostPieces or gpu::CudaPieces.
 template <class T, class Pieces>
 Reports run_in_pieces(std::string_view method, Pieces& queues, const SystemInPieces<T>& system, const Limits& limits,
                       const std::vector<char*>& memory, const std::vector<Stream>& streams, const LookAt& look) {
@@ -130,7 +130,7 @@ Reports run_in_pieces(std::string_view method, Pieces& queues, const SystemInPie
         }
     };
     const LookAt look_at_x = [&](const std::vector<Look>& seen) {
-        if (limits.look_each || limits.look_restarts) collect_x();  // somebody may want to see it
+        if (limits.look_each || limits.look_restarts) collect_x();  // the callback may need it
         look(seen);
     };
 

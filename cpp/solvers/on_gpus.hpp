@@ -13,22 +13,22 @@ struct SystemInPieces;
 
 namespace spmvgpu::gpu {
 
-// As solve(), with vectors on a GPU.
+// See solve(), with vectors on a GPU.
 template <class T>
 Reports solve_on_gpu(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
                      const Stream* after, const LookAt& look);
 
-// As solve(), of a system with maps of all columns.
+// See solve(), for a system with maps of all columns.
 template <class T>
 Reports solve_columns(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
                       const Stream* after, const LookAt& look);
 
-// As solve(), with vectors in pieces on several GPUs.
+// See solve(), with vectors in pieces on several GPUs.
 template <class T>
 Reports solve_in_pieces(std::string_view method, const SystemInPieces<T>& system, const Limits& limits,
                         SolverMemory& memory, const Stream* after, const LookAt& look);
 
-// As solve(), with this rank's pieces of vectors, of which the other ranks have the others.
+// See solve(), with this rank's pieces of vectors; the other ranks have the others.
 template <class T>
 Reports solve_over_ranks(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
                          const Stream* after, const LookAt& look);

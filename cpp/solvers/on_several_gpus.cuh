@@ -48,7 +48,7 @@ Reports solve_over_ranks(std::string_view method, const System<T>& system, const
     CudaPieces pieces({ordinal, stream.get(), lease.data()}, needs.sums * sizeof(Wide<T>), system.gpus_of_ranks,
                       system.ranks);
     const WaitForStream wait(stream.get());
-    PiecesQueue<CudaPieces> queue(pieces, {{system.n, 0, 0}});  // its memory is that of the first piece
+    PiecesQueue<CudaPieces> queue(pieces, {{system.n, 0, 0}});  // its memory is the first piece's
     return run_method(method, queue, system, limits, lease.data() + partials, look);
 }
 

@@ -1,5 +1,5 @@
-// PermutedSystem<T>: a system whose matrix is stored in another order of rows and columns, in that order. Vectors are
-// permuted once at the beginning of a solve and once at its end, where products would do so every time.
+// PermutedSystem<T>: a system whose matrix is stored with its rows and columns in another order, in that order. Vectors
+// are permuted once at the beginning of a solve and once at its end, instead of in every product.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace spmvgpu {
 template <class T>
 class PermutedSystem {
 public:
-    // The matrix of a system that can be solved in its order. None if there is no other order, if somebody looks at x
-    // while it is solved, or if the preconditioner is more than a diagonal, which knows the given order only.
+    // The matrix of a system that can be solved in its order. None if there is no other order, if the caller looks at x
+    // during the solve, or if the preconditioner is more than a diagonal, which knows the given order only.
     static const PartedMatrix<T>* matrix_of(const System<T>& system, const Limits& limits) {
         const PartedMatrix<T>* const matrix = system.A->parts();
         if (matrix == nullptr || !matrix->is_permuted() || system.ranks != nullptr || system.gpus_of_ranks != nullptr) {
@@ -28,7 +28,7 @@ public:
         return system.has_operator() ? nullptr : matrix;
     }
 
-    // Takes b, the guess and the diagonal as they are once what the stream holds is done; null: they are there.
+    // Reads b, the guess and the diagonal once the work of the stream is done; null: they are complete.
     PermutedSystem(const System<T>& given, const PartedMatrix<T>& matrix, SolverMemory& memory, const Stream* after)
         : given_(given),
           order_(matrix.parts().front().rows.indices),
@@ -50,7 +50,7 @@ public:
 
     const System<T>& inside() const { return inside_; }
 
-    // Gives the solution in the order of the system that was given.
+    // Writes the solution in the order of the given system.
     void deliver() {
         gpu::scatter(given_.x, inside_.x, order_, T(0), stream_.get());
         finish();

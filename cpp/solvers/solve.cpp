@@ -50,7 +50,7 @@ Reports solve_columns(std::string_view method, const System<T>& system, const Li
     return run_method(method, queue, at_once, limits, lease.data(), look);
 }
 
-// The way that suits the system.
+// Chooses the kind of solve for the system.
 template <class T>
 Reports run(std::string_view method, System<T> system, const Limits& limits, SolverMemory& memory, const Stream* after,
             const LookAt& look) {
@@ -79,7 +79,7 @@ Reports run(std::string_view method, System<T> system, const Limits& limits, Sol
 #endif
     const Needs needs = needs_of(method, system, limits);
     SolverMemory::Lease lease(memory, needs.bytes, system.device);
-    // As one piece, so that solvers are compiled once for the CPU.
+    // The system is one piece, so that solvers are compiled once for the CPU.
     HostPieces pieces(1, needs.sums * sizeof(Wide<T>), system.ranks);
     PiecesQueue queue(pieces, {{system.n, 0, 0}});
     return run_method(method, queue, system, limits, lease.data(), look);
@@ -102,7 +102,7 @@ Reports solve(std::string_view method, const System<T>& system, const Limits& li
         if (reports[j].status != Status::kOutOfRange) continue;
         Limits scaled = limits;
         scaled.scaled = true;
-        scaled.cooperative = false;  // kernels that multiply by themselves know nothing of scales
+        scaled.cooperative = false;  // kernels with their own products ignore scales
         reports[j] = run(method, system.column(j), scaled, memory, after, look)[0];
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

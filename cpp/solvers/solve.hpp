@@ -10,12 +10,12 @@
 
 namespace spmvgpu {
 
-std::vector<std::string> method_names();  // of the list in methods/methods.hpp
+std::vector<std::string> method_names();  // from the list in methods/methods.hpp
 
 // Solves by the method of this name, and reports on each column. Complete when it returns. On a GPU the work starts
-// after what the stream `after` holds, if that is given. look() may throw, which ends the solve. Throws
-// std::invalid_argument, with the names that there are, for another name. Several columns are solved at once, each with
-// its own end; vectors are whole then.
+// after the work of the stream `after`, if that is given. look() may throw, which ends the solve. Throws
+// std::invalid_argument, with the known names, for another name. Several columns are solved at once, each with its own
+// end; vectors are whole then.
 template <class T>
 Reports solve(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
               const Stream* after, const LookAt& look);

@@ -1,4 +1,4 @@
-// Bits of words, and what functions begin with that are for the CPU and for the bodies of passes on a GPU.
+// Bit operations for the CPU and for the bodies of passes on a GPU.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ SPMVGPU_IN_BODY int count_bits(Word word) {
 #endif
 }
 
-// Of a word that has one.
+// Position of the lowest set bit of a word that is not zero.
 SPMVGPU_IN_BODY int lowest_bit(Word word) {
 #ifdef __CUDA_ARCH__
     return __ffs(static_cast<int>(word)) - 1;
@@ -33,8 +33,8 @@ SPMVGPU_IN_BODY int lowest_bit(Word word) {
 #endif
 }
 
-// A number that any bits and their place give, as if by chance. The sum of those of many says whether two sets of them
-// are the same, all but certainly (after the finaliser of SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
+// A hash of some bits and their place. The sums of the hashes of two sets are equal only if the sets are, all but
+// certainly (after the finaliser of SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
 constexpr std::uint64_t mixed(std::uint64_t bits, std::int64_t place) {
     std::uint64_t word = (bits + static_cast<std::uint64_t>(place) * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
     word = (word ^ word >> 31) * 0x94d049bb133111ebu;

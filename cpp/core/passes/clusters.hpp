@@ -1,10 +1,10 @@
 // Rows and columns of a square matrix in an order by clusters: rows that gather the same entries of x are neighbours.
 // As passes over the matrix on any device; see passes.hpp.
 //
-// Some rows, picked at random, are the roots of clusters, which grow at once, a neighbour a sweep, as breadth-first
-// searches with many roots do; where several reach a row at once, it joins that of the first root. That is done twice,
-// with few roots and with many: a cluster of about a thousand rows, whose part of x an L1 holds, is cut into cells of
-// some dozen, whose part of x is a few cache lines. Rows are sorted by cluster, cell and number.
+// Some rows, picked at random, are the roots of clusters. All clusters grow at once, by one neighbour a sweep, as in a
+// breadth-first search with many roots; a row that several reach at once joins the one with the first root. This is
+// done twice, with few roots and with many: a cluster of about a thousand rows, whose part of x fits into an L1, is cut
+// into cells of some dozen, whose part of x is a few cache lines. Rows are sorted by cluster, cell and number.
 //
 // clang-format off
 //     a mesh without an order            clusters A and B               sorted by cluster
@@ -15,9 +15,9 @@
 //         7---8---4                          A---B---B                      4---8---6
 // clang-format on
 //
-// All sweeps together go through the columns once, for a row names its neighbours only after the sweep that has reached
-// it: on a GPU an order takes as long as some dozen products, where reverse Cuthill-McKee, whose levels follow each
-// other, takes the CPU thousands.
+// All sweeps together read the columns once, for a row names its neighbours only after the sweep that has reached it.
+// On a GPU an order takes as long as some dozen products; reverse Cuthill-McKee, whose levels follow each other, takes
+// as long as thousands on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,8 @@ struct ClusterSizes {
     index_t cluster = 1024, cell = 32;
 };
 
-// The columns in the rows of a row's neighbours, which are the rows named by its columns.
 struct Neighbourhood {
-    static constexpr index_t kMost = 32;  // neighbours, and entries of each
+    static constexpr index_t kMost = 32;  // neighbours considered, and entries considered of each
     Tally* tally;
     index_t runs;
     const index_t *neighbours, *row_offsets, *col_indices;
@@ -48,8 +47,8 @@ struct Neighbourhood {
     constexpr index_t number(const Run& /*run*/, index_t k) const { return col_indices[k]; }
 };
 
-// What fraction of the columns in neighbourhoods are there before: half of them and more in a mesh, whose neighbours
-// have neighbours in common, and none in a random graph, which no order helps. Of a sample of rows.
+// The fraction of columns in neighbourhoods that occurred before, from a sample of rows. It is one half or more in a
+// mesh, whose neighbours have common neighbours, and zero in a random graph, which no order improves.
 template <class Passes>
 double clustering(Passes& passes, index_t rows, const index_t* row_offsets, const index_t* col_indices) {
     constexpr index_t kSample = 256, kMost = Neighbourhood::kMost;
@@ -69,12 +68,12 @@ double clustering(Passes& passes, index_t rows, const index_t* row_offsets, cons
     return found.all > 0 ? 1 - static_cast<double>(found.different) / static_cast<double>(found.all) : 0.0;
 }
 
-// The cluster of each row, named by its root, where about one row in `size` is a root. Rows that no root reaches are in
-// that of the last row.
+// The cluster of each row, named by its root, where about one row in `size` is a root. Rows that no root reaches belong
+// to the cluster of the last row.
 template <class Passes>
 Array<index_t> grow_clusters(Passes& passes, index_t rows, const index_t* row_offsets, const index_t* col_indices,
                              index_t size) {
-    // The sweep in which a row was reached, and below it the root: the least of what has reached the row counts.
+    // The sweep in which a row was reached, and below it the root. The smallest such number counts.
     using Reached = std::uint64_t;
     constexpr int kSweepShift = 32;
     constexpr Reached kNever = std::numeric_limits<Reached>::max();
@@ -88,7 +87,7 @@ Array<index_t> grow_clusters(Passes& passes, index_t rows, const index_t* row_of
     std::int64_t unreached = rows, before = 0;
     Reached sweep = 0;
     do {
-        constexpr int kSweepsAtOnce = 4;  // to ask after each whether there are more takes longer
+        constexpr int kSweepsAtOnce = 4;  // checking after each sweep takes longer
         for (const Reached last = sweep + kSweepsAtOnce; sweep < last; ++sweep) {
             passes.each(
                 rows,
@@ -115,7 +114,6 @@ Array<index_t> grow_clusters(Passes& passes, index_t rows, const index_t* row_of
     return clusters;
 }
 
-// Row order[i] becomes row i, and so do the columns. In scratch memory.
 template <class T, class Passes>
 Array<index_t> order_by_clusters(Passes& passes, const CsrMatrix<T>& csr, const ClusterSizes& sizes = {}) {
     const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();

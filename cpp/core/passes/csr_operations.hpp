@@ -1,4 +1,4 @@
-// What is asked of a matrix in CSR, on the device where it lies: operations for gpu/run.hpp.
+// Operations on a matrix in CSR, on the device where it lies, for gpu/run.hpp.
 #pragma once
 
 #include "core/passes/clusters.hpp"
@@ -72,13 +72,13 @@ struct Diagonal {
     }
 };
 
-// The values of a canonical matrix in the places of another one's pattern, which has at least its entries; zero in the
-// other places.
+// The values of a canonical matrix in the places of another pattern, which contains its entries; zero in the other
+// places.
 template <class T>
 struct PlaceValues {
     struct Result {
         Array<T> values;
-        bool fit;  // if not, an entry has no place in the pattern
+        bool fit;  // false if an entry has no place in the pattern
     };
     CsrPattern places;
     const CsrMatrix<T>& from;  // on the same device, with as many rows
@@ -97,7 +97,7 @@ struct PlaceValues {
         passes.each_entry(from.rows, from.row_offsets.data(), from.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
             const index_t col = col_indices[k];
             const std::int64_t begin = own.row_offsets[row], end = own.row_offsets[row + 1];
-            // With the same pattern, it is the same place.
+            // Equal patterns put the entry in the same place.
             const bool is_same = begin <= k && k < end && own.col_indices[k] == col;
             const std::int64_t place = is_same ? k : first_not_below(own.col_indices, begin, end, col);
             if (place < end && own.col_indices[place] == col) {
@@ -111,7 +111,7 @@ struct PlaceValues {
     }
 };
 
-// What is found of the diagonal of a matrix.
+// Signs of the entries on the diagonal of a matrix.
 struct Signs {
     std::int64_t negative = 0, others = 0;  // others are zero, not real, or have no finite inverse
     std::int64_t empty_rows = 0;            // in which all entries are zero
@@ -124,9 +124,9 @@ struct Signs {
     }
 };
 
-// The inverses of the entries on the diagonal of a square matrix, or of their sizes, to an array on its device. An
-// empty row of a matrix leaves its residual as it is, and gets a one. What is written for others than positive and
-// negative numbers is of no use.
+// The inverses of the diagonal entries of a square matrix, or of their absolute values, in an array on its device. An
+// empty row gets a one, so that its residual is unchanged. Numbers that are neither positive nor negative give values
+// of no use.
 template <class T>
 struct InvertDiagonal {
     using Result = Signs;
@@ -177,7 +177,6 @@ struct Transpose {
     }
 };
 
-// A square matrix in an order by clusters: row order[i] becomes row i, and so do the columns.
 template <class T>
 struct ReorderByClusters {
     struct Result {
@@ -189,7 +188,7 @@ struct ReorderByClusters {
     template <class Passes>
     Result operator()(Passes& passes) const {
         Array<index_t> order = passes.keep(order_by_clusters(passes, csr));
-        passes.finish();  // so the matrix may lie where that was found
+        passes.finish();  // the matrix may lie where the order was found
         CsrMatrix<T> matrix = reordered(passes, csr, order.data());
         return {std::move(order), std::move(matrix)};
     }
@@ -223,7 +222,7 @@ struct ConvertValues {
     }
 };
 
-// The types that values are converted to, of another one: a complex number does not become real.
+// Pairs of different value types between which values are converted: a complex number does not become real.
 #define SPMVGPU_FOR_CONVERSIONS(MACRO)     \
     MACRO(float, double)                   \
     MACRO(float, Complex<float>)           \
@@ -234,7 +233,6 @@ struct ConvertValues {
     MACRO(Complex<float>, Complex<double>) \
     MACRO(Complex<double>, Complex<float>)
 
-// See entries_before().
 template <class T>
 struct EntriesBefore {
     using Result = Array<index_t>;

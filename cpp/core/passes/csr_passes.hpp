@@ -1,4 +1,4 @@
-// What is asked of a matrix in CSR, and its transpose, as passes over it on any device; see passes.hpp.
+// Operations on a matrix in CSR, and its transpose, as passes on any device; see passes.hpp.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +34,7 @@ constexpr T entry(const index_t* row_offsets, const index_t* col_indices, const 
     return k < end && col_indices[k] == col ? values[k] : T(0);
 }
 
-// `numbers` by ascending key, in scratch memory; those of one key keep their order. Number n has keys[n], in
-// 0..largest.
+// `numbers` by ascending key, in scratch memory; equal keys keep their order. Number n has keys[n], in 0..largest.
 template <class Passes>
 Array<index_t> sort_by_key(Passes& passes, const Array<index_t>& numbers, const Array<index_t>& keys, index_t largest) {
     const auto n = static_cast<index_t>(numbers.size());
@@ -68,10 +67,10 @@ Array<Number> take_every(Passes& passes, const Number* from, std::int64_t n, std
     return taken;
 }
 
-// What speaks against arrays being a canonical matrix.
+// Counts of violations of the canonical form.
 struct Disorder {
     std::int64_t broken = 0;    // offsets that decrease or do not go from 0 to nnz, and columns out of range
-    std::int64_t descents = 0;  // columns no larger than the one before, less those of them that begin a row
+    std::int64_t descents = 0;  // columns no larger than the one before, less the ones that begin a row
 
     constexpr Disorder& operator+=(const Disorder& other) {
         broken += other.broken;
@@ -80,9 +79,9 @@ struct Disorder {
     }
 };
 
-// Whether arrays of these lengths, whatever is in them, are a canonical matrix: offsets from 0 to nnz that never
-// decrease, and in every row columns that increase and lie in 0..cols - 1. All of it is counted in one pass, which a
-// GPU is waited for once.
+// Returns true if arrays of these lengths, with any contents, are a canonical matrix: offsets from 0 to nnz that never
+// decrease, and in every row columns that increase and lie in 0..cols - 1. One pass counts all violations, so a GPU is
+// waited for once.
 template <class Passes>
 bool is_canonical(Passes& passes, index_t rows, index_t cols, index_t nnz, const index_t* row_offsets,
                   const index_t* col_indices) {
@@ -111,8 +110,7 @@ bool is_canonical(Passes& passes, index_t rows, index_t cols, index_t nnz, const
     return found.broken == 0 && found.descents == 0;
 }
 
-// The transpose of a canonical matrix, canonical too: its entries by their columns, those of a column in the order of
-// their rows.
+// The transpose of a canonical matrix, canonical too: its entries by their columns, those in one column by their rows.
 template <class T, class Passes>
 CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
     const index_t rows = csr.rows, cols = csr.cols, nnz = csr.nnz;
@@ -121,7 +119,7 @@ CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
     const Array<index_t> order = passes.order_by_key(nnz, nnz > 0 ? nnz : 1, cols > 0 ? cols - 1 : 0,
                                                      [=] SPMVGPU_BODY(index_t k) { return col_indices[k]; });
     const index_t* const from = order.data();
-    passes.finish();  // so the result may lie where the keys were
+    passes.finish();  // the result may lie where the keys were
     CsrMatrix<T> result{cols,
                         rows,
                         nnz,
@@ -130,7 +128,7 @@ CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
                         passes.template make<T>(nnz)};
     index_t *const new_offsets = result.row_offsets.data(), *const new_cols = result.col_indices.data();
     T* const new_values = result.values.data();
-    // A column begins where the first entry that is not of one before it is, and so do those before it that are empty.
+    // A column, and all empty ones before it, begins at the first entry that belongs to it or to a later one.
     passes.each(std::int64_t(nnz) + 1, [=] SPMVGPU_BODY(std::int64_t i) {
         const index_t begin = i > 0 ? col_indices[from[i - 1]] + 1 : 0;
         const index_t end = i < nnz ? col_indices[from[i]] : cols;

@@ -8,7 +8,8 @@
 namespace spmvgpu {
 
 // Divides numbers of 31 bits by 1, 2, 3, 4 or 6. With r = 2^32 / by rounded up, n * r / 2^32 is n / by and a little
-// more: its whole part is exact while n * (r * by - 2^32) is less than 2^32, and that difference is 0 or 2 for these.
+// more: its whole part is exact while n * (r * by - 2^32) is less than 2^32, and that difference is 0 or 2 for these
+// divisors.
 class Divisor {
 public:
     explicit Divisor(unsigned by)

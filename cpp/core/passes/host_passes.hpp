@@ -28,7 +28,7 @@ public:
         clear();
     }
     void add(std::uint64_t number) {
-        number &= (std::uint64_t(1) << kNumberBits) - 1;  // of broken arrays a number may be anything
+        number &= (std::uint64_t(1) << kNumberBits) - 1;  // in broken arrays a number may be anything
         const std::uint64_t in_round = round_ | number, mask = slots_.size() - 1;
         std::uint64_t at = first_slot(number, slot_bits_);
         for (; slots_[at] >= round_; at = (at + 1) & mask) {
@@ -42,7 +42,7 @@ public:
 private:
     int slot_bits_;
     HostVector<std::uint64_t> slots_;
-    std::uint64_t round_ = std::uint64_t(1) << kNumberBits;  // of no slot yet
+    std::uint64_t round_ = std::uint64_t(1) << kNumberBits;  // matches no slot yet
     std::int64_t count_ = 0;
 };
 
@@ -158,7 +158,7 @@ public:
     template <class Key>
     Array<index_t> order_by_key(index_t n, index_t window, index_t largest, const Key& key) const {
         Array<index_t> order(n);
-        if (window >= n && largest / 4 <= n) {  // few keys for one window: counted
+        if (window >= n && largest / 4 <= n) {  // few keys for one window: a counting sort
             HostVector<index_t> next(std::size_t(largest) + 2, 0);
             InterruptTimer timer;
             for (index_t i = 0; i < n; ++i, timer.work(1)) ++next[key(i) + 1];
@@ -170,7 +170,7 @@ public:
         const std::int64_t windows = n / window + (n % window != 0);
         constexpr std::int64_t kNanosecondsPerElement = 20;
         parallel_for(windows, kNanosecondsPerElement * n, [&](std::int64_t w) {
-            InterruptTimer timer;  // for a window of very many
+            InterruptTimer timer;  // for a window with many groups
             std::stable_sort(order.begin() + w * window, order.begin() + std::min<std::int64_t>(n, (w + 1) * window),
                              [&](index_t a, index_t b) {
                                  timer.work(1);
@@ -180,7 +180,6 @@ public:
         return order;
     }
 
-    // The groups of a piece of the loop share a set.
     template <class Group, class Body>
     void distinct(std::int64_t n, std::int64_t most, const Body& body, std::int64_t work = 1) const {
         parallel_ranges(n, work * n, [&](std::int64_t begin, std::int64_t end) {

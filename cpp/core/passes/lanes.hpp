@@ -1,6 +1,6 @@
-// Work of 32 lanes in step, written once: on a GPU the lanes are those of a warp, whose threads run the same text, each
-// for its own lane; on the CPU one thread goes through them. What a lane keeps is a PerLane<T>, which is told which
-// lane is meant; all other variables are the same for all lanes.
+// Work of 32 lanes in step, written once. On a GPU the lanes are the threads of a warp, which run the text each for its
+// own lane; on the CPU one thread goes through them. A PerLane<T> holds a value for each lane and is indexed by the
+// lane; all other variables are the same for all lanes.
 //
 // clang-format off
 //
@@ -30,7 +30,6 @@
 
 namespace spmvgpu {
 
-// One thread by itself, for work too short to be shared.
 struct OneLane {
     SPMVGPU_IN_BODY std::uint64_t sum(std::uint64_t own) const { return own; }
     template <class Body>

@@ -1,17 +1,16 @@
-// Passes over arrays: the words that builders of formats are written in. A builder is a template over a backend that
-// speaks them, so it is written once and compiled twice: with HostPasses (host_passes.hpp) for the cores of the
-// CPU, and with CudaPasses (gpu/cuda/passes.cuh) for a GPU. Both give the same arrays to the bit, for all that is ever
-// added up are integers.
+// Passes over arrays: the vocabulary of the builders of formats. A builder is a template over a backend of passes, so
+// it is written once and compiled twice: with HostPasses (host_passes.hpp) for the cores of the CPU, and with
+// CudaPasses (gpu/cuda/passes.cuh) for a GPU. Both give the same arrays to the bit, for only integers are ever added
+// up.
 //
-// A backend `passes` lets a builder say:
+// A backend `passes` offers a builder:
 //     passes.make<T>(n)                         an array of n on the device, which lasts: a part of the result
-//     passes.scratch<T>(n)                      one that the builder needs for itself; what others return is such, too
-//     passes.keep(array)                        the same numbers in an array that lasts
-//     passes.fill(to, n, value)                 to[i] = value
-//     passes.each(n, body, work)                body(i) for every i below n
+//     passes.scratch<T>(n)                      an array that only the builder needs; other passes return such arrays,
+//     too passes.keep(array)                        a copy of the numbers in an array that lasts passes.fill(to, n,
+//     value)                 to[i] = value passes.each(n, body, work)                body(i) for every i below n
 //     passes.each_in_step(n, body, work)        body(lanes, i) for every i below n, in which 32 lanes work in step; the
 //                                               type of the lanes, see lanes.hpp, is Passes::Lanes
-//     passes.each_in_step_with(n, words, body, work)       body(lanes, i, memory), with so many words of memory for
+//     passes.each_in_step_with(n, words, body, work)       body(lanes, i, memory), with `words` words of memory for
 //                                               each i, which is near if they are no more than kFastWords
 //     passes.each_by_few_with(n, words, body, work)        the same with few lanes, 8 on a GPU, and memory that is
 //     near:
@@ -23,7 +22,7 @@
 //                                               of the V term(k) of the row's entries, one after the other
 //     passes.add(to, n, body, work)             adds the sum of body(i), an std::int64_t, to the one at an address on
 //                                               the device, without waiting for it
-//     passes.add_rows<V>(to, rows, row_offsets, nnz, term, body, work)          the same of the sums over rows
+//     passes.add_rows<V>(to, rows, row_offsets, nnz, term, body, work)          adds the sums over rows, as add() does
 //     passes.scan(counts, n)                    counts[i] becomes the sum of the counts before i, for i up to n itself;
 //                                               returns that of all. `counts` has n + 1 places
 //     passes.order_by_key(n, window, largest, key)         0 to n - 1, by ascending key(i) within windows of `window`
@@ -33,11 +32,11 @@
 //     passes.chain(n, next)                     0, next(0), next(next(0)), ... as far as they lie below n; next(i) > i
 //     passes.read(from)                         the value at an address on the device
 //     passes.read_all(array)                    all values of an array, in host memory
-//     passes.write_all(array, values)           the same the other way
-//     passes.finish()                           all of that is done, and what scratch arrays took that are gone is free
-// and what follows from these, below. Bodies are lambdas, [=] SPMVGPU_BODY(...) {...}, that capture numbers and
-// pointers by value, and call nothing but constexpr functions and those of this file. `work` is how many nanoseconds a
-// core takes for one i; a GPU does not ask.
+//     passes.write_all(array, values)           sets all values of an array from host memory
+//     passes.finish()                           waits for all of them, and frees the memory of deleted scratch arrays
+// The functions below build on these. Bodies are lambdas, [=] SPMVGPU_BODY(...) {...}, that capture numbers and
+// pointers by value, and call nothing but constexpr functions and the functions of this file. `work` is the number of
+// nanoseconds that a core takes for one i; a GPU ignores it.
 #pragma once
 
 #include <atomic>
@@ -56,7 +55,7 @@
 
 namespace spmvgpu {
 
-// A sum that is a maximum. Of nothing it is 0.
+// A sum that is a maximum. It is 0 for no numbers.
 template <class T>
 struct Largest {
     T value = 0;
@@ -98,7 +97,7 @@ constexpr index_t row_of_entry(const index_t* row_offsets, index_t rows, index_t
     return static_cast<index_t>(first_above(row_offsets, 0, std::int64_t(rows) + 1, entry)) - 1;
 }
 
-// Place i of a sample of `count` out of so many: in stretch i, where it keeps no step with rows or grids.
+// Place i of a sample of `count` out of `all`: in stretch i, where it keeps no step with rows or grids.
 constexpr std::int64_t sample_place(std::int64_t all, std::int64_t count, std::int64_t i) {
     const std::int64_t each = all / count, more = all % count;
     const std::int64_t begin = each * i + more * i / count, end = each * (i + 1) + more * (i + 1) / count;
@@ -106,7 +105,6 @@ constexpr std::int64_t sample_place(std::int64_t all, std::int64_t count, std::i
     return begin + static_cast<std::int64_t>(random % static_cast<std::uint64_t>(end - begin));
 }
 
-// A number that other calls of a body may change meanwhile.
 template <class T>
 SPMVGPU_IN_BODY T read_shared(const T* from) {
 #ifdef __CUDA_ARCH__
@@ -133,8 +131,8 @@ SPMVGPU_IN_BODY bool is_marked(const Mark* mark) { return read_shared(mark) != 0
 SPMVGPU_IN_BODY void add_to_set(Word* words, std::int64_t number) {
     Word* const word = words + number / kWordBits;
     const Word bit = Word(1) << number % kWordBits;
-    // Read first: nearly always the number is there already, and reads alone do not slow others down. On a GPU the
-    // first one may find an old word in the L1, which lacks numbers that are there.
+    // The word is read first: nearly always the number is there already, and reads alone do not slow other threads
+    // down. On a GPU the first read may find an old word in the L1, which lacks numbers that are there.
 #ifdef __CUDA_ARCH__
     if ((*word & bit) == 0 && (*static_cast<volatile Word*>(word) & bit) == 0) atomicOr(word, bit);
 #else
@@ -143,10 +141,10 @@ SPMVGPU_IN_BODY void add_to_set(Word* words, std::int64_t number) {
 #endif
 }
 
-// Of memory for lanes in step, see each_in_step_with(): as many as the shared memory of a GPU's block holds.
+// Words of memory for lanes in step, see each_in_step_with(): as many as the shared memory of a GPU's block holds.
 constexpr std::int64_t kFastWords = 24 << 10;
 
-// Of memory for few lanes, see each_by_few_with().
+// Words of memory for few lanes, see each_by_few_with().
 constexpr std::int64_t kFewWords = 384;
 
 // Adds one, as several calls of a body may do at once.
@@ -158,7 +156,7 @@ SPMVGPU_IN_BODY void count_one(index_t* count) {
 #endif
 }
 
-// The next free place of a list, as several lanes may ask at once for, of which so many are taken.
+// Takes the next free place of a list, as several lanes may do at once; `taken` counts the occupied ones.
 SPMVGPU_IN_BODY Word take_place(Word* taken) {
 #ifdef __CUDA_ARCH__
     return atomicAdd(taken, 1u);
@@ -170,7 +168,7 @@ SPMVGPU_IN_BODY Word take_place(Word* taken) {
 // Makes a number the least of itself and another, as several calls of a body may do at once.
 template <class T>
 SPMVGPU_IN_BODY void lower(T* least, T other) {
-    T known = read_shared(least);  // first, as for sets
+    T known = read_shared(least);  // this comes first, as for sets
 #ifdef __CUDA_ARCH__
     using Atomic = std::conditional_t<sizeof(T) == sizeof(index_t), index_t, unsigned long long>;
     if (known > other) atomicMin(reinterpret_cast<Atomic*>(least), static_cast<Atomic>(other));
@@ -181,10 +179,10 @@ SPMVGPU_IN_BODY void lower(T* least, T other) {
 #endif
 }
 
-// Of passes.distinct(): how many numbers were found, and how many different ones, each counted once for every group. A
-// group is a copyable struct whose numbers come from runs of entries, so that several threads can share both the runs
-// and a long run:
-//     Tally* tally                  to which what was found is added; groups may have the same one
+// The result of passes.distinct(): the number of entries, and the number of different ones, counted once for every
+// group. A group is a copyable struct whose numbers come from runs of entries, so that several threads can share both
+// the runs and a long run:
+//     Tally* tally                  receives the counts; groups may share one
 //     index_t runs                  how many runs there are, none if it is not above zero
 //     Run run(index_t i)            the entries of run i; of a type with that as its base, if numbers take more
 //     number(Run run, index_t k)    the number of an entry of the run: an index_t or a std::int64_t, which is not
@@ -211,8 +209,8 @@ SPMVGPU_IN_BODY void add_to_tally(Tally* tally, const Tally& found) {
     add(&tally->all, found.all);
 }
 
-// The hash sets of passes.distinct(): as a power of two how many slots there are for so many numbers, a fifth of them
-// free at least, and where to look for a number first (Knuth's multiplicative hashing).
+// The hash sets of passes.distinct(): the number of slots as a power of two, at least a fifth of them free, and the
+// slot where to look for a number first (Knuth's multiplicative hashing).
 constexpr int slot_bits_for(std::int64_t most) {
     int bits = 5;
     while (std::int64_t(1) << bits < most + most / 4) ++bits;
@@ -230,7 +228,7 @@ T largest(Passes& passes, std::int64_t n, Value value) {
     return found.value;
 }
 
-// Whether holds(row, k) is true of any entry; see passes.each_entry().
+// Returns true if holds(row, k) is true for any entry; see passes.each_entry().
 template <class Passes, class Holds>
 bool any_entry(Passes& passes, index_t rows, const index_t* row_offsets, index_t nnz, Holds holds) {
     Array<Mark> found = passes.template scratch<Mark>(1);
@@ -242,7 +240,7 @@ bool any_entry(Passes& passes, index_t rows, const index_t* row_offsets, index_t
     return passes.read(is_found) != 0;
 }
 
-// The numbers below n for which holds(i) is true, ascending. As scratch memory takes 4 bytes for each of the n.
+// The numbers below n for which holds(i) is true, ascending. Needs 4 bytes of scratch memory for each of the n.
 template <class Passes, class Holds>
 Array<index_t> select(Passes& passes, index_t n, Holds holds) {
     Array<index_t> places = passes.template scratch<index_t>(std::size_t(n) + 1);
@@ -274,10 +272,9 @@ Array<index_t> list_set(Passes& passes, const Word* words, std::int64_t n, std::
     return found;
 }
 
-// passes.chain() for many at once, where one after the other would take too long: marks what 0 leads to by jumps of
-// growing length, as in list ranking (Wyllie 1979). After a round the marked places are the first 8, 64, 512, ... of
-// the chain: to go on for eight jumps takes less time than a pass. More rounds than the chain needs change nothing, and
-// take less time than to ask after each whether it is the last.
+// A parallel passes.chain(): marks the places that 0 leads to by jumps of growing length, as in list ranking (Wyllie
+// 1979). After a round the marked places are the first 8, 64, 512, ... of the chain, because eight jumps take less time
+// than a pass. More rounds than the chain needs change nothing, and take less time than a check after each.
 template <class Passes, class Next>
 Array<index_t> chain_by_jumps(Passes& passes, index_t n, Next next) {
     if (n == 0) return passes.template scratch<index_t>(0);

@@ -11,12 +11,11 @@ namespace spmvgpu {
 // Columns that share a 32-byte sector of x, as a shift.
 constexpr int sector_shift(int item_bytes) { return std::countr_zero(32u / static_cast<unsigned>(item_bytes)); }
 
-// Of a tally of sectors.
 inline double sectors_per_entry(const Tally& tally) {
     return static_cast<double>(tally.different) / static_cast<double>(std::max<std::int64_t>(tally.all, 1));
 }
 
-// Of consecutive entries.
+// A window of consecutive entries.
 struct Window {
     Tally* tally;
     const index_t* col_indices;

@@ -22,7 +22,7 @@ void refuse_size(std::size_t csr_bytes) {
         std::to_string(csr_bytes) + " bytes");
 }
 
-// The larger the blocks, the fewer columns, and reads of x by them. Blocks of 2 save a sixth of the time, for which the
+// Larger blocks mean fewer columns, and fewer reads of x. Blocks of 2 save a sixth of the time, for which the
 // conversion takes too long.
 std::optional<Promise> promise(const RowSample& sample) {
     constexpr double kShare = 0.35, kShareOfColumns = 0.7, kMostPadding = 1.3;
@@ -129,7 +129,6 @@ SPMVGPU_SIMD_CLONES static void multiply_slice(const Bsell<T>& bsell, index_t s,
     });
 }
 
-// Calls visit<kBlock>(s) for every slice.
 template <class T, class Visit>
 void for_each_slice(const Bsell<T>& bsell, const Visit& visit) {
     dispatch<1, 2, 3, 4, 6>("block", bsell.block, [&]<int kBlock>() {

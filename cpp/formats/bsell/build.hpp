@@ -26,8 +26,8 @@ namespace bsell_choice {
 // The blocks of a matrix in CSR, by the place of their block row in the slices.
 struct BlocksOfCsr {
     index_t block_rows, block;
-    Divisor divisor;             // by the block
-    const index_t* permutation;  // nullptr where block rows are in order
+    Divisor divisor;  // by the block
+    const index_t* permutation;
     const index_t *row_offsets, *cols;
 
     SPMVGPU_IN_BODY index_t row_at(index_t i) const { return block * (permutation == nullptr ? i : permutation[i]); }
@@ -162,7 +162,7 @@ struct Builder<Bsell<T>, Passes> {
         spread_values(passes, bsell, map, map + bsell.rows + 1, values);
     }
 
-    // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
+    // Public, because nvcc takes no lambdas for the GPU from private functions.
     static void number_slots(Passes& passes, const Bsell<T>& bsell, index_t* slice_of) {
         const index_t* const slice_offsets = bsell.slice_offsets.data();
         passes.each_in_step(
@@ -174,9 +174,9 @@ struct Builder<Bsell<T>, Passes> {
             kSliceLanes);
     }
 
-    // A row of a block at a time. Its values are neighbours in CSR, and a thread reads all of them before it stores
-    // any, so that the reads do not wait for each other; those of the blocks in the other places of the slot, with
-    // which they are neighbours in the format, are stored by the threads beside it.
+    // A thread takes a row of a block. Its values are neighbours in CSR, and it reads all of them before it stores any,
+    // so that the reads do not wait for each other. In the format, the values of neighbouring blocks are neighbours,
+    // and neighbouring threads store them.
     static void spread_values(Passes& passes, Bsell<T>& bsell, const index_t* row_offsets, const index_t* slice_of,
                               const T* values) {
         const BlocksOfCsr blocks = blocks_of(bsell, row_offsets, nullptr);
@@ -210,7 +210,7 @@ struct Builder<Bsell<T>, Passes> {
         return 1;
     }
 
-    // Whether all rows of each block row have the same columns, which come in whole blocks.
+    // Returns true if the rows of each block row have equal columns, which come in whole blocks.
     static bool consists_of_blocks(Passes& passes, const CsrMatrix<T>& csr, index_t block) {
         if (csr.rows % block != 0 || csr.cols % block != 0 || csr.nnz % (block * block) != 0) return false;
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
@@ -225,7 +225,7 @@ struct Builder<Bsell<T>, Passes> {
                    const index_t i = k - row_offsets[row], in_block = divisor.remainder(row);
                    if (in_block != 0) return cols[k] != cols[row_offsets[row - in_block] + i];
                    const index_t c = divisor.remainder(cols[k]);
-                   if (c > i || cols[k - c] != cols[k] - c) return true;  // columns ascend: so all before it are there
+                   if (c > i || cols[k - c] != cols[k] - c) return true;  // columns ascend, so all before it are there
                    return c + 1 < block && (k + 1 == row_offsets[row + 1] || cols[k + 1] != cols[k] + 1);
                });
     }

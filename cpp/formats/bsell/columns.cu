@@ -12,7 +12,7 @@ using namespace gpu;
 
 constexpr int kBsellBlockSize = 128, kBsellWarps = kBsellBlockSize / kWarp;
 
-// What the block rows of a warp, from `lane` of a slice on, have in some slots one after the other, in shared memory.
+// Some slots of the block rows of a warp, from `lane` of a slice on, one after the other in shared memory.
 template <class T, int kBlock, int kBlockRows>
 struct Stage {
     static constexpr int kSlotBytes = kBlockRows * (kBlock * kBlock * sizeof(T) + sizeof(std::uint16_t));
@@ -26,8 +26,8 @@ struct Stage {
     alignas(16) std::uint16_t near_cols[kSlots][kBlockRows];
     index_t bases[kSlots];
 
-    // Begins to copy those of the slots from `slot` on that are below `end`. Entries of a slot and of the next one lie
-    // at equal distances.
+    // Begins to copy the slots from `slot` on that are below `end`. Entries of a slot and of the next one lie at equal
+    // distances.
     __device__ void copy(const BsellRows<T>& rows, index_t slot, index_t end, index_t lane) {
         constexpr int kBytes = 16;  // of a copy
         constexpr int kPart = kBytes / sizeof(T), kParts = kBlockRows / kPart;
@@ -47,14 +47,15 @@ struct Stage {
     }
 };
 
-// A group per block row: a block has one column, and its rows of x are read once for all of its rows. What is stored
-// comes through shared memory, where the slots after those that are multiplied are on their way.
+// A group takes a block row: a block has one column, and its rows of x are read once for all of its rows. The matrix
+// comes through shared memory, where the next slots arrive while the current ones are multiplied.
 template <class Shape, int kBlock, class T>
 __global__ void __launch_bounds__(kBsellBlockSize)
     bsell_columns_group_per_block_row(BsellRows<T> rows, index_t block_rows, int rounds, Product<T> product) {
-    constexpr int kBlockRows = kWarp / Shape::kGroup;  // of a warp, in one slice
+    constexpr int kBlockRows = kWarp / Shape::kGroup;  // of one warp, in one slice
     using Slots = Stage<T, kBlock, kBlockRows>;
-    constexpr int kElements = kBlock * Shape::kPerLane, kMostElements = 64 / sizeof(T);  // of x that a lane reads
+    // Elements of x that a lane reads.
+    constexpr int kElements = kBlock * Shape::kPerLane, kMostElements = 64 / sizeof(T);
     constexpr int kMostTogether = kElements * 4 <= kMostElements ? 4 : kElements * 2 <= kMostElements ? 2 : 1;
     constexpr int kTogether = kMostTogether < Slots::kSlots ? kMostTogether : Slots::kSlots;
     __shared__ alignas(16) unsigned char memory[kBsellWarps * 2 * sizeof(Slots)];
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(kBsellBlockSize)
                     }
                 }
             }
-            __syncwarp();  // all have read what is written over
+            __syncwarp();  // all have read the memory that is overwritten
             stages[now].copy(rows, slot + 2 * Slots::kSlots, end, lane);
             __pipeline_commit();
         }

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kBlockSize)
 #pragma unroll
     for (int r = 0; r < kBlock; ++r) sums[r] = T(0);
     for (index_t slot = begin; slot < end; slot += kInFlight * kWarps) {
-        // All loads but those of x are under way before one is looked at.
+        // All loads except from x are issued before one is used.
         index_t bases[kInFlight], distances[kInFlight], cols[kInFlight];
         T factors[kInFlight][kBlock][kBlock], gathered[kInFlight][kBlock];
 #pragma unroll
@@ -46,13 +46,13 @@ __global__ void __launch_bounds__(kBlockSize)
                 }
             }
         }
-        index_t are_far = 0;  // negative where a base is
+        index_t are_far = 0;  // negative if a base is
 #pragma unroll
         for (int i = 0; i < kInFlight; ++i) {
             cols[i] = distances[i] == Bsell<T>::kPadding ? -1 : bases[i] + distances[i];
             are_far |= bases[i];
         }
-        if (are_far < 0) {  // seldom: one branch costs less than steps without effect
+        if (are_far < 0) {  // rare: one branch costs less than steps without effect
 #pragma unroll
             for (int i = 0; i < kInFlight; ++i) {
                 if (bases[i] < 0) cols[i] = columns.far_cols[std::int64_t(~bases[i]) * kSliceLanes + lane];

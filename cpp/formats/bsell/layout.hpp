@@ -12,10 +12,10 @@
 // clang-format on
 //
 // A slot is a column of a slice: 32 places, a block or padding each. Neighbouring block rows have their blocks in much
-// the same columns, so that these differ from the least of a slot by less than 65,535; where they do not, the slot's
-// columns are 32 bits wide and lie in far_cols, and its base is the complement of where. The matrix consists of whole
-// blocks, of which every entry is stored: those that the elements of a mesh with several unknowns at a node make, or
-// single entries. Padding is zero times zero, so nothing that is not stored is multiplied.
+// the same columns, which then differ from the least of a slot by less than 65,535. Otherwise the slot's columns are 32
+// bits wide and lie in far_cols, and its base is the complement of their position. The matrix consists of whole blocks,
+// with every entry stored: the blocks of finite elements with several unknowns at a node, or single entries. Padding is
+// zero times zero, so entries that are not stored have no effect.
 //
 // Moves 2 bytes of columns where sell moves 4 for each entry of a block, and reads x once for all rows of a block. Do
 // not use it where rows have little to do with their neighbours: then most slots are wide.
@@ -53,7 +53,7 @@ struct BsellTuning {
     double max_padding = 4.0;  // refuse to store more places for entries than this per non-zero
 
     static constexpr int kMostWarps = 8;
-    static constexpr int kBlocks[] = {6, 4, 3, 2};  // that are looked for, the largest first
+    static constexpr int kBlocks[] = {6, 4, 3, 2};  // block sizes that are tried, the largest first
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
@@ -70,7 +70,7 @@ struct BsellPlan {
     BsellTuning tuning;
     Cost cost;
     int block = 1;
-    Slices slices;               // of block rows
+    Slices slices;               // slices of block rows
     Array<index_t> far_offsets;  // length slices + 1: wide slots before each slice
     index_t far_slots = 0;
 
@@ -110,7 +110,6 @@ struct Bsell {
         visit("permutation", self.permutation);
     }
 
-    // Slots of a slice that a warp of a GPU loads at once.
     static constexpr int in_flight(int block) { return block == 1 ? 4 : block == 2 ? 2 : 1; }
     index_t block_rows() const { return rows / block; }
     index_t block_row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
@@ -126,13 +125,12 @@ struct Bsell {
     void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
 };
 
-// The columns of blocks, as products and builders read them.
 struct BlockColumns {
     const index_t* bases;
     const std::uint16_t* near_cols;
     const index_t* far_cols;
 
-    // Of the block at a place of a slot; -1 if that is padding.
+    // The column of the block at a place of a slot; -1 if that is padding.
     SPMVGPU_IN_BODY index_t at(index_t slot, index_t lane) const {
         const std::uint16_t distance = near_cols[std::int64_t(slot) * kSliceLanes + lane];
         const index_t base = bases[slot];
@@ -146,7 +144,7 @@ BlockColumns columns_of(const Bsell<T>& bsell) {
     return {bsell.bases.data(), bsell.near_cols.data(), bsell.far_cols.data()};
 }
 
-// Where in `values` an entry of the blocks of a slot begins, of all its places.
+// Position in `values` of one entry of the blocks of a slot, for all places of the slot.
 constexpr std::int64_t entry_offset(std::int64_t slot, int block, int row, int col) {
     return ((slot * block + row) * block + col) * kSliceLanes;
 }

@@ -13,7 +13,7 @@ namespace spmvgpu::roofline {
 
 template <class T>
 struct FormatModel<Bsell<T>> : GeneralModel<Bsell<T>> {
-    // A row of blocks for each lane, which reads x once for all rows of a block.
+    // A lane takes a row of blocks, and reads x once for all rows of a block.
     static Terms on_gpu(const Work& work, const BsellPlan& plan) {
         return work.by_slices({.bytes = work.stored.bytes,
                                .slots = work.stored.slots / (plan.block * plan.block),
@@ -36,7 +36,7 @@ struct FormatModel<Bsell<T>> : GeneralModel<Bsell<T>> {
     static Terms on_cpu(const Work& work, const BsellPlan&) { return work.on_cpu(work.parts_of(32)); }
     static std::optional<Promise> promise(const RowSample& sample) { return bsell_choice::promise(sample); }
 
-    // The largest that a matrix of so many rows, columns and entries can consist of.
+    // The largest block size that a matrix with these features can have.
     static index_t block(const Features& features) {
         for (const index_t block : BsellTuning::kBlocks) {
             if (features.nnz % (block * block) == 0 && features.rows % block == 0 && features.cols % block == 0) {

@@ -7,7 +7,7 @@
 
 namespace spmvgpu {
 
-// The strip for as many non-zeros on so many processors.
+// The strip for this number of non-zeros and processors.
 int choose_strip(index_t nnz, int processors);
 
 template <class T, class Passes>

@@ -17,9 +17,9 @@ __global__ void scale_thread_per_element(index_t rows, Product<T> product) {
     store(y, product.beta == T(0) ? T(0) : scaled(product.beta, gpu::load(y)));
 }
 
-// A group of lanes per strip of non-zeros, which it goes through in order. As in the product with one vector, a row
-// that began in an earlier strip leaves its sums in `entering`, one that goes on in the next strip in `leaving`, both
-// with kColumns places a strip; all others are stored.
+// A group of lanes takes a strip of non-zeros, in order. As in the product with one vector, a row that began in an
+// earlier strip leaves its sums in `entering`, one that goes on in the next strip in `leaving`, both with kColumns
+// places a strip; all others are stored.
 template <class Shape, class T>
 __global__ void __launch_bounds__(kColumnsBlockSize)
     coo_columns_group_per_strip(index_t nnz, index_t strip_length, const index_t* __restrict__ row_indices,

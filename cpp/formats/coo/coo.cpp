@@ -10,7 +10,7 @@
 namespace spmvgpu {
 
 int choose_strip(index_t nnz, int processors) {
-    // Long strips amortise the carries; short ones keep all warp slots of a small matrix's device busy.
+    // Long strips amortise the carries; short ones occupy all warp slots of a device with a small matrix.
     constexpr int kWarpsPerProcessor = 32;
     int strip = 512;
     while (strip > 64 && nnz / strip < kWarpsPerProcessor * processors) strip /= 2;
@@ -45,7 +45,7 @@ void Coo<T>::spmv(const Product<T>& product) const {
         y = product.beta == T(0) ? T(0) : scaled(product.beta, y);
     });
 
-    // A piece adds whole rows to y itself; its first row may belong to the piece before it as well, and is added after
+    // A piece adds whole rows to y itself. Its first row may belong to the piece before it as well, and is added after
     // all have finished.
     const std::int64_t pieces = piece_count(nnz);
     std::vector<T> first_row_sums(pieces, T(0));
@@ -70,8 +70,8 @@ void Coo<T>::spmv(const Product<T>& product) const {
 
 namespace {
 
-// y += A * x for the entries [begin, end), but what they add to the row of the first of them goes to first_row_sums.
-// Static, for a function with clones cannot be merged between object files.
+// y += A * x for the entries [begin, end), except for the row of the first one, whose sum goes to first_row_sums. The
+// function is static because one with clones cannot be merged between object files.
 template <class T>
 SPMVGPU_SIMD_CLONES static void add_entries(const Coo<T>& coo, Product<T> product, index_t begin, index_t end,
                                             T* first_row_sums) {

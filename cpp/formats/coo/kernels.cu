@@ -17,9 +17,9 @@ __global__ void scale_thread_per_row(index_t rows, Product<T> product) {
     store(y, product.beta == T(0) ? T(0) : scaled(product.beta, load(y)));
 }
 
-// A warp per strip of non-zeros, 32 at a time: a segmented scan over equal rows, whose last lane in each row holds the
-// row's sum. The row in the last lane is carried into the next 32. A row that began in an earlier strip leaves its sum
-// in entering[strip], one that goes on in the next strip in leaving[strip]; all others are stored.
+// A warp takes a strip of non-zeros, 32 at a time: a segmented scan over equal rows, whose last lane in each row holds
+// the row's sum. The row in the last lane is carried into the next 32. A row that began in an earlier strip leaves its
+// sum in entering[strip], one that goes on in the next strip in leaving[strip]; all others are stored.
 template <class T>
 __global__ void __launch_bounds__(kBlockSize)
     coo_warp_per_strip(index_t nnz, index_t strip_length, const index_t* __restrict__ row_indices,

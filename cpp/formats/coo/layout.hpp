@@ -41,7 +41,8 @@ template <class T>
 struct Coo {
     static constexpr const char* kName = "coo";
     static constexpr Traits kTraits{.multiplies_columns = true, .builds_on_gpu = true, .new_values = NewValues::kCopy};
-    static constexpr int kColumns = 8;  // for which a GPU reads the matrix once: each needs partial sums of every strip
+    // Columns for which a GPU reads the matrix once: each needs partial sums of every strip.
+    static constexpr int kColumns = 8;
     using value_type = T;
     using Tuning = CooTuning;
     using Plan = CooPlan;
@@ -67,7 +68,7 @@ struct Coo {
     CsrMatrix<T> to_csr() const;
 
     index_t strips() const { return count_parts(nnz, tuning.strip); }
-    // Two partial sums a strip and column: of the row that enters it from the left, and of the row that leaves it to
+    // Two partial sums a strip and column: for the row that enters it from the left, and for the row that leaves it to
     // the right.
     static constexpr std::size_t workspace_bytes(index_t strips, std::size_t spans) {
         return spans > 0 ? 2 * kColumns * sizeof(T) * strips : 0;

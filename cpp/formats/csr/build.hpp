@@ -56,7 +56,7 @@ struct Builder<Csr<T>, Passes> {
                 plan.tiles, plan.spans, plan.segments, plan.tuning,     plan.node_rows};
     }
 
-    // Chooses what the tuning leaves open. The CPU multiplies in one way.
+    // Chooses the parameters that the tuning leaves open. The CPU has a single method.
     static CsrTuning complete(Passes& passes, const CsrMatrix<T>& csr, const CsrTuning& asked, const Target& target) {
         if (asked.kernel != CsrKernel::kAuto && asked.lanes_per_row != 0 && asked.tile != 0) return asked;
         const Features features = feature_passes::for_options(passes, any_csr(csr), target);
@@ -71,12 +71,12 @@ struct Builder<Csr<T>, Passes> {
         const int threads = Tile::threads(tile);
         const Array<index_t> first_rows = passes.chain(
             rows, [=] SPMVGPU_BODY(index_t row) { return csr_choice::tile_end(row_offsets, rows, row, tile); });
-        const auto groups = static_cast<index_t>(first_rows.size());  // of rows, each one tile or one cut row
+        const auto groups = static_cast<index_t>(first_rows.size());  // groups of rows, each one tile or one cut row
         const index_t* const first_row = first_rows.data();
 
-        // Long rows first: a block that starts late on one would be waited for. So the tiles of one row at most come
-        // before the others, either in the order of their rows. What is counted of each group lies one after the
-        // other, so that one scan says where everything goes.
+        // Long rows come first, because a block that starts late on one would be waited for: tiles of at most one row
+        // precede the others, both in the order of their rows. The counts of all kinds are contiguous, so that one scan
+        // gives all positions.
         enum { kSingle, kOther, kSegments, kCut, kCounted };
         Array<index_t> counts = passes.template scratch<index_t>(kCounted * std::size_t(groups) + 1);
         index_t *const single = counts.data() + kSingle * std::size_t(groups), *const other = single + groups;

@@ -7,30 +7,30 @@ namespace {
 
 using namespace gpu;
 
-constexpr int kEntryLanes = 4;              // where a group takes a row
-constexpr int kChunks = kColumnsBlockSize;  // of a piece
-constexpr int kParts = 8;                   // of the segments of a row, which are added up at the same time
+constexpr int kEntryLanes = 4;              // if a group takes a row
+constexpr int kChunks = kColumnsBlockSize;  // chunks of a piece
+constexpr int kParts = 8;                   // parts of the segments of a row, which are added up at the same time
 
-// What the kernel of tiles reads beside the rows.
+// Arrays that the kernel of tiles reads beside the rows.
 template <class T>
 struct TilePlan {
     const Tile* tiles;
     const RowSpan* spans;
     T* segment_sums;     // scratch: kMaxColumns partial sums a segment of a cut row
-    unsigned* arrivals;  // scratch: segments of each cut row that are done; zero before and after every product
+    unsigned* arrivals;  // scratch: finished segments of each cut row; zero before and after every product
 };
 
-// What the block of a tile goes through is a list of items: the entries of every row, and behind them the row's end.
+// The block of a tile goes through a list of items: the entries of every row, and behind them the row's end.
 //
 //     rows      [ a b c ] [ ] [ d e f g h i j ] [ k ]
 //     items       a b c | | d e f g h i j | k |
 //     chunks      0 0 0 0 0 1 1 1 1 1 2 2 2 2 2            kChunkItems = 5
 //
-// Chunks are of one length, whatever the rows are, so no group of lanes waits for another. A row that ends in the chunk
-// in which it began is stored at once. Of any other, each chunk leaves what it has as a carry; the chunk with the row's
-// end adds up the carries, in their order, and its own sum. Where chunks begin depends on the tile alone, not on the
-// number of columns: neither do the bits. The length is odd, so that entries of neighbouring chunks lie in different
-// banks of the shared memory.
+// Chunks have equal lengths, whatever the rows are, so no group of lanes waits for another. A row that ends in the
+// chunk in which it began is stored at once. For any other row, each chunk leaves its sum as a carry; the chunk with
+// the row's end adds up the carries, in their order, and its own sum. The begins of chunks depend on the tile alone,
+// and not on the number of columns, and so do the bits. The length is odd, so that entries of neighbouring chunks lie
+// in different banks of the shared memory.
 template <class T>
 constexpr int kChunkItems = sizeof(T) > 8 ? 5 : 9;
 
@@ -73,8 +73,8 @@ __device__ __forceinline__ void multiply_tile(const CsrRows<T>& rows, const Tile
     const bool is_segment = tile.rows == 0;
     const int all_rows = is_segment ? 1 : tile.rows, all_entries = tile.nonzeros;
     const int group = threadIdx.x / Shape::kGroup;
-    bool is_open = false;  // whether the first row of the piece began in the piece before
-    int turn = 0;          // which place of `running` is this round's
+    bool is_open = false;  // true if the first row of the piece began in the piece before
+    int turn = 0;          // the place of `running` for this round
     for (int rows_done = 0, entries_done = 0; rows_done + entries_done < all_rows + all_entries;) {
         const int row_count = min(all_rows - rows_done, kItems), entry_count = min(all_entries - entries_done, kItems);
         const int items = min(all_rows - rows_done + all_entries - entries_done, kItems);
@@ -101,7 +101,7 @@ __device__ __forceinline__ void multiply_tile(const CsrRows<T>& rows, const Tile
             const int begin = min(chunk * kLength, items), end = min(begin + kLength, items);
             const int row_end = piece.first_rows[chunk + 1], entry_end = end - row_end;
             int row = piece.first_rows[chunk], crossing_row = -1;
-            bool crosses = start_of(row) < begin;  // whether `row` began in an earlier chunk
+            bool crosses = start_of(row) < begin;  // true if `row` began in an earlier chunk
             T sums[kPerLane] = {}, crossing_sums[kPerLane] = {};
             const auto end_row = [&] {
                 if (crosses) {
@@ -135,7 +135,7 @@ __device__ __forceinline__ void multiply_tile(const CsrRows<T>& rows, const Tile
 #pragma unroll
             for (int c = 0; c < kPerLane; ++c) store(&piece.carries[c][threadIdx.x], sums[c]);
             __syncthreads();
-            // What the chunks before end_chunk have of a row, from that on in which it began.
+            // The sum of the carries of a row, from the chunk in which it began to the one before end_chunk.
             const auto carried = [&](int its_row, int end_chunk, T(&sum)[kPerLane]) {
                 const int start = start_of(its_row);
                 int next = first_chunk;
@@ -181,7 +181,7 @@ __device__ void add_segments(const TilePlan<T>& plan, const Tile& tile, const Pr
                              T (*parts)[kMaxColumns]) {
     __shared__ bool last_arrival;
     static_assert(kParts * kMaxColumns == kColumnsBlockSize);
-    __threadfence();  // after the stores of this thread, and before the barrier that the arrival waits for
+    __threadfence();  // after the stores of this thread, and before the barrier that precedes the arrival
     __syncthreads();
     const RowSpan span = plan.spans[tile.row_begin];
     if (threadIdx.x == 0) {
@@ -209,9 +209,9 @@ __device__ void add_segments(const TilePlan<T>& plan, const Tile& tile, const Pr
     store(y, product.beta == T(0) ? added : added + scaled(product.beta, gpu::load(y)));
 }
 
-// Blocks to hold on a multiprocessor, so that some of them gather while others load their entries: as many as there are
-// registers for. A lane has sums, carries and some elements of x for each of its columns, and single addresses for each
-// of them unless it loads vectors.
+// Blocks to keep on a multiprocessor, limited by registers, so that some of them gather while others load their
+// entries. A lane has sums, carries and some elements of x for each of its columns, and separate addresses for each of
+// them unless it loads vectors.
 template <class Shape, class T>
 constexpr int kBlocksToHold = Shape::kVector > 1                  ? 3
                               : Shape::kPerLane * sizeof(T) <= 64 ? 2
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kColumnsBlockSize, kBlocksToHold<Shape, T>)
             store(plan.segment_sums + std::int64_t(tile.note) * kMaxColumns + Shape::column(c), sums[c]);
         }
     });
-    // The tile is done with its piece, of which add_segments() makes use after a barrier.
+    // The tile no longer needs its piece, which add_segments() reuses after a barrier.
     static_assert(sizeof(piece.values) >= kParts * kMaxColumns * sizeof(T));
     if (tile.rows == 0) add_segments(plan, tile, product, reinterpret_cast<T(*)[kMaxColumns]>(piece.values));
 }
@@ -253,8 +253,8 @@ void multiply_tiles(const Csr<T>& csr, const CsrRows<T>& rows, const Product<T>&
 
 }  // namespace
 
-// Rows that share their columns are faster together than tile by tile, and even as a rule; but none must be so long
-// that it is cut.
+// Rows that share their columns are faster together than tile by tile, and usually have similar lengths; but no row may
+// be so long that it is cut.
 template <class T>
 void Csr<T>::multiply_columns_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;

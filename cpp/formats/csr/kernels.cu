@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kBlockSize)
     if (row < rows && threadIdx.x % kLanes == 0) store_row(product, row, sum);
 }
 
-// The same with the reduction in shared memory (Yin 2012: CSR-R with 32 lanes, CSR-O with 16); nothing else differs.
+// A kernel like the one above with the reduction in shared memory (Yin 2012: CSR-R with 32 lanes, CSR-O with 16).
 template <class T, int kLanes>
 __global__ void __launch_bounds__(kBlockSize)
     csr_shared(index_t rows, const index_t* __restrict__ row_offsets, const index_t* __restrict__ col_indices,
@@ -52,9 +52,9 @@ __global__ void __launch_bounds__(kBlockSize)
     if (row < rows && lane == 0) store_row(product, row, sum);
 }
 
-// A number that a block leaves for another one of the same kernel, so that this one finds out with one way to the L2
-// both that it is there and what it is: words whose bits are the other way round than those of its parts. They are zero
-// before and after every product; a NaN whose bits are all ones becomes the next one.
+// A number that a block leaves for another one of the same kernel. The reader learns with one access to the L2 both
+// that it is there and what it is: the words are the complements of the number's bits, and zero before and after every
+// product. A NaN whose bits are all ones becomes the next one.
 template <class T>
 class Message {
 public:
@@ -92,7 +92,7 @@ private:
     Parts words_;
 };
 
-// What the balanced kernel reads; the same for all blocks.
+// Arrays that the balanced kernel reads.
 template <class T>
 struct BalancedPlan {
     const Tile* tiles;
@@ -103,19 +103,19 @@ struct BalancedPlan {
     Message<T>* segment_sums;  // scratch: partial sums of cut rows
 };
 
-// The first non-zero of a tile that a thread of its block reads, counted from the begin of the tile. Its number in the
-// matrix is the thread's, modulo the threads of the block: so warps read whole sectors wherever the tile begins.
+// The first non-zero of a tile that a thread of its block reads, counted from the begin of the tile. The threads divide
+// the numbers in the matrix modulo their count, so that warps read whole sectors wherever the tile begins.
 template <int kThreads>
 __device__ __forceinline__ unsigned first_of_thread(const Tile& tile) {
     return (threadIdx.x - static_cast<unsigned>(tile.nz_begin)) % kThreads;
 }
 
-// A tile that is one row, or a segment of one. The block of a row's last segment adds up all of them, in order. Blocks
-// start in the order of their numbers, so those that it waits for are at work or done.
+// Multiplies a tile that is one row, or a segment of one. The block of a row's last segment adds up all of them, in
+// order. Blocks start in the order of their numbers, so the ones that it waits for are running or done.
 template <class T, int kThreads>
 __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile, const Product<T>& product) {
     const index_t end = tile.nz_begin + tile.nonzeros;
-    // Of a segment read now, and not when it is needed: that would take as long as the message.
+    // The span of a segment is read now, because a read when it is needed would take as long as the message.
     const RowSpan span = tile.rows == 1 ? RowSpan{tile.row_begin, tile.note, tile.note} : plan.spans[tile.row_begin];
     const index_t first = tile.nz_begin + first_of_thread<kThreads>(tile);
     T sum = sum_strided<kInFlight>(plan.col_indices, plan.values, product, first, end, kThreads);
@@ -137,8 +137,8 @@ __device__ void multiply_long_row(const BalancedPlan<T>& plan, const Tile& tile,
     if (threadIdx.x == 0) store_row(product, span.row, sum);
 }
 
-// Sum of what one of a power of two of lanes adds up of a row's products in shared memory; it reads several before it
-// adds the first.
+// The sum of one of a power of two of lanes over a row's products in shared memory; it reads several before it adds the
+// first.
 template <class T>
 __device__ __forceinline__ T sum_products(const T* products, int begin, int end, int lane, int lanes) {
     T sum = 0;
@@ -153,14 +153,14 @@ __device__ __forceinline__ T sum_products(const T* products, int begin, int end,
     return sum_lanes(sum, lanes);
 }
 
-// A block per tile. In a tile of several rows the products of all its non-zeros go to shared memory, read from global
-// memory without regard to row ends and with kItems loads in flight per thread; then groups of lanes add up the rows.
-// Rows that are much longer than their group is wide are for whole warps, which take them first.
+// A block takes a tile. In a tile of several rows the products of all its non-zeros go to shared memory, read from
+// global memory without regard to row ends and with kItems loads in flight per thread; then groups of lanes add up the
+// rows. Rows that are much longer than their group is wide are left to whole warps, which take them first.
 template <class T, int kItems, int kThreads>
 __global__ void __launch_bounds__(kThreads, Tile::blocks(kItems* kThreads, sizeof(T)))
     csr_balanced_block_per_tile(BalancedPlan<T> plan, Product<T> product) {
-    // Of small tiles the next kernel starts once this one has waited: of several that wait in a row, blocks would lie
-    // unevenly. Large tiles fill the processors as it is.
+    // With small tiles the next kernel starts once this one has waited: if several waited in a row, blocks would be
+    // distributed unevenly. Large tiles fill the processors anyway.
     if constexpr (kItems >= 8) let_next_kernel_start();
     T* const products = shared_array<T, kThreads * kItems>();
     struct LongRow {
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kThreads, Tile::blocks(kItems* kThreads, sizeo
     for (int i = 0; i < kItems; ++i) {
         factors[i] = first + i * kThreads < tile.nonzeros ? keeping.load_once(first_value + i * kThreads) : T(0);
     }
-    // Shifts and masks, as the compiler would divide: it does not know that this is a power of two.
+    // Shifts and masks in place of divisions, because the compiler does not know that this is a power of two.
     const int lanes = Features::lanes(tile.rows, kThreads), lane = threadIdx.x & (lanes - 1),
               lane_bits = __ffs(lanes) - 1;
     const int first_row = threadIdx.x >> lane_bits, rows_at_once = kThreads >> lane_bits;

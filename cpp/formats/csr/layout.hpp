@@ -36,7 +36,6 @@ struct CsrTuning {
         visit("tile", self.tile, OneOf{0, 256, 512, 1024, 2048, 4096});
     }
 
-    // What tuning tries, likeliest first.
     static std::vector<Options> candidates();
 };
 
@@ -47,23 +46,23 @@ struct alignas(16) Tile {
     index_t nz_begin;
     std::uint16_t rows;
     std::uint16_t nonzeros;
-    index_t note;  // of rows: whether any is too long for its lanes; of a segment: its number
+    index_t note;  // rows: 1 if any is too long for its lanes; segment: its number
 
     // Non-zeros of a row that one lane adds up before the row counts as too long.
     static constexpr int kMaxPerLane = Features::kPerLane;
 
-    // Threads that work on a tile: with so many non-zeros each at most, all loaded before the first is used.
+    // Threads that work on a tile. Each has at most kMaxPerThread non-zeros, all loaded before the first is used.
     static constexpr int kMaxPerThread = 8;
     static constexpr int threads(int tile) { return tile <= 2048 ? 256 : 512; }
 
-    // Blocks of a processor at a time: as many as leave enough registers for what a thread loads.
+    // Blocks of a processor at a time, limited by the registers for what a thread loads.
     static constexpr int blocks(int tile, int item_bytes) {
         const int of_256 = tile / threads(tile) * item_bytes <= 16 ? 8 : 6;
         return of_256 * 256 / threads(tile) / (item_bytes > 8 ? 2 : 1);
     }
 
-    // No thread reads more of a row than of a tile of whole rows: a longer row is cut. But where rows have some
-    // thousand entries each, few are cut, and no block waits for others.
+    // A thread reads no more of a row than of a tile of whole rows: longer rows are cut. Where rows have some thousand
+    // entries each, few are cut, and no block waits for others.
     static constexpr index_t kLongRow = 4096;
     static constexpr index_t longest_row(int tile, index_t rows, index_t nnz) {
         const std::int64_t many = std::int64_t(rows) * kLongRow;
@@ -72,8 +71,8 @@ struct alignas(16) Tile {
         return are_long && most < kLongRow ? kLongRow : most;
     }
 
-    // Non-zeros of a segment. Where all processors together load the whole matrix at once, a product takes as long as
-    // its longest row, so that a thread loads all of its share at once. Larger matrices hide that, and gain by fewer
+    // Non-zeros of a segment. If all processors together can load the whole matrix at once, a product takes as long as
+    // its longest row, so a thread loads all of its share at once. Larger matrices hide that, and gain by fewer
     // segments.
     static constexpr index_t segment(int tile, index_t nnz, int processors) {
         const int most = nnz < times::loads_at_once(processors) ? times::kInFlight : kMaxPerThread;
@@ -81,7 +80,7 @@ struct alignas(16) Tile {
     }
 };
 
-// The tiles of the balanced kernel; none for the others, nor on the CPU.
+// The tiles of the balanced kernel; other kernels and the CPU have none.
 struct CsrPlan {
     CsrTuning tuning;
     Cost cost;
@@ -121,8 +120,8 @@ struct Csr {
     static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
     static Csr from_csr(const CsrMatrix<T>& csr, const Plan& plan);
     CsrMatrix<T> to_csr() const { return {rows, cols, nnz, row_offsets, col_indices, values}; }
-    // Of each segment a partial sum for each column, and another one for a product with a single vector; of each cut
-    // row a counter, which says when all partial sums of columns are there.
+    // Each segment has a partial sum for each column, and another one for a product with a single vector; each cut row
+    // has a counter of the segments whose sums of columns are there.
     static constexpr index_t kScratchPerSegment = kMaxColumns + 1;
     static constexpr std::size_t workspace_bytes(index_t segments, std::size_t spans) {
         return std::size_t(segments) * kScratchPerSegment * sizeof(T) + spans * sizeof(unsigned);

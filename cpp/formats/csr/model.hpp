@@ -5,11 +5,11 @@
 
 namespace spmvgpu::csr_choice {
 
-// What a product takes on a GPU with a tuning that leaves nothing open.
+// Time terms of a product on a GPU with a complete tuning.
 times::Terms terms_of(const times::Work& work, const CsrTuning& tuning);
 const times::Terms& costs_of(const CsrTuning& tuning);
 
-// What is fastest of all that a tuning leaves open, for values of so many bytes.
+// The fastest completion of a tuning, for values of this size.
 CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_bytes, int processors);
 
 }  // namespace spmvgpu::csr_choice

@@ -1,4 +1,3 @@
-// The rows of csr, see formats/rows.hpp.
 #pragma once
 
 #include "formats/csr/layout.hpp"

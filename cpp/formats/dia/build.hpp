@@ -24,7 +24,8 @@ struct Builder<Dia<T>, Passes> {
         const index_t* const offsets = plan.offsets.data();
         const std::int64_t rows = csr.rows, cols = csr.cols;
         plan.cost.gathers = passes.template reduce<std::int64_t>(
-            diagonals, [=] SPMVGPU_BODY(std::int64_t d) {  // the length of the diagonal: it is read entry or not
+            // The length of the diagonal: entries and padding are both read.
+            diagonals, [=] SPMVGPU_BODY(std::int64_t d) {
                 const std::int64_t offset = offsets[d], end = rows < cols - offset ? rows : cols - offset;
                 return end - (offset < 0 ? -offset : 0);
             });
@@ -50,7 +51,7 @@ struct Builder<Dia<T>, Passes> {
         const std::int64_t pitch = dia.pitch;
         const T* const values = csr.values.data();
         passes.each_entry(csr.rows, row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
-            // Of the others of its row each has a diagonal of its own, so there is little to search, or nothing.
+            // Each of the row's other entries has a diagonal of its own, so the range to search is short or empty.
             const index_t begin = k - row_offsets[row], after = row_offsets[row + 1] - 1 - k;
             const std::int64_t d = first_not_below(offsets, begin, diagonals - after - 1, cols[k] - row);
             to[d * pitch + row] = values[k];
@@ -84,9 +85,8 @@ struct Builder<Dia<T>, Passes> {
         return map;
     }
 
-    // What is padding stays padding, though its bits may become others. If these are 0 they nearly always stay so, and
-    // whether a value is 0 the pass that stores them finds out; then they are stored once more. All memory that this
-    // takes is asked for before.
+    // Padding stays padding, though its bits may become others. If these are 0 they nearly always stay so, and the pass
+    // that stores the values finds out if one is 0; then they are stored once more. All memory is allocated before.
     static void store_values(Passes& passes, Dia<T>& dia, const index_t* map, const T* values) {
         const DiagonalPlaces places{map, dia.pitch};
         FreePattern free(passes, dia.nnz);
@@ -102,7 +102,7 @@ struct Builder<Dia<T>, Passes> {
         spread_values(passes, dia, places, values);
     }
 
-    // With a mark it is set if a value is 0, in its bits.
+    // Stores the values; sets the mark, if there is one, if the bits of a value are 0.
     static void spread_values(Passes& passes, Dia<T>& dia, DiagonalPlaces places, const T* values,
                               Mark* has_zero = nullptr) {
         const T padding = T(std::bit_cast<Real<T>>(dia.padding));
@@ -116,7 +116,7 @@ struct Builder<Dia<T>, Passes> {
                 const DiagonalPiece piece = DiagonalPiece::at(i, diagonals);
                 const Word there = places.from(piece.begin, piece.row);
                 index_t k = places.position(piece.begin, piece.row);
-                T found[kMost];  // all of them before any is stored, so that the reads do not wait for each other
+                T found[kMost];  // all are read before any is stored, so that the reads do not wait for each other
                 bool is_zero = false;
                 for (int j = 0; j < kMost; ++j) {
                     const bool is_there = (there >> j & 1) != 0;
@@ -135,8 +135,8 @@ struct Builder<Dia<T>, Passes> {
             2 * DiagonalPiece::kDiagonals);
     }
 
-    // Offsets of the diagonals that hold an entry. Takes a bit for each diagonal there could be, an eighth of a byte
-    // per row and column, while it counts.
+    // Offsets of the diagonals that hold an entry. Needs a bit for each possible diagonal, an eighth of a byte per row
+    // and column, while it counts.
     static Array<index_t> find_diagonals(Passes& passes, const CsrMatrix<T>& csr) {
         // Diagonal i has the offset i - rows + 1.
         const std::int64_t possible = std::int64_t(csr.rows) + csr.cols, main = std::int64_t(csr.rows) - 1;
@@ -161,8 +161,8 @@ struct Builder<Dia<T>, Passes> {
         return zeros != 0;
     }
 
-    // The first bit pattern that no value has out of a row of candidates that is longer than the values are. The search
-    // asks for no memory that this did not ask for.
+    // Finds the first bit pattern that no value has out of a series of candidates that is longer than the values are.
+    // The search allocates no memory beyond this object's.
     class FreePattern {
     public:
         FreePattern(Passes& passes, index_t nnz)

@@ -14,8 +14,8 @@ namespace spmvgpu {
 
 namespace dia_choice {
 
-// Slots of diagonals, and x beside them, are read in order, which takes less time than as many bytes in csr. That is
-// so in a cache; memory delivers them no faster.
+// Slots of diagonals, and x beside them, are read in order, which takes less time than as many bytes in csr. This holds
+// in a cache; memory delivers them no faster.
 std::optional<Promise> promise(const RowSample& sample) {
     constexpr double kMostBytes = 1.1, kTimeInCache = 0.75, kInCache = 8e6;
     const double bytes = double(sample.diagonals) * sample.rows * sample.item_bytes, of_csr = sample.csr_bytes();
@@ -32,7 +32,7 @@ SPMVGPU_BUILD_ON_HOST(Dia)
 
 namespace {
 
-// Calls visit(row, d) for every entry; those of a row come by in the order of their columns.
+// Calls visit(row, d) for every entry, within a row in the order of the columns.
 template <class T, class Visit>
 void for_each_entry(const Dia<T>& dia, Visit visit) {
     InterruptTimer timer;
@@ -68,7 +68,7 @@ CsrMatrix<T> Dia<T>::to_csr() const {
 namespace {
 
 // Calls visit(values, begin, end, offset) for every diagonal, where [begin, end) are the rows of [first, last) in which
-// it is inside the matrix, and values those of row 0 and on.
+// it is inside the matrix, and `values` points to the value of row 0.
 template <class T, class Visit>
 void for_each_diagonal(const Dia<T>& dia, std::int64_t first, std::int64_t last, const Visit& visit) {
     for (index_t d = 0; d < dia.diagonals(); ++d) {
@@ -97,13 +97,13 @@ SPMVGPU_SIMD_CLONES static void sum_block(const Dia<T>& dia, std::int64_t first,
                       [&](const T* values, std::int64_t begin, std::int64_t end, std::int64_t offset) {
 #pragma omp simd
                           for (std::int64_t i = begin; i < end; ++i) {
-                              const T product = values[i] * x[i + offset];  // of padding too, but it goes nowhere
+                              const T product = values[i] * x[i + offset];  // padding is added too, but not stored
                               sums[i - first] += Dia<T>::bits(values[i]) != padding ? product : T(0);
                           }
                       });
 }
 
-constexpr index_t kPanelRows = 64;  // rows that are gone through together where several sums are kept for each
+constexpr index_t kPanelRows = 64;  // rows that are processed together if each has several sums
 
 // y = A * x in rows [first, last).
 template <class T>

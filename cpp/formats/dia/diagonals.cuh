@@ -1,4 +1,4 @@
-// The product of the formats that store diagonals: of the whole matrix, or of half of a symmetric one.
+// The product of the formats that store diagonals, of the whole matrix or of half of a symmetric one.
 #pragma once
 
 #include <bit>
@@ -9,26 +9,28 @@
 
 namespace spmvgpu::gpu {
 
-// Whether there are mirror images of diagonals, and when they are read. Half a million rows are under way at once, and
-// what they read of one diagonal as it lies, others need as a mirror image. Of a few diagonals the L2 holds it until
-// then, and a row can be added up in the order of its columns. Of many it does not, unless both are read in turn: else
-// the matrix crosses the memory twice (27 points in three dimensions, several unknowns at a node).
+// Mirror images of diagonals: whether there are any, and when they are read. Half a million rows are processed at once,
+// and other rows need as mirror images what these read of a diagonal in place. If diagonals are few, the L2 keeps the
+// values until then, and a row can be added up in the order of its columns. If they are many it does not, unless both
+// are read in turn: otherwise the matrix crosses the memory twice (27 points in three dimensions, several unknowns at a
+// node).
 enum class Mirrors { kNone, kFirst, kInTurn };
 constexpr unsigned kFewMirrored = 3;
 
-// A warp has kRows * 32 rows, each of its lanes every 32nd: so where a diagonal lies is found out once for all of them.
-// kAtOnce diagonals are in flight; no index stands between a thread and its loads. x is read where a diagonal lies
-// inside the matrix, not where its slot is no padding: that would make every read of x wait for one of values.
+// A warp has kRows * 32 rows, each of its lanes every 32nd, so the place of a diagonal is computed once for all of
+// them. kAtOnce diagonals are in flight; no index stands between a thread and its loads. x is read where a diagonal
+// lies inside the matrix, not where its slot holds a value: that would make every read of x wait for one of values.
 template <class T, int kRows, int kAtOnce, Mirrors kMirrors>
 __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __restrict__ offsets,
                                    const T* __restrict__ values, const Product<T> product) {
     const std::int64_t thread = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    const std::int64_t own_row = thread / kWarp * (kWarp * kRows) + thread % kWarp;  // and every 32nd from there
+    // First of the lane's rows, followed by every 32nd.
+    const std::int64_t own_row = thread / kWarp * (kWarp * kRows) + thread % kWarp;
     const std::int64_t row = own_row + matrix.before;
     const unsigned count = own_row < matrix.rows ? matrix.mirrored + matrix.stored : 0;
     const auto is_row = [&](int j) { return j == 0 || own_row + j * kWarp < matrix.rows; };
     const Keeping keeping(product.policy);
-    const unsigned has_main = matrix.stored - matrix.mirrored;  // that has no mirror image, and is the first one stored
+    const unsigned has_main = matrix.stored - matrix.mirrored;  // 1 if the first stored diagonal has no mirror image
     const auto is_mirror = [&](unsigned k) {
         return kMirrors == Mirrors::kInTurn ? k % 2 == has_main : kMirrors == Mirrors::kFirst && k < matrix.mirrored;
     };
@@ -85,9 +87,9 @@ __global__ void multiply_diagonals(const Diagonals<T> matrix, const index_t* __r
     for (int j = 0; j < kRows; ++j) store_rows(product, own_row + j * kWarp, matrix.rows, sums[j]);
 }
 
-// Of large matrices a thread has several rows. A GPU begins no more than a block or so in a nanosecond, which is what
-// few diagonals take with one row a thread: 13.3 us for 1.3 M rows of doubles on one diagonal, whose bytes take 7. In
-// single precision it is also the instructions that count: a 5-point grid of 9 M rows took 86 us in sdia with one row a
+// A thread has several rows of a large matrix. A GPU begins no more than a block or so in a nanosecond, and few
+// diagonals with one row a thread take no longer: 13.3 us for 1.3 M rows of doubles on one diagonal, whose bytes take
+// 7. In single precision instructions count as well: a 5-point grid of 9 M rows took 86 us in sdia with one row a
 // thread, and its bytes take 43.
 template <bool kMirrors, class T>
 void launch_diagonals(const Diagonals<T>& matrix, const index_t* offsets, const T* values, const Product<T>& product,

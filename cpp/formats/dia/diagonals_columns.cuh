@@ -7,12 +7,12 @@
 namespace spmvgpu::gpu {
 
 constexpr int kNeighbours = 4;  // rows of a group; the pitch is a multiple of it
-constexpr int kBatch = 2;       // diagonals side by side whose values and rows of x are under way at the same time
+constexpr int kBatch = 2;       // neighbouring diagonals whose values and rows of x are loaded at the same time
 
-// A group per kNeighbours rows, which lie in neighbouring rows of x on each diagonal. On the next diagonal to the right
-// they all move on by one, so that only one row of x is new: diagonals come in runs, of three in the grids of
-// differences and of more with several unknowns at a node. A batch of kBatch diagonals of a run uses a window of x;
-// what it shares with the batch before stays where it is, in registers.
+// A group takes kNeighbours rows, which lie in neighbouring rows of x on each diagonal. On the next diagonal to the
+// right they all move on by one, so that only one row of x is new. Diagonals come in runs, of three in finite
+// difference grids and of more with several unknowns at a node. A batch of kBatch diagonals of a run uses a window of
+// x; the part that it shares with the batch before stays in registers.
 template <class Shape, bool kMirrors, class T>
 __global__ void __launch_bounds__(kColumnsBlockSize)
     diagonals_columns_group_per_rows(DiagonalRows<T, kMirrors> stored, index_t row_count, int rounds,
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kColumnsBlockSize)
         if (first_row >= row_count) return;
         const std::int64_t place = first_row + (kMirrors ? stored.matrix.before : 0);
         T sums[kNeighbours][Shape::kPerLane] = {}, window[kShared + kBatch][Shape::kPerLane] = {};
-        index_t next_of_run = 0;  // the diagonal that would go on with the run of the batch before, if that was full
+        index_t next_of_run = 0;  // the diagonal that would continue the run of the batch before, if that was full
         bool was_full = false;
         for (unsigned k = 0; k < stored.diagonals();) {
             const index_t offset = stored.offset(k);
@@ -85,7 +85,7 @@ void launch_diagonals_columns(const DiagonalRows<T, kMirrors>& stored, index_t r
                               Stream stream) {
     if (rows == 0) return;
     for_column_blocks<1>(product, [&]<class Shape>(const Product<T>& part) {
-        // With fewer columns a lane would read rows of x that lie far from those of its neighbour.
+        // With fewer columns a lane would read rows of x that lie far from its neighbour's.
         if constexpr (Shape::kVector > 1 && Shape::kColumnLanes >= 2) {
             launch_in_rounds(diagonals_columns_group_per_rows<Shape, kMirrors, T>, "diagonals_columns_group_per_rows",
                              kColumnsBlockSize / Shape::kGroup * kNeighbours, stored, rows, part, stream);

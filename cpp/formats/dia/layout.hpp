@@ -1,5 +1,5 @@
-// DIA, diagonals: every diagonal that holds an entry is stored in full, and no column index at all. Bell and Garland
-// 2008, as in Yang et al. 2015, section 5.4.
+// DIA, diagonals: every diagonal that holds an entry is stored in full, without column indices. Bell and Garland 2008,
+// as in Yang et al. 2015, section 5.4.
 //
 // clang-format off
 //     [ 1 7 . . ]      offsets  -2   0   1          length diagonals, ascending: column - row
@@ -11,10 +11,10 @@
 // The slot of an entry lies at its row, so that neighbouring threads, a row each, read neighbouring slots and
 // neighbouring entries of x. A diagonal is `pitch` slots: the rows, rounded up to a multiple of 32.
 //
-// What is padding? A slot that holds the bit pattern `padding`, which no entry of the matrix has: +0.0, unless the
-// matrix stores a +0.0, and then a NaN (or, were all of those stored as well, any other pattern) that does not occur in
-// it. Fewer than 2^31 entries cannot use up 2^32 patterns, so there always is one. So stored zeros survive to_csr() and
-// multiply, 0 * inf and all, and padding does neither, at no cost in memory: a mask would take a bit a slot.
+// Padding is a slot with the bit pattern `padding`, which no entry of the matrix has: +0.0, unless the matrix stores a
+// +0.0, and then a NaN (or, if all NaN are stored as well, any other pattern) that does not occur in it. Fewer than
+// 2^31 entries cannot use up 2^32 patterns, so there always is one. Stored zeros so survive to_csr() and multiply, 0 *
+// inf included, and padding does neither, at no cost in memory: a mask would take a bit a slot.
 //
 // The smallest of all formats where the diagonals are full (grids, bands). Do not use it elsewhere: one entry off the
 // diagonals costs a diagonal of slots, and beyond max_padding the matrix is refused.
@@ -62,7 +62,7 @@ struct Dia {
     index_t diagonals() const { return static_cast<index_t>(offsets.size()); }
     index_t dot_parts() const { return parts_of_rows(rows); }
 
-    // What tells padding from values.
+    // Bits that distinguish padding from values.
     static constexpr Bits bits(T value) { return std::bit_cast<Bits>(real_part(value)); }
 
     static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);

@@ -8,9 +8,9 @@
 
 namespace spmvgpu::gpu {
 
-// Diagonals of a matrix of so many columns, of which `rows` from the row `before` on are multiplied. Those left of the
-// main one are the mirror images of the last `mirrored` stored ones, from the last one on; then come the stored ones.
-// What is read as a mirror image is not needed any more after that.
+// Diagonals of a matrix with this many columns, of which `rows` rows from the row `before` on are multiplied. The
+// diagonals left of the main one are the mirror images of the last `mirrored` stored ones, in reverse order; the stored
+// ones follow. A value is not needed any more once it has been read as a mirror image.
 template <class T>
 struct Diagonals {
     index_t rows, before;
@@ -32,7 +32,7 @@ Diagonals<T> diagonals_of(const Dia<T>& dia) {
             .mirror = Mirror<T>(false)};
 }
 
-// Diagonals of a matrix, of which the first `mirrored` ones are mirror images where kMirrors; else there are none.
+// Diagonals of a matrix. The first `mirrored` ones are mirror images if kMirrors; otherwise there are none.
 template <class T, bool kMirrors>
 struct DiagonalRows {
     Diagonals<T> matrix;
@@ -45,7 +45,7 @@ struct DiagonalRows {
     SPMVGPU_ON_DEVICE index_t offset(unsigned k) const {
         return k < mirrored() ? -offsets[matrix.stored - 1 - k] : offsets[k - mirrored()];
     }
-    // Slots of diagonal k, which has this offset, from a row on. There are some where its columns are of the matrix.
+    // The slots of diagonal k, which has this offset, from a row on, if its columns are inside the matrix.
     SPMVGPU_ON_DEVICE const T* slots(unsigned k, index_t offset, std::int64_t row) const {
         if (k < mirrored()) return values + (matrix.stored - 1 - k) * matrix.pitch + (row + offset);
         return values + (k - mirrored()) * matrix.pitch + row;

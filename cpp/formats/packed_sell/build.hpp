@@ -19,9 +19,9 @@ struct Builder<PackedSell<T>, Passes> {
     using Layout = packed::SliceLayout;
     using Plan = PackedSellPlan<T>;
 
-    // Lanes without an entry take no memory, only time; and rows that are far apart need wider columns.
+    // Lanes without an entry take no memory, only time, and rows that are far apart need wider columns.
     static constexpr double kWorthSorting = 1.25;
-    // Nanoseconds that laying out takes per slot of a lane, and writing as well.
+    // Nanoseconds to lay out a slot, per lane, and to write it as well.
     static constexpr std::int64_t kNanosecondsPerLane = 8;
 
     static Plan plan_for(Passes& passes, const CsrMatrix<T>& csr, const PackedSellTuning& tuning,
@@ -88,8 +88,8 @@ struct Builder<PackedSell<T>, Passes> {
         return packed;
     }
 
-    // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
-    // Values from everywhere, the same ones every time.
+    // Samples values from the whole matrix, the same ones every time. Public, because nvcc takes no lambdas for the GPU
+    // from private functions.
     static std::vector<T> sample_values(Passes& passes, const CsrMatrix<T>& csr) {
         constexpr index_t kSample = 4096;
         const std::int64_t nnz = csr.nnz, count = csr.nnz < kSample ? csr.nnz : kSample;
@@ -122,7 +122,7 @@ struct Builder<PackedSell<T>, Passes> {
         return kNanosecondsPerLane * (plan.slices.slots / (plan.slices.count() + 1) + packed::kLanes);
     }
 
-    // Heads and the size of the stream; how slots are stored.
+    // Computes the heads, the size of the stream, and the modes of the slots.
     static packed::ModeCounts lay_out_slices(Passes& passes, const Source& source, Plan& plan) {
         using namespace packed;
         const index_t slices = plan.slices.count();

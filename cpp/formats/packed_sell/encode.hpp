@@ -9,7 +9,7 @@
 
 namespace spmvgpu::packed {
 
-// The rows that slices are made of, and what stands for their values.
+// The rows of the slices, and the codes of their values.
 template <class T>
 struct SliceSource {
     index_t rows;
@@ -19,13 +19,14 @@ struct SliceSource {
     ValueCoder<T> coder;
 };
 
-// The entries of a slice, slot by slot: one of every diagonal, or the first entry of every row, the second, and so on.
-// In either order the columns of every row ascend.
+// The entries of a slice, slot by slot: a slot holds one diagonal, or the n-th entries of all rows. In either order the
+// columns of every row ascend.
 template <class T, class Lanes>
 class SliceReader {
     template <class U>
     using PerLane = typename Lanes::template PerLane<U>;
-    static constexpr index_t kEnded = std::numeric_limits<index_t>::max();  // no offset: columns are fewer
+    // Above all offsets, because columns are fewer.
+    static constexpr index_t kEnded = std::numeric_limits<index_t>::max();
 
 public:
     SPMVGPU_IN_BODY SliceReader(const Lanes& lanes, const SliceSource<T>& source, index_t slice) : source_(source) {
@@ -46,7 +47,7 @@ public:
         return lanes.largest([&](int lane) { return end_[lane] - next_[lane]; });
     }
 
-    // How many diagonals have an entry, and thus how many slots they take; one more than `most` if there are more.
+    // The number of diagonals that have an entry, and thus of their slots; `most` + 1 if there are more.
     SPMVGPU_IN_BODY std::int64_t count_diagonals(const Lanes& lanes, std::int64_t most) const {
         SliceReader reader = *this;
         std::int64_t diagonals = 0;
@@ -74,7 +75,7 @@ public:
         return lanes.those([&](int lane) { return ahead_[lane] != kEnded; }) != 0;
     }
 
-    // The slot: which lanes have an entry, and of those the column less the row, and the value.
+    // The current slot: a mask of the lanes with an entry, and for these the column less the row, and the value.
     SPMVGPU_IN_BODY std::uint32_t mask() const { return mask_; }
     SPMVGPU_IN_BODY bool has(int lane) const { return (mask_ >> lane & 1) != 0; }
     SPMVGPU_IN_BODY index_t offset(int lane) const { return offset_[lane]; }
@@ -97,13 +98,13 @@ private:
 
     const SliceSource<T>& source_;
     PerLane<index_t> row_, next_, end_;
-    PerLane<index_t> ahead_;  // the offset of the next entry; kEnded behind the last one
+    PerLane<index_t> ahead_;  // the offset of the lane's next entry; kEnded behind the last one
     PerLane<index_t> offset_{};
     PerLane<T> value_{};
     std::uint32_t mask_ = 0;
 };
 
-// The slots whose batch is complete: all of its slots are among those given.
+// The slots in complete batches, all of whose slots are among the given ones.
 SPMVGPU_IN_BODY constexpr std::uint32_t whole_batches(std::uint32_t slots) {
     constexpr std::uint32_t kBatch = (1u << kBatchSlots) - 1;
     std::uint32_t whole = 0;
@@ -111,7 +112,7 @@ SPMVGPU_IN_BODY constexpr std::uint32_t whole_batches(std::uint32_t slots) {
     return whole;
 }
 
-// The head of the group of slots that begins here, but for its position; the reader goes to its end.
+// The head of the group of slots that begins here, without its position; the reader goes to its end.
 template <class T, class Lanes>
 SPMVGPU_IN_BODY Head describe_group(const Lanes& lanes, SliceReader<T, Lanes>& reader, bool by_diagonals,
                                     const ValueCoder<T>& coder, ModeCounts& counts) {
@@ -151,8 +152,8 @@ SPMVGPU_IN_BODY Head describe_group(const Lanes& lanes, SliceReader<T, Lanes>& r
     return head;
 }
 
-// What is stored of a slice: the head of its first group, at position 0, and how large its part of the stream is, in
-// which nothing depends on where that lies.
+// The layout of a slice: the head of its first group, at position 0, and the size of its part of the stream, whose
+// contents do not depend on its position.
 struct SliceLayout {
     Head head;
     std::int64_t bytes = 0;
@@ -176,8 +177,8 @@ SPMVGPU_IN_BODY SliceLayout measure(const Lanes& lanes, SliceReader<T, Lanes> re
     return layout;
 }
 
-// A slot for every diagonal, or for every entry of the longest row: whatever takes fewer bytes, if diagonals are few
-// enough for lanes not to idle.
+// Chooses between a slot for every diagonal and a slot for every entry of the longest row: the smaller one, if
+// diagonals are few enough for lanes not to idle.
 template <class T, class Lanes>
 SPMVGPU_IN_BODY SliceLayout lay_out(const Lanes& lanes, const SliceReader<T, Lanes>& reader,
                                     const ValueCoder<T>& coder) {
@@ -190,7 +191,7 @@ SPMVGPU_IN_BODY SliceLayout lay_out(const Lanes& lanes, const SliceReader<T, Lan
     return by_diagonals.bytes <= by_columns.bytes ? by_diagonals : by_columns;
 }
 
-// Stores what is put: so many low bytes of `bits`, at a place behind the start of a slice's part.
+// Stores the low bytes of `bits` at a place behind the start of a slice's part.
 struct StoreSink {
     Byte* to;
 
@@ -220,7 +221,7 @@ SPMVGPU_IN_BODY void put_bits(const StoreSink& sink, std::int64_t place, const B
     }
 }
 
-// Stores a slice. What nobody puts is zero. A lane puts what is its own.
+// Stores a slice. The memory is zero where no element is stored. A lane stores its own elements.
 template <class T, class Lanes>
 SPMVGPU_IN_BODY void put_slice(const Lanes& lanes, SliceReader<T, Lanes> reader, const SliceLayout& layout,
                                const ValueCoder<T>& coder, const StoreSink& sink) {
@@ -273,7 +274,7 @@ SPMVGPU_IN_BODY void put_slice(const Lanes& lanes, SliceReader<T, Lanes> reader,
                 values += value_size * kLanes;
             }
         }
-        // Nobody has an entry in what is left of the last batch, nor in what fills the section up.
+        // Lanes have no entries in the rest of the last batch, and the section is filled up with such elements.
         if (head.index >= IndexMode::k8) {
             lanes.each([&](int lane) {
                 for (std::int64_t place = indices + 4 * lane; place < start + at.values; place += 4 * kLanes) {

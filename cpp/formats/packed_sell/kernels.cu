@@ -11,8 +11,8 @@ using namespace gpu;
 using namespace packed;
 
 constexpr int kBlockWarps = kBlockSize / kWarp;
-// Slots of a warp whose elements are asked for before the first is used, a batch. Their bases, masks and constants come
-// in one access each, or two.
+// Slots of a warp whose elements are loaded before the first is used, a batch. Their bases, masks and constants come in
+// one access each, or two.
 template <class T>
 constexpr int kSlotsInFlight = sizeof(T) == 16 ? 2 : 4;
 
@@ -33,8 +33,8 @@ __device__ __forceinline__ HeadWords load_head(const void* from) {
     return {words.x, words.y};
 }
 
-// Neighbouring items that all lanes want, of slices that may have them in common: they stay in the caches. A batch of
-// them begins at a multiple of its size, or of 16 bytes.
+// Neighbouring items that all lanes read, of slices that may share them: they stay in the caches. A batch of them
+// begins at a multiple of its size, or of 16 bytes.
 template <int kCount, class Item>
 __device__ __forceinline__ void load_batch(const Byte* from, Item (&items)[kCount]) {
     constexpr int kBytes = kCount * sizeof(Item);
@@ -57,17 +57,17 @@ __device__ __forceinline__ T load_constant(const Byte* from) {
     return value[0];
 }
 
-// What the lanes of a slot have for a value: a constant, an element of their own, or one or the other.
+// The values of the lanes of a slot: one constant, an element for each, or one or the other.
 enum class Values { kConstants, kElements, kEither };
 
 // The sum of a row, lane by lane, over the batches first, first + step, ... of a group. All lanes of a warp have the
-// same slots, and differ in their own entries alone.
+// same slots, and differ only in their entries.
 template <IndexMode kIndex, Values kValues, ValueMode kMode, class T>
 __device__ __forceinline__ T sum_group(const Packed<T>& matrix, const Head& head, const Byte* group, int first,
                                        int step, const T* x, T sum) {
     constexpr int kInFlight = kSlotsInFlight<T>;
     constexpr int kIndexBytes = index_bytes(kIndex), kValueBytes = value_bytes<T>(kMode);
-    // Whether zero times what stands for a missing value may not be zero: where a lane has no entry in a slot with a
+    // True if zero times the element of a missing value may not be zero: where a lane has no entry in a slot with a
     // constant. Elements of such lanes are zeros, and so are constants behind the last slot.
     constexpr bool kGuarded =
         kMode == ValueMode::kDictionary || (kValues != Values::kElements && kIndex != IndexMode::kShared);
@@ -155,7 +155,7 @@ __device__ __forceinline__ T sum_group(const Packed<T>& matrix, const Head& head
     return sum;
 }
 
-// The same for any group.
+// The sum for a group with any mode of values.
 template <IndexMode kIndex, class T>
 __device__ __forceinline__ T sum_group_of(const Packed<T>& matrix, const Head& head, const Byte* group, int first,
                                           int step, const T* x, T sum) {
@@ -190,8 +190,8 @@ __device__ __forceinline__ T sum_any_group(const Packed<T>& matrix, const Head& 
     }
 }
 
-// A pointer whose origin the compiler forgets: else it would add what all lanes share to the differing part anew for
-// each slot.
+// A pointer whose origin is hidden from the compiler, which otherwise adds the shared part of the address to the
+// differing part anew for each slot.
 template <class T>
 __device__ __forceinline__ const T* as_it_is(const T* pointer) {
 #ifdef __CUDA_ARCH__
@@ -201,21 +201,21 @@ __device__ __forceinline__ const T* as_it_is(const T* pointer) {
     return pointer;
 }
 
-// A lane per row, and 1 << shift warps per slice, which take the batches of every group in turn; kAlone: one warp.
-// Sums meet in shared memory, in the order of the warps.
+// A lane takes a row, and 1 << shift warps a slice, of which each takes batches of every group in turn; kAlone: one
+// warp. Sums meet in shared memory, in the order of the warps.
 template <class T, bool kAlone>
 __global__ void __launch_bounds__(kBlockSize, 4)
     packed_sell_lane_per_row(Packed<T> matrix, int shift, Product<T> product) {
     const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
     const int warps = kAlone ? 1 : 1 << shift;
     const int first = kAlone ? 0 : warp & (warps - 1);
-    // Below 2^29, for there are fewer than 2^26 slices; and a position may be 31 beyond the last row.
+    // The number is below 2^29, for there are fewer than 2^26 slices; and a position may be 31 beyond the last row.
     const unsigned place = blockIdx.x * kBlockWarps + warp;
     const unsigned slice = kAlone ? place : place >> shift;
     const unsigned position = slice * kWarp + lane;
     const bool is_slice = slice < static_cast<unsigned>(matrix.slices);
     const bool is_row = position < static_cast<unsigned>(matrix.rows);
-    index_t row = 0;  // of lanes beyond the last row too, which have no entries
+    index_t row = 0;  // lanes beyond the last row have one too, and no entries
     T sum = 0;
     if (is_slice) {
         HeadWords words = load_head(matrix.heads + slice);
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kBlockSize, 4)
         const Byte* group = start;
 #pragma unroll 1
         while (true) {
-            if (head.more) words = load_head(group);  // under way while this group is worked on
+            if (head.more) words = load_head(group);  // loaded while this group is processed
             sum = sum_any_group(matrix, head, group, first, warps, x, sum);
             if (!head.more) break;
             head = head_of(words);

@@ -1,7 +1,7 @@
-// packed_sell: slices of 32 rows, as in sell, whose column indices and values are stored in as few bytes as lose
-// nothing. A slot is a column of a slice, with an entry of each row at most. Up to 32 slots are a group, of which a
-// head of 16 bytes says how the stream has to be read: all positions follow from it. A product multiplies exactly the
-// stored values, in the order of the columns.
+// packed_sell: slices of 32 rows, as in sell, whose column indices and values are compressed without loss. A slot is a
+// column of a slice, with an entry of each row at most. Up to 32 slots are a group, whose head of 16 bytes says how to
+// read the stream: all positions follow from it. A product multiplies exactly the stored values, in the order of the
+// columns.
 //
 // clang-format off
 //     rows (slices of 3)                 slots of slice 0                      head: shared 11, constant 01
@@ -19,17 +19,16 @@
 // clang-format on
 //
 // The column of a lane is base + row + offset, the offset being none or an unsigned number of 8, 16 or 32 bits, all
-// ones of which say that the lane has no entry; where only that is to be said, a slot has a mask of its lanes. Values
-// are full, codes of the dictionary of the matrix, or one for all lanes. Offsets of one width and values of one kind
-// serve a group, the fewest bytes that lose nothing: the very bits of a value come back. Lanes without an entry have an
-// element, which nobody reads: such a lane neither reads x nor multiplies. A slot for each diagonal that a slice
-// touches takes the place of a slot for each entry of the longest row where that makes few more slots and takes no more
-// bytes: columns need but a mask then.
+// ones of which mean that the lane has no entry; a slot without offsets that has such lanes has a mask. Values are
+// full, codes of the dictionary of the matrix, or one for all lanes. A group has one width of offsets and one kind of
+// values, the smallest that keep every bit. Lanes without an entry have an element that is never read: such a lane
+// neither reads x nor multiplies. Slots for the diagonals that a slice touches replace slots for the entries of the
+// longest row where they are few more and take no more bytes: columns then need only a mask.
 //
-// With sigma > 1 rows are sorted by length within windows of sigma rows, as in sell. Values that are all different,
-// with columns anywhere, take as many bytes as in sell and more work to read: do not use it there. Nor where row
-// lengths differ wildly within a window: lanes without an entry idle and take bytes, and more than max_padding of them
-// are refused.
+// With sigma > 1 rows are sorted by length within windows of sigma rows, as in sell. Do not use it for values that are
+// all different, with columns anywhere: they take as many bytes as in sell and more work to read. Do not use it where
+// row lengths differ wildly within a window either: lanes without an entry idle and take bytes, and more than
+// max_padding of them are refused.
 //
 // After: Monakov et al. 2010 (slices), Willcock and Lumsdaine 2006 and Kourtis et al. 2008 (compressed indices and
 // values).
@@ -60,9 +59,9 @@ inline constexpr times::Terms kPackedSellCosts = times::costs({{times::kLaunch, 
                                                                {times::kGathers, 0.139}});  // of a product on a GPU
 
 struct PackedSellTuning {
-    int sigma = 0;            // window of the sort in rows; 1 keeps the order; 0 sorts only where many lanes would idle
-    int warps_per_slice = 0;  // CUDA: warps that share the slots of a slice; 0 chooses from the size of the matrix
-    double max_padding = 4.0;  // refuse to give more lanes than this to a non-zero
+    int sigma = 0;             // window of the sort in rows; 1 keeps the order; 0 sorts only if many lanes would idle
+    int warps_per_slice = 0;   // CUDA: warps that share the slots of a slice; 0 chooses from the size of the matrix
+    double max_padding = 4.0;  // refuse more lanes per non-zero than this
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
@@ -81,7 +80,7 @@ struct PackedSellPlan {
     Slices slices;
     std::vector<T> dictionary;  // empty if no slot uses it
     Array<std::uint64_t> heads;
-    std::int64_t granules = 0;  // of the stream
+    std::int64_t granules = 0;  // granules of the stream
     packed::ModeCounts counts;
 
     template <class Visit>
@@ -101,10 +100,10 @@ struct PackedSell {
 
     index_t rows = 0, cols = 0, nnz = 0;
     index_t slices = 0;
-    Array<std::uint64_t> heads;  // of the first group of each slice, two words each
+    Array<std::uint64_t> heads;  // head of the first group of each slice, two words each
     Array<packed::Byte> stream;
     Array<T> dictionary;         // at most 256 values
-    Array<index_t> permutation;  // length rows: row of y that a lane of a slice belongs to; empty where sigma is 1
+    Array<index_t> permutation;  // length rows: row of y for a lane of a slice; empty if sigma is 1
     Tuning tuning;
 
     template <class Self, class Visit>
@@ -119,7 +118,7 @@ struct PackedSell {
     static PackedSell from_csr(const CsrMatrix<T>& csr, const Plan& plan);
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
-    // Of lane i in the slices' order.
+    // The row of lane i in the slices' order.
     index_t row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
 
     void spmv(const Product<T>& product) const;                      // on the CPU

@@ -7,7 +7,7 @@ namespace spmvgpu::roofline {
 
 template <class T>
 struct FormatModel<PackedSell<T>> : GeneralModel<PackedSell<T>> {
-    // With its own bytes; unpacking is in a slot's cost.
+    // Packed bytes; the time to unpack is part of a slot's cost.
     static Terms on_gpu(const Work& work, const PackedSellPlan<T>& plan) {
         return work.by_slices({.bytes = work.stored.bytes,
                                .slots = work.stored.slots,

@@ -1,5 +1,5 @@
-// How packed_sell lies in memory: the head of a group of slots, the sections of its part of the stream, and the
-// elements of indices and values. Reading is the same code on the CPU and on a GPU.
+// The memory layout of packed_sell: the head of a group of slots, the sections of its part of the stream, and the
+// elements of indices and values. The CPU and the GPU share the code that reads it.
 #pragma once
 
 #include <bit>
@@ -15,31 +15,32 @@ namespace spmvgpu::packed {
 
 inline constexpr int kLanes = 32;       // rows of a slice, a warp's lanes
 inline constexpr int kGroupSlots = 32;  // at most; a bit each in the masks of a head
-inline constexpr int kBatchSlots = 4;  // neighbours that a kernel reads together: all of them have offsets, or none has
-// Bytes that positions in the stream count, and of which every section has whole ones: a sector of a GPU's memory, and
-// enough for what a batch of slots reads in one go to end with its section.
+// Neighbours that a kernel reads together: either all of them have offsets or none.
+inline constexpr int kBatchSlots = 4;
+// The unit of positions in the stream and of section sizes, in bytes: a sector of a GPU's memory, and large enough that
+// the last reads of a batch of slots end with their section.
 inline constexpr int kGranule = 32;
-inline constexpr int kDictionarySize = 256;  // what a code of one byte can tell apart
+inline constexpr int kDictionarySize = 256;  // number of codes of one byte
 inline constexpr std::uint32_t kEveryLane = 0xffffffffu;
 
 using Byte = std::uint8_t;
 
 SPMVGPU_IN_BODY constexpr int whole_granules(int bytes) { return (bytes + kGranule - 1) & -kGranule; }
 
-// What is stored of the columns of a group, beside a base for each slot.
+// How the columns of a group are stored, beside a base for each slot.
 enum class IndexMode : std::uint8_t {
-    kShared,  // nothing: every lane has an entry, with the same offset from its row
-    kMasks,   // a mask for each slot, of the lanes that have an entry, at the same offset from their rows
-    k8,       // for the slots that are not shared, how far each lane is behind the base, unsigned, in so many bits, all
-    k16,      // of which are ones where a lane has no entry
+    kShared,  // not at all: every lane has an entry, with the same offset from its row
+    kMasks,   // a mask for each slot, for the lanes that have an entry, at the same offset from their rows
+    k8,       // for slots that are not shared, each lane's unsigned distance from the base in 8, 16 or 32 bits,
+    k16,      // with all bits set where a lane has no entry
     k32,
 };
 inline constexpr int kIndexModes = 5;
 
-// What is stored of the values of a group, for the slots that are not constant.
+// How the values of a group are stored, for the slots that are not constant.
 enum class ValueMode : std::uint8_t {
-    kConstant,    // there are none: each slot has one value for all lanes
-    kFull,        // the values
+    kConstant,    // not at all: each slot has one value for all lanes
+    kFull,        // in full
     kDictionary,  // 8-bit codes of the values in the dictionary of the matrix
 };
 inline constexpr int kValueModes = 3;
@@ -54,7 +55,7 @@ SPMVGPU_IN_BODY constexpr int value_bytes(ValueMode mode) {
     return mode == ValueMode::kFull ? sizeof(T) : mode == ValueMode::kDictionary ? 1 : 0;
 }
 
-// What a group is read with, as two words:
+// The head of a group, as two words:
 // clang-format off
 //     bits 0-31    32-63         0-47       48-53   54-56        57-59        60
 //          shared  constant  |   position   slots   index mode   value mode   whether another group follows
@@ -62,8 +63,8 @@ SPMVGPU_IN_BODY constexpr int value_bytes(ValueMode mode) {
 // position: granules from the start of the stream to the first group of a slice; to a later group from the first. A
 // slice without entries has a group without slots.
 struct Head {
-    // Bit s: in slot s every lane has an entry at the same offset from its row. Where other slots have offsets, only if
-    // that is so in the whole batch; and slots up to the end of the last batch that are not there have offsets as well.
+    // Bit s: in slot s every lane has an entry at the same offset from its row. In a group with offsets, this holds for
+    // whole batches only; missing slots up to the end of the last batch count as slots with offsets.
     std::uint32_t shared = 0;
     std::uint32_t constant = 0;  // bit s: one value for all lanes that have an entry
     std::uint64_t position = 0;
@@ -104,7 +105,7 @@ SPMVGPU_IN_BODY constexpr Head head_of(HeadWords words) {
     return head;
 }
 
-// How many slots are stored in which way.
+// Numbers of slots by mode.
 struct ModeCounts {
     std::int64_t index[kIndexModes] = {}, value[kValueModes] = {};
     std::int64_t slots = 0, ragged = 0;
@@ -118,7 +119,7 @@ struct ModeCounts {
     }
     SPMVGPU_IN_BODY void add(const Head& head, int ragged_slots) {
         const int shared = count_bits(head.shared & head.every_slot()), constant = count_bits(head.constant);
-        for (int i = 0; i < kIndexModes; ++i) {  // for a GPU, which keeps them in registers so
+        for (int i = 0; i < kIndexModes; ++i) {  // unrolled for a GPU, which then keeps them in registers
             index[i] += (i == static_cast<int>(head.index) ? head.slots - shared : 0) + (i == 0 ? shared : 0);
         }
         for (int i = 0; i < kValueModes; ++i) {
@@ -138,8 +139,8 @@ struct ModeCounts {
     std::int64_t of(ValueMode mode) const { return value[static_cast<int>(mode)]; }
 };
 
-// Where the sections of a group begin, in bytes from its start, and where it ends. The head of the next group, if there
-// is one, comes first, so that it is under way before anything of this group is known.
+// The begins of the sections of a group, in bytes from its start, and its end. The head of the next group, if there is
+// one, comes first, so that it can be loaded before anything of this group is known.
 struct Sections {
     int bases;      // a 32-bit integer for each slot
     int constants;  // a value for each constant slot
@@ -180,19 +181,18 @@ SPMVGPU_IN_BODY void store_element(Byte* to, Element element) {
 #endif
 }
 
-// An unsigned number of so many bytes: 1, 2, 4 or 8.
+// An unsigned number of 1, 2, 4 or 8 bytes.
 template <int kBytes>
 using UnsignedOf = std::conditional_t<
     kBytes == 1, std::uint8_t,
     std::conditional_t<kBytes == 2, std::uint16_t, std::conditional_t<kBytes == 4, std::uint32_t, std::uint64_t>>>;
 
-// How far a lane is behind the base, or that it has no entry.
+// A lane's distance from the base, or that it has no entry.
 template <IndexMode kMode>
 using Offset = UnsignedOf<index_bytes(kMode)>;
 template <IndexMode kMode>
 inline constexpr std::uint32_t kNoEntry = static_cast<Offset<kMode>>(-1);
-// The bits of a value, or of the element that stands for it in the low ones: what is under way while other elements
-// are asked for.
+// The bits of a value, or its element in the low ones, which are held while other elements are loaded.
 template <class T>
 struct Bits {
     std::uint32_t word[sizeof(T) / 4];
@@ -217,12 +217,12 @@ SPMVGPU_IN_BODY Bits<T> load_bits(const Byte* from, const Load& load) {
     return bits;
 }
 
-// Unsigned, so that neither the base nor what comes on top can overflow on the way to a column that is there.
+// Unsigned, so that the intermediate sums may overflow on the way to a column that exists.
 SPMVGPU_IN_BODY constexpr index_t column_of(std::int32_t base, index_t row, std::uint32_t offset) {
     return static_cast<index_t>(static_cast<std::uint32_t>(base) + static_cast<std::uint32_t>(row) + offset);
 }
 
-// The value that an element stands for, in a mode with elements.
+// The value of an element, in a mode with elements.
 template <class T>
 SPMVGPU_IN_BODY T value_of(ValueMode mode, Bits<T> bits, const T* dictionary) {
     return mode == ValueMode::kDictionary ? dictionary[bits.word[0]] : std::bit_cast<T>(bits);

@@ -12,15 +12,15 @@ using namespace packed;
 
 namespace {
 
-// A slot of a slice: its columns unpacked, its values as they lie.
+// A slot of a slice: its columns unpacked, its values as stored.
 template <class T>
 struct StoredSlot {
     std::int32_t base;
-    std::uint32_t mask;  // of the lanes with an entry
+    std::uint32_t mask;  // the lanes with an entry
     bool has_offsets;
     std::uint32_t offsets[kLanes];  // zeros where it has none
     ValueMode mode;
-    const Byte* values;  // of every lane, or one in kConstant
+    const Byte* values;  // one for every lane, or one in kConstant
 };
 
 template <IndexMode kMode, class T>
@@ -85,7 +85,7 @@ inline void for_each_stored_slot(const PackedSell<T>& matrix, index_t slice, con
     }
 }
 
-// The values of a slot, one per lane: where they lie, or in the buffer.
+// The values of a slot, one per lane: in place, or in the buffer.
 template <class T>
 inline const T* values_of(const PackedSell<T>& matrix, const StoredSlot<T>& slot, T* buffer) {
     switch (slot.mode) {
@@ -112,7 +112,8 @@ inline void for_each_run(std::uint32_t mask, const Visit& visit) {
     }
 }
 
-// The sums of the rows of a slice. Static, for a function with clones cannot be merged between object files.
+// The sums of the rows of a slice. The function is static because one with clones cannot be merged between object
+// files.
 template <class T>
 SPMVGPU_SIMD_CLONES static void sum_packed_slice(const PackedSell<T>& matrix, index_t slice, const T* x, T* sums) {
     const index_t first = slice * kLanes, lanes = slice_end(slice, matrix.rows) - first;

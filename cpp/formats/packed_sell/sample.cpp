@@ -9,7 +9,7 @@ namespace spmvgpu::packed {
 
 template <class T>
 std::vector<T> find_dictionary(const std::vector<T>& sample) {
-    constexpr std::size_t kWorthHaving = 8;  // if it serves one in so many
+    constexpr std::size_t kWorthHaving = 8;  // values served per dictionary entry that make a dictionary worthwhile
     std::vector<Bits<T>> bits(sample.size());
     std::transform(sample.begin(), sample.end(), bits.begin(), [](T value) { return bits_of(value); });
     std::sort(bits.begin(), bits.end());

@@ -7,7 +7,7 @@
 
 namespace spmvgpu::packed {
 
-// The values that come up more than once, the most frequent ones if they are too many; none if they are few of all.
+// The values that occur more than once, the most frequent ones if they are too many; none if they are a small share.
 template <class T>
 std::vector<T> find_dictionary(const std::vector<T>& sample);
 

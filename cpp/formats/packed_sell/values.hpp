@@ -1,4 +1,4 @@
-// Codes of values that packed_sell stores in a byte; on the CPU and on a GPU.
+// Codes of values that packed_sell stores in a byte; for the CPU and the GPU.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ struct CodeTable {
     Bits<T> known[kPlaces];
     std::uint16_t codes[kPlaces];
 
-    // Where bits are in the table, or would be.
+    // The place of these bits in the table, stored or not.
     SPMVGPU_IN_BODY std::uint32_t place_of(const Bits<T>& bits) const {
         std::uint64_t hash = 0;
         for (std::uint32_t word : bits.word) hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
@@ -47,7 +47,7 @@ CodeTable<T> code_table(const std::vector<T>& dictionary) {
     return table;
 }
 
-// What stands for the values of one matrix.
+// The codes of the values of one matrix.
 template <class T>
 struct ValueCoder {
     const CodeTable<T>* table;  // null without a dictionary

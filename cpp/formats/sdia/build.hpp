@@ -24,8 +24,8 @@ struct Builder<Sdia<T>, Passes> {
         const index_t main = csr.rows == csr.cols ? 0 : find_main_diagonal(passes, csr, all, tuning.symmetry);
         plan.before = diagonals == 0 ? 0 : std::min(main, passes.read(all.data() + (diagonals - 1)) - main);
         plan.first_col = main - plan.before;
-        // Before values are looked at: whether there are too many diagonals. Those of a symmetric matrix mirror each
-        // other, so that half of them, and the one in the middle, are stored.
+        // This refuses too many diagonals before values are read. The diagonals of a symmetric matrix mirror each
+        // other, so half of them, and the main one, are stored.
         plan.cost.slots = stored * aligned_pitch(csr.rows + plan.before);
         plan.cost.entries = count_stored(passes, csr, main);
         plan.cost.bytes = plan.cost.slots * sizeof(T) + stored * sizeof(index_t);
@@ -39,7 +39,8 @@ struct Builder<Sdia<T>, Passes> {
         passes.each(stored, [=] SPMVGPU_BODY(std::int64_t d) { offsets[d] = from[d] - main; });
         const std::int64_t rows = csr.rows, cols = csr.cols - plan.first_col, before = plan.before;
         plan.cost.gathers = passes.template reduce<std::int64_t>(
-            stored, [=] SPMVGPU_BODY(std::int64_t d) {  // of the rows that have a slot of it, and of its mirror image
+            // Nanoseconds for the rows that have a slot of it, and of its mirror image.
+            stored, [=] SPMVGPU_BODY(std::int64_t d) {
                 const std::int64_t after = cols - before - offsets[d], mirrored = rows + before - offsets[d];
                 return (after < rows ? after : rows) + (offsets[d] == 0 ? 0 : mirrored < rows ? mirrored : rows);
             });
@@ -82,8 +83,8 @@ struct Builder<Sdia<T>, Passes> {
         return sdia;
     }
 
-    // Of a row's entries those left of the main diagonal come first, the farthest diagonal being the first of them. The
-    // map has the places of these mirror images, and then those of what is stored.
+    // The entries of a row left of the main diagonal come first, beginning with the farthest diagonal. The map has the
+    // places of these mirror images, and then the places of the stored entries.
     static Array<index_t> find_value_map(Passes& passes, const Sdia<T>& sdia) {
         const T* const slots = sdia.upper.values.data();
         const index_t* const offsets = sdia.upper.offsets.data();
@@ -133,7 +134,7 @@ struct Builder<Sdia<T>, Passes> {
         if (sdia.before > 0) spread_mirror_images(passes, sdia, pairs, values);
     }
 
-    // Positions in CSR order of what is stored and of its mirror image.
+    // Positions in CSR order of stored entries and their mirror images.
     struct ValuePairs {
         index_t rows, before, diagonals;
         const index_t* offsets;
@@ -143,8 +144,8 @@ struct Builder<Sdia<T>, Passes> {
             return mirrors.position(diagonals - 1 - d, row + offsets[d]);
         }
 
-        // Of the diagonals of a piece what is stored and its mirror image; -1 where an entry is in none of the rows.
-        // All entries of the matrix are in one piece or another.
+        // For the diagonals of a piece, the stored entry and its mirror image; -1 where an entry is in none of the
+        // rows. Every entry of the matrix is in one piece.
         static constexpr int kMost = DiagonalPiece::kDiagonals;
         SPMVGPU_IN_BODY void find(const DiagonalPiece& piece, index_t (&own)[kMost], index_t (&mirrored)[kMost]) const {
             const Word there = stored.from(piece.begin, piece.row);
@@ -159,7 +160,7 @@ struct Builder<Sdia<T>, Passes> {
             }
         }
 
-        // Calls visit(k, mirrored) for the entries of a piece of which both are there.
+        // Calls visit(k, mirrored) for the pairs of a piece in which both entries exist.
         template <class Visit>
         SPMVGPU_IN_BODY void each(const DiagonalPiece& piece, Visit visit) const {
             index_t own[kMost], mirrored[kMost];
@@ -177,7 +178,7 @@ struct Builder<Sdia<T>, Passes> {
                 sdia.upper.offsets.data(), {map, pitch}, {stored, pitch}};
     }
 
-    // What is stored in the rows before the first one.
+    // Stores the entries in the rows before the first one.
     static void spread_mirror_images(Passes& passes, Sdia<T>& sdia, const ValuePairs& pairs, const T* values) {
         const std::int64_t pitch = sdia.upper.pitch;
         T* const to = sdia.upper.values.data();
@@ -192,8 +193,8 @@ struct Builder<Sdia<T>, Passes> {
             pairs.diagonals);
     }
 
-    // Half of the values stands for the others, so these must be as the plan found the first ones to be. Returns
-    // whether any is 0, in its bits.
+    // Checks that new values have the symmetry that the plan found, because half of them stands for the others. Returns
+    // true if any is 0, in its bits.
     static bool check_values(Passes& passes, const ValuePairs& pairs, const Sdia<T>& sdia, const T* values) {
         const bool hermitian = sdia.tuning.symmetry == Symmetry::kHermitian;
         const std::int64_t pieces = DiagonalPiece::count(pairs.diagonals, sdia.upper.pitch);
@@ -207,7 +208,7 @@ struct Builder<Sdia<T>, Passes> {
                 constexpr int kMost = DiagonalPiece::kDiagonals;
                 index_t own[kMost], mirrored[kMost];
                 pairs.find(DiagonalPiece::at(i, pairs.diagonals), own, mirrored);
-                T a[kMost], b[kMost];  // all of them before any is looked at, so that the reads do not wait
+                T a[kMost], b[kMost];  // all are read before any is compared, so that the reads do not wait
                 for (int j = 0; j < kMost; ++j) {
                     a[j] = own[j] >= 0 ? values[own[j]] : T(1);
                     b[j] = mirrored[j] >= 0 ? values[mirrored[j]] : T(1);
@@ -221,7 +222,7 @@ struct Builder<Sdia<T>, Passes> {
             kNanosecondsPerPiece);
         const std::vector<Mark> found = passes.read_all(marks);
         if (found[0] == 0) return found[1] != 0;
-        // The first one, by the distance from the end, and its mirror image.
+        // The first such pair, by the distance from the end.
         const index_t nnz = sdia.nnz;
         const auto from_end = largest<index_t>(passes, pieces, [=] SPMVGPU_BODY(std::int64_t i) {
             index_t most = 0;
@@ -242,8 +243,8 @@ struct Builder<Sdia<T>, Passes> {
         refuse_new_values(Sdia<T>::kName, first, mirror, hermitian);
     }
 
-    // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
-    // Entries on and above the main diagonal, and those whose mirror images are not in any row.
+    // Counts entries on and above the main diagonal, and the ones whose mirror images are in no row. Public, because
+    // nvcc takes no lambdas for the GPU from private functions.
     static std::int64_t count_stored(Passes& passes, const CsrMatrix<T>& csr, index_t before) {
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
         return passes.template reduce<std::int64_t>(csr.rows, [=] SPMVGPU_BODY(std::int64_t row) {
@@ -253,7 +254,7 @@ struct Builder<Sdia<T>, Passes> {
         });
     }
 
-    // The offset of the main diagonal of what may be some rows of a symmetric matrix: that which the others mirror.
+    // The offset of the main diagonal, which the others mirror, in rows that may be a part of a symmetric matrix.
     static index_t find_main_diagonal(Passes& passes, const CsrMatrix<T>& csr, const Array<index_t>& diagonals,
                                       Symmetry asked) {
         const std::int64_t count = static_cast<std::int64_t>(diagonals.size());

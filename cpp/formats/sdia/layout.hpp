@@ -1,5 +1,5 @@
-// SDIA, symmetric diagonals: of a symmetric or Hermitian matrix the main diagonal and those above it, as in dia. Every
-// stored entry is multiplied twice, in its own row and in that of its mirror image.
+// SDIA, symmetric diagonals: the main diagonal of a symmetric or Hermitian matrix and the diagonals above it, as in
+// dia. Every stored entry is multiplied twice, in its own row and in the row of its mirror image.
 //
 // clang-format off
 //     [ 1 5 . . ]      offsets of `upper`   0         1          ascending, from 0 on
@@ -8,12 +8,12 @@
 //     [ . . 7 4 ]      row 2 reads 6 (as the mirror image, at row 1), 3 and 7
 // clang-format on
 //
-// A slot lies at its row, so the mirror image of an entry d places right of the diagonal is read d slots earlier. That
-// was read as an entry d rows before, and comes from a cache, unless the rows between are more than it holds.
+// A slot lies at its row, so the mirror image of an entry d places right of the diagonal is d slots earlier. It was
+// read as an entry d rows before, and comes from a cache, unless the rows between exceed it.
 //
-// Some rows of a symmetric matrix may be stored as well, with the columns that they reach, as one of several devices
-// has them. Every column from `first_col` on, before which there are no entries, then stands for a row of a matrix of
-// which these are the rows from `before` on; what they have left of that is stored as its mirror image above:
+// Some rows of a symmetric matrix may be stored as well, with the columns that they reach, as on one of several
+// devices. Every column from `first_col` on, before which there are no entries, then stands for a row of a matrix whose
+// rows from `before` on are stored; entries left of those columns are stored as mirror images above:
 //
 // clang-format off
 //     [ 6 3 7 . ]      before 1             offset 0          offset 1
@@ -35,7 +35,7 @@ namespace spmvgpu {
 
 struct SdiaTuning {
     int block_size = 128;                 // CUDA: threads per block
-    Symmetry symmetry = Symmetry::kAuto;  // of a complex matrix: what the entry (j, i) is where (i, j) is stored
+    Symmetry symmetry = Symmetry::kAuto;  // of a complex matrix: the entry (j, i) where (i, j) is stored
     double max_padding = 4.0;             // refuse to multiply more slots than this per non-zero
 
     template <class Self, class Visit>
@@ -51,8 +51,8 @@ struct SdiaTuning {
 struct SdiaPlan {
     SdiaTuning tuning;
     Cost cost;
-    Array<index_t> offsets;  // of the diagonals that are stored
-    bool has_main = false;   // whether the first of them is the main one
+    Array<index_t> offsets;  // offsets of the stored diagonals
+    bool has_main = false;   // true if the first of them is the main one
     index_t first_col = 0, before = 0;
 };
 
@@ -69,10 +69,10 @@ struct Sdia {
     using Tuning = SdiaTuning;
     using Plan = SdiaPlan;
 
-    index_t rows = 0, cols = 0, nnz = 0;  // of the matrix with all of its entries
-    index_t first_col = 0, before = 0;    // columns without entries; others before that of the first row's diagonal
-    bool has_main = false;                // whether the first diagonal is the main one
-    Dia<T> upper;                         // a row for each of those others, and then the rows
+    index_t rows = 0, cols = 0, nnz = 0;  // of the whole matrix
+    index_t first_col = 0, before = 0;    // columns without entries; other columns before the first row's diagonal
+    bool has_main = false;                // true if the first diagonal is the main one
+    Dia<T> upper;                         // a row for each of those other columns, and then the rows
     Tuning tuning;
 
     template <class Self, class Visit>
@@ -80,11 +80,11 @@ struct Sdia {
         Dia<T>::each_array(self.upper, visit);
     }
 
-    // Stored diagonals that stand for another one as well.
+    // Number of stored diagonals that also stand for another one.
     index_t mirrored() const { return upper.diagonals() - (has_main ? 1 : 0); }
-    index_t diagonals() const { return upper.diagonals() + mirrored(); }  // of the matrix
+    index_t diagonals() const { return upper.diagonals() + mirrored(); }  // diagonals of the matrix
     index_t dot_parts() const { return parts_of_rows(rows); }
-    // From an entry to its mirror image.
+    // Maps an entry to its mirror image.
     Mirror<T> mirror() const { return Mirror<T>(tuning.symmetry == Symmetry::kHermitian); }
 
     static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);

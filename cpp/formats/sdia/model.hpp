@@ -18,7 +18,7 @@ struct FormatModel<Sdia<T>> : GeneralModel<Sdia<T>> {
                                                      {times::kMemory, 85.9},
                                                      {times::kSharedCache, 5.11},
                                                      {times::kCache, 21.5}});
-    // What is read as a mirror image comes from the last cache, for the most part while memory is at work.
+    // Mirror images come from the last cache, mostly while memory is busy.
     static Terms on_gpu(const Work& work, const SdiaPlan& plan) {
         constexpr double kNotHidden = 0.55, kMillion = 1e6;
         const double mirrored = double(plan.offsets.size() - plan.has_main) * work.features.rows * sizeof(T);

@@ -6,7 +6,7 @@
 
 namespace spmvgpu::gpu {
 
-// For products with x from the column `first_col` on.
+// Takes x from the column `first_col` on.
 template <class T>
 Diagonals<T> diagonals_of(const Sdia<T>& sdia) {
     return {.rows = sdia.rows,

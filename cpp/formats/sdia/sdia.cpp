@@ -17,7 +17,7 @@ CsrMatrix<T> Sdia<T>::to_csr() const {
     const CsrMatrix<T> half = upper.to_csr();
     auto csr = CsrMatrix<T>::allocate(rows, cols, nnz);
     std::fill(csr.row_offsets.begin(), csr.row_offsets.end(), 0);
-    // Of the rows of `upper` those from `before` on are here.
+    // The rows of `upper` from `before` on are stored here.
     const auto is_here = [&](index_t row) { return row >= before && row - before < rows; };
     const auto for_each_entry = [&](const auto& visit) {
         for (index_t row = 0; row < half.rows; ++row) {
@@ -38,7 +38,7 @@ CsrMatrix<T> Sdia<T>::to_csr() const {
         csr.col_indices[place] = col + first_col;
         csr.values[place++] = value;
     };
-    // What lies left of the diagonal comes first, in the order of the rows that it is the mirror image of.
+    // Entries left of the diagonal come first, in the order of the rows of their mirror images.
     for_each_entry([&](index_t row, index_t col, T value) {
         if (col != row) add(col, row, mirror()(value));
     });
@@ -61,7 +61,7 @@ SPMVGPU_SIMD_CLONES static void sum_block(const Sdia<T>& sdia, std::int64_t firs
         const T* const values = upper.values.data() + d * upper.pitch - offset;
 #pragma omp simd
         for (std::int64_t i = std::max(first, offset); i < last; ++i) {
-            const T product = mirror(values[i]) * x[i - offset];  // of padding too, but it goes nowhere
+            const T product = mirror(values[i]) * x[i - offset];  // padding is added too, but not stored
             sums[i - first] += Dia<T>::bits(values[i]) != padding ? product : T(0);
         }
     }

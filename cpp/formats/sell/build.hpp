@@ -12,7 +12,7 @@
 
 namespace spmvgpu {
 
-// What lies in the slots of sell: in those of a lane the entries of its row, in order.
+// The slots of sell: the slots of a lane hold the entries of its row, in order.
 struct SellSlots {
     index_t rows;
     const index_t* slice_offsets;
@@ -74,7 +74,7 @@ struct Builder<Sell<T>, Passes> {
         passes.each(std::int64_t(sell.slices) + 1,
                     [=] SPMVGPU_BODY(std::int64_t s) { slice_offsets[s] = static_cast<index_t>(wide_offsets[s]); });
         const SellSlots slots = slots_of(sell, row_offsets);
-        // The slices are to the slots what rows are to entries.
+        // Slices contain slots as rows contain entries.
         passes.each_entry(sell.slices, slice_offsets, static_cast<index_t>(plan.slices.slots),
                           [=] SPMVGPU_BODY(index_t slice, index_t slot) {
                               const index_t k = slots.entry_in(slice, slot);

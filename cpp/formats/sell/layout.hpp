@@ -13,7 +13,7 @@
 // clang-format on
 //
 // A padded slot has column -1 and is skipped, never multiplied. With sigma > 1, rows are sorted by length within
-// windows of sigma rows before they are sliced; `permutation` says where a slot's row lies in y, and is folded into the
+// windows of sigma rows before they are sliced; `permutation` gives the row of y for a slot, and is folded into the
 // store. Do not use it where row lengths differ wildly within a window: the padding is refused beyond max_padding.
 #pragma once
 
@@ -70,9 +70,9 @@ struct Sell {
     Array<index_t> slice_offsets;  // length slices + 1
     Array<index_t> col_indices;    // length slice_offsets[slices]; -1 marks padding
     Array<T> values;               // length slice_offsets[slices]
-    Array<index_t> permutation;    // length rows: row of y that a slot of a slice belongs to; empty where sigma is 1
+    Array<index_t> permutation;    // length rows: row of y for a slot of a slice; empty if sigma is 1
     Tuning tuning;
-    int node_rows = 1;  // see find_node_rows; 1 where rows were sorted
+    int node_rows = 1;  // see find_node_rows; 1 if rows were sorted
 
     template <class Self, class Visit>
     static void each_array(Self& self, Visit&& visit) {
@@ -86,7 +86,7 @@ struct Sell {
     static Sell from_csr(const CsrMatrix<T>& csr, const Plan& plan);
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
-    // Of slot i in the slices' order.
+    // The row of slot i in the slices' order.
     index_t row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
 
     void spmv(const Product<T>& product) const;                                  // on the CPU

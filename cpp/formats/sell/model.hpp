@@ -31,7 +31,7 @@ struct FormatModel<Sell<T>> : GeneralModel<Sell<T>> {
     static Terms on_cpu(const Work& work, const SellPlan&) { return work.on_cpu(work.parts_of(32)); }
     static std::optional<Promise> promise(const RowSample& sample) { return sell_choice::promise(sample); }
 
-    // Of slices in order it is known how many slots they take.
+    // Slices in the given order have a known number of slots.
     static double least_slots(const Features& features, const SellPlan& plan) {
         const double in_order = Features::kWarp * features.warp_steps[0];
         return plan.tuning.sigma == 1 ? std::max<double>(features.nnz, in_order) : features.nnz;

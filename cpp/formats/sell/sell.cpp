@@ -22,9 +22,9 @@ static_assert(kSliceRows == kSliceLanes);
 
 namespace sell_choice {
 
-// In csr the CPU guesses the end of a row wrong if the next row is of another length, which takes as long as some ten
-// entries, unless that happens so seldom that it learns when. Rows of one length side by side are faster where it
-// happens once in so many entries, without much padding.
+// In csr the CPU mispredicts the end of a row if the next row has another length, which takes as long as some ten
+// entries, unless that is so rare that it learns the pattern. Rows of one length side by side are faster if it happens
+// once in so few entries, without much padding.
 std::optional<Promise> promise(const RowSample& sample) {
     constexpr double kUneven = 0.06, kShare = 0.8, kMostPadding = 1.3, kLearnt = 60'000;
     if (sample.uneven * sample.rows < kLearnt || sample.uneven < kUneven * std::max(sample.mean(), 1.0)) return {};
@@ -81,7 +81,7 @@ void for_each_slice(const Sell<T>& sell, const Visit& visit) {
     const index_t slots = sell.slices ? sell.slice_offsets[sell.slices] : 0;
     const std::int64_t pieces = piece_count(slots + std::int64_t(sell.rows));
     for_each_piece(pieces, [&](std::int64_t p) {
-        // Slices are dealt out by their slots; the last piece takes the empty ones at the end as well.
+        // Slices are divided by their slots; the last piece takes the empty ones at the end as well.
         const auto slice_at = [&](std::int64_t piece) {
             if (piece == pieces) return sell.slices;
             const auto slot = static_cast<index_t>(part_begin(slots, pieces, piece));

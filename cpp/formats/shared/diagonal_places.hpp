@@ -1,5 +1,5 @@
-// Where the entries of diagonals come in CSR order, for new values: of every row, and 32 diagonals at a time, the
-// position of the first entry, and which of the diagonals the row has an entry of.
+// Positions of the entries of diagonals in CSR order, for new values. For every row and 32 diagonals they are the
+// position of the first entry, and a mask of the diagonals on which the row has an entry.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,21 @@
 
 namespace spmvgpu {
 
-// Of diagonals in the order in which a row has their entries.
+// The diagonals come in the order in which a row has their entries.
 struct DiagonalPlaces {
     static constexpr index_t kTogether = kWordBits;
 
-    const index_t* words;  // for each 32 diagonals the positions of all rows, and then a set of bits of each
-    std::int64_t pitch;    // rows, and more
+    const index_t* words;  // for each 32 diagonals the positions of all rows, and then a mask for each
+    std::int64_t pitch;    // rows, padded
 
     static constexpr std::size_t size(index_t diagonals, std::int64_t pitch) {
         return 2 * (diagonals / kTogether + (diagonals % kTogether != 0)) * pitch;
     }
 
     constexpr bool has(index_t d, std::int64_t row) const { return (from(d, row) & 1) != 0; }
-    // Of the row's diagonals d, d + 1, ... to the end of their 32 a set of bits: those that it has an entry of.
+    // The row's mask for the diagonals d, d + 1, ... to the end of their 32.
     constexpr Word from(index_t d, std::int64_t row) const { return bits(d, row) >> d % kTogether; }
-    // Of the row's first entry that is not before diagonal d.
+    // The position of the row's first entry that is not before diagonal d.
     SPMVGPU_IN_BODY index_t position(index_t d, std::int64_t row) const {
         return of_group(d)[row] + count_bits(bits(d, row) & ((Word(1) << d % kTogether) - 1));
     }
@@ -32,8 +32,8 @@ private:
     constexpr Word bits(index_t d, std::int64_t row) const { return static_cast<Word>(of_group(d)[pitch + row]); }
 };
 
-// Writes the words of a row whose first entry is at k; has(d) says whether it has one of diagonal d. Returns where the
-// entries after these begin.
+// Writes the words of a row whose first entry is at k; has(d) says whether it has one on diagonal d. Returns the begin
+// of the following entries.
 template <class Has>
 constexpr index_t list_places(index_t* words, std::int64_t pitch, std::int64_t row, index_t diagonals, index_t k,
                               Has has) {
@@ -51,8 +51,8 @@ constexpr index_t list_places(index_t* words, std::int64_t pitch, std::int64_t r
     return k;
 }
 
-// A few neighbouring diagonals in one row: what a thread does at once, so that the values of a row are read in short
-// pieces by several threads. Threads of a warp have neighbouring rows, whose slots are neighbours.
+// A few neighbouring diagonals in one row, the work of a thread, so that several threads read the values of a row in
+// short pieces. Threads of a warp have neighbouring rows, whose slots are neighbours.
 struct DiagonalPiece {
     static constexpr index_t kDiagonals = 8;
     static_assert(DiagonalPlaces::kTogether % kDiagonals == 0);
@@ -64,7 +64,6 @@ struct DiagonalPiece {
     static constexpr std::int64_t count(index_t diagonals, std::int64_t pitch) {
         return (diagonals / kDiagonals + (diagonals % kDiagonals != 0)) * pitch;
     }
-    // Piece i of so many diagonals.
     static constexpr DiagonalPiece at(std::int64_t i, index_t diagonals) {
         const std::int64_t of_lanes = count(diagonals, kLanes), in_lanes = i % of_lanes;
         const auto begin = static_cast<index_t>(in_lanes / kLanes) * kDiagonals;

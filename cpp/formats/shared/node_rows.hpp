@@ -1,4 +1,4 @@
-// Whether neighbouring rows share their columns, as those of a finite element's node do.
+// Neighbouring rows with equal columns, like the rows of one node of a finite element.
 #pragma once
 
 #include <limits>
@@ -18,7 +18,7 @@ constexpr index_t length_of(const index_t* row_offsets, index_t row, index_t mos
     return length < most ? length : most;
 }
 
-// Whether the columns of a row's first `most` entries are those of the row before; an empty row repeats nothing.
+// Returns true if a row's first `most` entries have the columns of the row before; an empty row repeats nothing.
 constexpr bool repeats(const index_t* row_offsets, const index_t* col_indices, index_t row, index_t most) {
     constexpr index_t kMostCompared = 64;
     const index_t length = length_of(row_offsets, row, most);
@@ -33,9 +33,9 @@ constexpr bool repeats(const index_t* row_offsets, const index_t* col_indices, i
 
 }  // namespace node_rows
 
-// How many neighbouring rows, beginning with the first, most rows share their columns with: 3 for elements with three
-// unknowns at a node, or six; else 1. From a sample of rows, for those who gain from it and need not rely on it. Of
-// every row its first `most` entries count.
+// The number of neighbouring rows, from the first, that most rows share their columns with: 3 for elements with three
+// unknowns at a node, or 6; otherwise 1. It comes from a sample of rows, and callers gain from it but must not rely on
+// it. The first `most` entries of a row count.
 template <class Passes>
 int find_node_rows(Passes& passes, index_t rows, const index_t* row_offsets, const index_t* col_indices,
                    index_t most = kAllEntries) {

@@ -9,8 +9,8 @@ namespace spmvgpu {
 
 inline constexpr index_t kSliceLanes = 32;  // neighbouring rows that are added up together, a SIMD lane each
 
-// The sums of kSliceLanes rows over `columns` columns that lie `pitch` slots apart; column -1 marks padding.
-// Static, for a function with clones cannot be merged between object files.
+// The sums of kSliceLanes rows over `columns` columns that lie `pitch` slots apart; column -1 marks padding. The
+// function is static because one with clones cannot be merged between object files.
 template <class T>
 SPMVGPU_SIMD_CLONES static void sum_slice(const T* values, const index_t* col_indices, index_t columns,
                                           std::int64_t pitch, const T* x, T* sums) {
@@ -24,8 +24,8 @@ SPMVGPU_SIMD_CLONES static void sum_slice(const T* values, const index_t* col_in
     }
 }
 
-// sum_slice() with several vectors: calls store(c, sums) for groups of columns from column c on, where sums[lane]
-// are those of a row with each column of the group.
+// sum_slice() with several vectors: calls store(c, sums) for groups of columns from column c on, where sums[lane] has
+// the sums of a row for each column of the group.
 template <class T, class Store>
 SPMVGPU_SIMD_CLONES static void sum_slice_panel(const T* values, const index_t* col_indices, index_t columns,
                                                 std::int64_t pitch, const Product<T>& product, Store store) {

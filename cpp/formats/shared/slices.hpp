@@ -1,4 +1,4 @@
-// What the sliced formats share: rows sorted by length within windows and cut into slices of a warp's lanes each.
+// Common parts of the sliced formats: rows sorted by length within windows and cut into slices of a warp's lanes each.
 #pragma once
 
 #include <algorithm>
@@ -22,32 +22,30 @@ struct Slices {
     index_t row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
 };
 
-// The end of the rows of a slice.
 inline index_t slice_end(index_t slice, index_t rows) {
     const index_t first = slice * kSliceLanes;
     return first + std::min(kSliceLanes, rows - first);
 }
 
-// A format's kernel with slices, as the times of its products on a GPU depend on it.
+// Properties of a format's kernel with slices that its times on a GPU depend on.
 struct SliceKernel {
     times::Terms costs;
-    int asked_warps, most_warps;  // that share the slots of a slice; 0 if none were asked for
+    int asked_warps, most_warps;  // warps that share the slots of a slice; 0 if the tuning does not say
     double slot_bytes;
     double max_padding;           // slots per entry, beyond which the format refuses the matrix
-    double worth_sorting = 1.05;  // on the CPU: where that saves this factor of the slots
+    double worth_sorting = 1.05;  // on the CPU: sorts if that saves this factor of the slots
     int block = 1;
     double in_flight = 4;  // slots
 };
 
-// How long products take with a matrix cut into slices in one way or another.
+// Predicted times of products with a matrix cut into slices in one way or another.
 class SliceTimes {
 public:
     SliceTimes(const SliceKernel& kernel, const Features& features, int item_bytes, const Target& target);
 
-    // Microseconds on a GPU; for the CPU slots, which are as good for comparing. What the format would refuse comes
-    // after all else.
+    // Microseconds on a GPU; on the CPU slots, which compare as well. Slices that the format would refuse come last.
     double operator()(const Slices& slices) const;
-    // How many warps of a GPU are to share each slice; of slices that take so many bytes.
+    // The fastest number of warps of a GPU per slice, for slices of this many bytes.
     int fastest_warps(const Slices& slices, double bytes) const { return fastest(slices, bytes).second; }
 
 private:

@@ -9,7 +9,7 @@
 
 namespace spmvgpu {
 
-// Of rows in their order: the slots of their slices, in columns, and the longest row.
+// For rows in their order: the slots of their slices, in columns, and the longest row.
 struct Widths {
     std::int64_t columns = 0;
     index_t longest = 0;
@@ -21,7 +21,6 @@ struct Widths {
     }
 };
 
-// The longest row of a slice.
 constexpr index_t slice_width(const index_t* row_offsets, const index_t* permutation, index_t rows,
                               std::int64_t slice) {
     index_t width = 0;
@@ -33,7 +32,7 @@ constexpr index_t slice_width(const index_t* row_offsets, const index_t* permuta
     return width;
 }
 
-// The slices with windows of sigma rows, which are sorted by descending length; of rows of which the longest is known.
+// The slices with windows of sigma rows, which are sorted by descending length; the length of the longest row is known.
 template <class Passes>
 Slices cut_with_windows(Passes& passes, index_t rows, const index_t* row_offsets, index_t sigma, index_t longest) {
     const index_t slices = rows / kSliceLanes + (rows % kSliceLanes != 0);
@@ -55,14 +54,14 @@ Slices cut_with_windows(Passes& passes, index_t rows, const index_t* row_offsets
     return result;
 }
 
-// The slices with windows of sigma rows; of sigma 0 with the window whose slices take the least time, of which a
-// function says how much of it is: microseconds on a GPU, anything on the CPU.
+// The slices with windows of sigma rows; for sigma 0 with the window whose slices take the least time, according to a
+// function: microseconds on a GPU, any unit on the CPU.
 template <class Passes, class Time>
 Slices cut_into_slices(Passes& passes, index_t rows, index_t nnz, const index_t* row_offsets, int sigma,
                        const Time& time) {
-    // Windows that are looked at. A small one keeps neighbouring rows, and so x, close together.
+    // Windows to try. A small one keeps neighbouring rows, and so x, close together.
     constexpr index_t kSigmas[] = {256, 4096, 16384};
-    constexpr double kWorthSortingFar = 1.25;  // in windows beyond the first only from this padding on
+    constexpr double kWorthSortingFar = 1.25;  // padding from which windows beyond the first are tried
     const auto in_order = passes.template reduce<Widths>(
         rows / kSliceLanes + (rows % kSliceLanes != 0),
         [=] SPMVGPU_BODY(std::int64_t s) {

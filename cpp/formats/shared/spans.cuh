@@ -1,5 +1,5 @@
-// The second kernel of every format whose first one leaves partial sums of rows that are cut into parts: a warp per
-// such row adds its partial sums, always in the same order.
+// The second kernel of formats whose first one leaves partial sums of rows that are cut into parts: a warp per such row
+// adds its partial sums, always in the same order.
 #pragma once
 
 #include "core/array.hpp"

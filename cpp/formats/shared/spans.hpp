@@ -1,4 +1,4 @@
-// Formats that cut the non-zeros into parts of equal size without regard to rows: how they say which rows are where.
+// Bounds of parts, for formats that cut the non-zeros into parts of equal size without regard to rows.
 #pragma once
 
 #include "core/types.hpp"
@@ -11,7 +11,6 @@ struct RowSpan {
     index_t first, last;  // partial sums [first, last] belong to the row
 };
 
-// Rows of the first and of the last non-zero of a part.
 struct RowBound {
     index_t first, last;
 };

@@ -24,7 +24,7 @@ Array<RowBound> find_bounds(Passes& passes, index_t rows, const index_t* row_off
     return bounds;
 }
 
-// Whether the first row of a part began in the part before it.
+// Returns true if the first row of a part began in the part before it.
 constexpr bool continues_row(const RowBound* bounds, std::int64_t p) {
     return p > 0 && bounds[p - 1].last == bounds[p].first;
 }

@@ -23,9 +23,9 @@ index_t find_column(const CsrMatrix<T>& matrix, index_t row, index_t column) {
         std::lower_bound(cols + matrix.row_offsets[row], cols + matrix.row_offsets[row + 1], column) - cols);
 }
 
-// Whether every entry below the diagonal in the rows [begin, end) has its mirror image, and those on the diagonal are
-// their own; `surplus` counts the entries above the diagonal less those below it. As the rows go by, the mirror images
-// that lie in one row come by in order: a cursor per row finds each of them without a search.
+// Returns true if every entry below the diagonal in the rows [begin, end) has its mirror image, and diagonal entries
+// are their own; `surplus` counts the entries above the diagonal less the ones below it. In order of the rows, the
+// mirror images in one row come in order: a cursor per row finds each of them without a search.
 template <class T>
 bool rows_are_mirrored(const CsrMatrix<T>& matrix, bool hermitian, index_t begin, index_t end, std::int64_t& surplus) {
     const auto& cols = matrix.col_indices;
@@ -63,7 +63,7 @@ bool rows_are_mirrored(const CsrMatrix<T>& matrix, bool hermitian, index_t begin
 
 template <class T>
 bool is_symmetric(const CsrMatrix<T>& matrix, bool hermitian) {
-    // Few and large: every piece keeps a cursor for each row that its mirror images lie in.
+    // Pieces are few and large, because each keeps a cursor for each row that its mirror images lie in.
     const std::int64_t pieces = std::min<std::int64_t>(piece_count(matrix.nnz), 64);
     std::vector<std::int64_t> surplus(pieces, 0);
     std::atomic<bool> mirrored = true;
@@ -90,7 +90,7 @@ std::string value_text(T value) {
     }
 }
 
-// What the message says of the first entry without its mirror image.
+// Describes the first entry without its mirror image in a message.
 template <class T>
 std::string first_asymmetry(const CsrMatrix<T>& matrix, bool hermitian) {
     InterruptTimer timer;

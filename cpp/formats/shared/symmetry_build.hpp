@@ -1,5 +1,4 @@
-// Whether half of a matrix stands for all of it, as passes over the matrix on any device; see symmetry.hpp and
-// formats/builder.hpp.
+// The symmetry of a matrix, as passes on any device; see symmetry.hpp and formats/builder.hpp.
 #pragma once
 
 #include <string>
@@ -12,18 +11,18 @@ namespace spmvgpu {
 
 namespace symmetry_passes {
 
-// The entries of a matrix, or of some rows of a larger one: column c belongs to row c - before, which need not be here.
+// The entries of a matrix, or of some rows of a larger one: column c belongs to row c - before, which may be absent.
 template <class T>
 struct Entries {
     index_t rows, before;
     const index_t *row_offsets, *cols;
     const T* values;
 
-    // Whether the row of the mirror image of entry k is here.
+    // Returns true if the row of the mirror image of entry k is present.
     constexpr bool reaches_row(index_t k) const { return cols[k] >= before && cols[k] - before < rows; }
 
-    // The mirror image of entry k, in this row, where its row is here; -1 if it is not stored. In a mesh that looks the
-    // same from every node it is as far from the end of its row as the entry is from the begin of its own.
+    // The mirror image of entry k, which is in this row, if its row is present; -1 if it is not stored. In a mesh that
+    // looks the same from every node it is as far from the end of its row as the entry is from the begin of its own.
     constexpr std::int64_t mirror_of(index_t row, index_t k) const {
         const index_t there = cols[k] - before, end = row_offsets[there + 1];
         const index_t likely = end - 1 - (k - row_offsets[row]);
@@ -32,7 +31,7 @@ struct Entries {
         return mirror < end && cols[mirror] - before == row ? mirror : -1;
     }
 
-    // Whether the mirror image is stored, or its row is not here, and is as it should be.
+    // Returns true if the mirror image is correct or its row is not present.
     constexpr bool has_mirror(index_t row, index_t k, bool hermitian) const {
         if (!reaches_row(k)) return true;
         const std::int64_t mirror = mirror_of(row, k);
@@ -45,7 +44,7 @@ Entries<T> entries_of(const CsrMatrix<T>& csr, index_t before) {
     return {csr.rows, before, csr.row_offsets.data(), csr.col_indices.data(), csr.values.data()};
 }
 
-// How many more entries with mirror images there are above the diagonal than below it.
+// The number of entries with mirror images above the diagonal, less the number below it.
 template <class T, class Passes>
 std::int64_t count_surplus(Passes& passes, const Entries<T>& entries) {
     return passes.template reduce<std::int64_t>(entries.rows, [=] SPMVGPU_BODY(std::int64_t row) {
@@ -56,7 +55,7 @@ std::int64_t count_surplus(Passes& passes, const Entries<T>& entries) {
     });
 }
 
-// Whether all entries on and below the diagonal have mirror images, which they have above it as many of.
+// Returns true if all entries on and below the diagonal have mirror images, and above it there are as many entries.
 template <class T, class Passes>
 bool holds(Passes& passes, const CsrMatrix<T>& csr, bool hermitian, index_t before) {
     const Entries<T> entries = entries_of(csr, before);
@@ -66,8 +65,8 @@ bool holds(Passes& passes, const CsrMatrix<T>& csr, bool hermitian, index_t befo
     });
 }
 
-// The first entry without its mirror image, of which there is one. Near the front in most matrices: stretches of
-// entries are looked at, each longer than the one before.
+// The first entry without its mirror image, if there is one. It is near the front in most matrices, so stretches of
+// entries are searched, each longer than the one before.
 template <class T, class Passes>
 std::int64_t first_without_mirror(Passes& passes, const CsrMatrix<T>& csr, bool hermitian, index_t before) {
     const Entries<T> entries = entries_of(csr, before);
@@ -87,7 +86,7 @@ std::int64_t first_without_mirror(Passes& passes, const CsrMatrix<T>& csr, bool 
 template <class T, class Passes>
 std::string describe(Passes& passes, const CsrMatrix<T>& csr, std::int64_t k, bool hermitian, index_t before) {
     const Entries<T> entries = entries_of(csr, before);
-    // row, column, and where the mirror image is, or -1
+    // row, column, and the position of the mirror image, or -1
     Array<index_t> found = passes.template scratch<index_t>(3);
     index_t* const to = found.data();
     passes.each(1, [=] SPMVGPU_BODY(std::int64_t) {
@@ -110,23 +109,23 @@ template <class T>
 
 }  // namespace symmetry_passes
 
-// Throws FormatError, in the name of a format that needs it, unless the matrix is square.
+// Throws FormatError, in the name of the format, unless the matrix is square.
 template <class T>
 void check_square(const std::string& format, const CsrMatrix<T>& csr, Symmetry asked) {
     if (csr.rows != csr.cols) symmetry_passes::refuse(format, csr, asked, "");
 }
 
-// The symmetry of a square matrix, or of the rows of one from `before` on with the columns that they reach; of a real
-// one that which is asked for, as both are the same. Throws FormatError, in the name of a format that needs it, unless
-// the matrix stores with every entry (i, j) an entry (j, i) that is as `asked`, which `holds(hermitian)` says. "The
-// same" is to the last bit, so that half of the matrix gives the other half back; of a conjugate, but for the sign of a
-// zero imaginary part. Names the first entry, in row order, of which that is not so.
+// The symmetry of a square matrix, or of its rows from `before` on with the columns that they reach. A real matrix has
+// the symmetry that is asked for, as both are equal. Throws FormatError, in the name of the format, unless the matrix
+// stores for every entry (i, j) an entry (j, i) as `asked`, which `holds(hermitian)` checks. Entries must be equal to
+// the last bit, so that half of the matrix gives the other half back; conjugates may differ in the sign of a zero
+// imaginary part. The message names the first entry, in row order, that breaks this.
 template <class T, class Passes, class Holds>
 Symmetry find_symmetry(Passes& passes, const std::string& format, const CsrMatrix<T>& csr, Symmetry asked,
                        index_t before, const Holds& holds) {
     using symmetry_passes::describe, symmetry_passes::first_without_mirror, symmetry_passes::refuse;
     if (!kIsComplex<T> && asked == Symmetry::kAuto) asked = Symmetry::kSymmetric;
-    // Of one that may be either, the message says what is in the way of that which it nearly is.
+    // For a matrix that may be either, the message names the obstacle to the symmetry that it nearly has.
     std::int64_t first = -1;
     bool hermitian_is_nearer = false;
     for (const bool hermitian : {false, true}) {

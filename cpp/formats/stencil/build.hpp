@@ -17,7 +17,7 @@ namespace spmvgpu {
 
 namespace stencil_choice {
 
-// Throw the FormatError for a matrix, or for new values, of which rows are not alike as they should be.
+// Throw the FormatError for a matrix, or for new values, whose rows do not repeat as they should.
 [[noreturn]] void refuse(const std::string& why, std::size_t csr_bytes);
 [[noreturn]] void refuse_new_values();
 
@@ -86,7 +86,7 @@ struct Builder<Stencil<T>, Passes> {
                                [=] SPMVGPU_BODY(index_t row) { return all[kinds[row]].entries(masks); });
     }
 
-    // What was the same has to be the same again: in all rows of a kind, and in all kinds that share slots.
+    // New values must be equal where the old ones were: in all rows of a kind, and in all kinds that share slots.
     static void store_values(Passes& passes, Stencil<T>& stencil, const index_t* row_offsets, const T* values) {
         const Kind* const kinds = stencil.kinds.data();
         const RowKind* const all = kinds_of(stencil.stencils);
@@ -118,8 +118,8 @@ struct Builder<Stencil<T>, Passes> {
         store_examples(passes, stencil, row_offsets, values);
     }
 
-    // Warps read the slots of several rows at a time, where there are rows enough to keep all processors busy so: on an
-    // H200 two rows a thread are as fast as one with 80 to 100 thousand, four faster than two from 0.5 million on.
+    // Warps read the slots of several rows at a time, if there are rows enough to keep all processors busy: on an H200
+    // two rows a thread are as fast as one with 80 to 100 thousand rows, and four faster than two from 0.5 million on.
     static int choose_rows_per_thread(index_t rows, int processors) {
         constexpr std::int64_t kBusyThreads = 352;
         int chosen = 4;
@@ -127,13 +127,13 @@ struct Builder<Stencil<T>, Passes> {
         return chosen;
     }
 
-    // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
+    // Public, because nvcc takes no lambdas for the GPU from private functions.
     static bool are_long(Passes& passes, index_t rows, const index_t* row_offsets) {
         constexpr index_t kLong = 64;
         return longest_row(passes, rows, row_offsets) > kLong;
     }
 
-    // body(lanes, i) for every i below n, which looks at a row: by several lanes if rows are long.
+    // Calls body(lanes, i) for every i below n, which looks at a row, with several lanes if rows are long.
     template <class Body>
     static void each_row(Passes& passes, bool are_long, index_t n, Body body) {
         if (are_long) return passes.each_in_step(n, body, kNanosecondsPerRow);
@@ -141,8 +141,7 @@ struct Builder<Stencil<T>, Passes> {
             n, [=] SPMVGPU_BODY(std::int64_t i) { body(OneLane{}, i); }, kNanosecondsPerRow);
     }
 
-    // Rows from everywhere say what kinds there are. Those that are of another come after that, from among themselves,
-    // until there are none.
+    // Samples of rows give the kinds. Rows of other kinds are then sampled from among themselves, until there are none.
     static void find_kinds(Passes& passes, const CsrMatrix<T>& csr, StencilPlan& plan) {
         const RelativeRows<T> rows(csr);
         const bool rows_are_long = are_long(passes, csr.rows, csr.row_offsets.data());
@@ -178,7 +177,7 @@ struct Builder<Stencil<T>, Passes> {
         number_by_first_rows(passes, csr.rows, static_cast<index_t>(known.size()), plan);
     }
 
-    // Adds what a sample of the rows in a list (null: of all) shows, and refuses if there are too many different ones.
+    // Adds the kinds in a sample of the rows in a list (null: of all), and refuses the matrix if there are too many.
     static void learn(Passes& passes, const CsrMatrix<T>& csr, const index_t* list, index_t count,
                       const StencilTuning& tuning, std::vector<KnownRow>& known, KnownRows& table) {
         const RelativeRows<T> rows(csr);
@@ -200,7 +199,7 @@ struct Builder<Stencil<T>, Passes> {
         stencil_choice::refuse("has more than max_stencils=" + std::to_string(most) + " different rows", csr.bytes());
     }
 
-    // Numbers the kinds by the first rows of each, so that they do not depend on what the keys are.
+    // Numbers the kinds by their first rows, so that the numbers do not depend on the keys.
     static void number_by_first_rows(Passes& passes, index_t rows, index_t count, StencilPlan& plan) {
         Kind* const kinds = plan.kinds.data();
         Array<index_t> first_rows = passes.template scratch<index_t>(count);
@@ -234,7 +233,7 @@ struct Builder<Stencil<T>, Passes> {
         return there;
     }
 
-    // Which kinds there are, and where the slots of their stencils lie, one after the other.
+    // Places the slots of the stencils, one after the other.
     static void place_stencils(Passes& passes, const CsrMatrix<T>& csr, StencilPlan& plan) {
         const auto count = static_cast<std::int64_t>(plan.examples.size());
         const index_t *const row_offsets = csr.row_offsets.data(), *const examples = plan.examples.data();
@@ -267,7 +266,7 @@ struct Builder<Stencil<T>, Passes> {
         plan.slots = static_cast<index_t>(slots);
     }
 
-    // The examples of all kinds that may share slots; of others nothing.
+    // The examples of all kinds that may share slots, and empty patterns for the others.
     static std::vector<Pattern<T>> read_patterns(Passes& passes, const CsrMatrix<T>& csr, const StencilPlan& plan,
                                                  const std::vector<index_t>& lengths) {
         const auto count = static_cast<std::int64_t>(lengths.size());
@@ -301,7 +300,7 @@ struct Builder<Stencil<T>, Passes> {
         return patterns;
     }
 
-    // to[slot] is what entry(kind, i) says of slot i of a kind that has all, and 0 where that is padding.
+    // Sets to[slot] to entry(kind, i) for slot i of a kind that has all slots, and to 0 where that is padding.
     template <class Number, class Entry>
     static void fill_slots(Passes& passes, const Stencil<T>& stencil, Number* to, Entry entry) {
         const RowKind* const all = kinds_of(stencil.stencils);
@@ -317,7 +316,7 @@ struct Builder<Stencil<T>, Passes> {
             kNanosecondsPerRow);
     }
 
-    // The values of the stencils, from those of the rows that are examples.
+    // Stores the values of the stencils, from the rows that are examples.
     static void store_examples(Passes& passes, Stencil<T>& stencil, const index_t* row_offsets, const T* values) {
         const index_t* const examples = stencil.examples.data();
         fill_slots(passes, stencil, stencil.values.data(),

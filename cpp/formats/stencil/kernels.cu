@@ -13,7 +13,7 @@ using namespace gpu;
 constexpr int kStencilBlockSize = Stencil<float>::kBlockRows;
 constexpr int kTogether = Stencil<float>::kTogether;
 
-// Slots from one on that is a multiple of kTogether, in as few loads as there can be.
+// Slots from a multiple of kTogether on, in as few loads as possible.
 template <class T>
 __device__ __forceinline__ void load_slots(const StencilRows<T>& stencils, index_t slot, index_t (&offsets)[kTogether],
                                            T (&values)[kTogether]) {
@@ -32,8 +32,8 @@ __device__ __forceinline__ void load_slots(const StencilRows<T>& stencils, index
     }
 }
 
-// A pointer to global memory of which the compiler does not know how it was made: it would make it again for each of
-// several loads, and of several terms, which takes four instructions where one does.
+// A pointer to global memory whose origin is hidden from the compiler, which otherwise computes it anew for each of
+// several loads, and of several terms: four instructions in place of one.
 template <class T>
 __device__ __forceinline__ const T* as_it_is(const T* pointer) {
     std::size_t address = __cvta_generic_to_global(pointer);
@@ -41,7 +41,7 @@ __device__ __forceinline__ const T* as_it_is(const T* pointer) {
     return static_cast<const T*>(__cvta_global_to_generic(address));
 }
 
-// A row as a thread sees it: of which kind it is. One of -1, that has nothing, stands for where there is none.
+// A thread's row and its kind. The row -1, without entries, stands for a missing one.
 struct Numbered {
     index_t number = -1;
     RowKind kind{0, 0, 0, kNoOwner, 0};
@@ -58,9 +58,9 @@ __device__ __forceinline__ Numbered numbered(const StencilRows<T>& stencils, ind
     return number < 0 ? Numbered{} : Numbered{number, stencils.kind(number)};
 }
 
-// Adds four slots of rows that have the same stencil and lie a block apart, where has(i, r) says that row r has slot i;
-// x is where the first row begins to count. Where all values are finite, what a row lacks is multiplied by a zero, so
-// that there are fewer branches.
+// Adds four slots of rows that have the same stencil and lie a block apart, where has(i, r) says whether row r has slot
+// i; x points to the entry of the first row. If all values are finite, missing entries are multiplied by zero, so that
+// there are fewer branches.
 template <bool kFinite, int kRows, class T, class Has>
 __device__ __forceinline__ void add_slots(const StencilRows<T>& stencils, index_t slot, const T* x, Has has,
                                           T (&sums)[kRows]) {
@@ -82,7 +82,7 @@ __device__ __forceinline__ void add_slots(const StencilRows<T>& stencils, index_
     }
 }
 
-// The sums of those of kRows rows whose stencil is that of `kind`, and zeros for the others. A whole warp calls this.
+// The sums of the rows, out of kRows, with the stencil of `kind`, and zeros for the others. A whole warp calls this.
 template <bool kFinite, int kRows, class T>
 __device__ __forceinline__ void sum_rows(const StencilRows<T>& stencils, const RowKind& kind,
                                          const Numbered (&rows)[kRows], const T* x, T (&sums)[kRows]) {
@@ -128,8 +128,8 @@ __device__ __forceinline__ T sum_row(const StencilRows<T>& stencils, index_t num
     return sum[0];
 }
 
-// Which slots of a third are needed in each layer that rows of a thread reach, a bit each, where those of the rows that
-// have the stencil of `kind` lack what lies at a place if the others do. Returns whether they are such rows.
+// Finds the slots of a third that each layer needs that rows of a thread reach, a bit each, if all rows with the
+// stencil of `kind` agree on the slots that they lack at a place. Returns false if they do not.
 template <int kRows, class T>
 __device__ __forceinline__ bool find_needed(const StencilRows<T>& stencils, const RowKind& kind,
                                             const Numbered (&rows)[kRows], Word (&needed)[kRows + 2]) {
@@ -156,7 +156,7 @@ __device__ __forceinline__ bool find_needed(const StencilRows<T>& stencils, cons
 }
 
 // The sums of kRows rows, each a layer after the one before, that have a stencil of three layers. Each place is loaded
-// once for the rows that reach it; those that have another stencil get any sum.
+// once for the rows that reach it; rows with another stencil get any sum.
 template <int kRows, class T>
 __device__ __forceinline__ void sum_layers(const StencilRows<T>& stencils, const RowKind& kind, const T* x,
                                            index_t layer_rows, const Word (&needed)[kRows + 2], T (&sums)[kRows]) {
@@ -185,9 +185,9 @@ __device__ __forceinline__ void sum_layers(const StencilRows<T>& stencils, const
     }
 }
 
-// A thread per kRows rows, a block apart or, if kLayers, a layer. First it multiplies those that have the stencil that
-// most of them have, and reads its slots once, together with the other lanes of its warp where they have the same one;
-// then those that are left, one by one.
+// A thread takes kRows rows, a block apart or, if kLayers, a layer. First it multiplies the rows with its most frequent
+// stencil, and reads the slots once, together with the other lanes of its warp if they have the same one; then it takes
+// the others one by one.
 template <bool kFinite, bool kLayers, int kRows, class T>
 __global__ void __launch_bounds__(kStencilBlockSize)
     stencil_thread_per_rows(StencilRows<T> stencils, index_t rows, index_t rows_apart, std::int64_t threads,

@@ -1,4 +1,4 @@
-// Which rows of the format stencil share slots, and which stencils are the same in three layers: decided on the CPU
+// Decides which rows of the format stencil share slots, and which stencils are equal in three layers, on the CPU and
 // from one row of each kind.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Pattern {
     std::vector<index_t> offsets;
     std::vector<T> values;
 
-    // Which entries of another one this has, a bit each, if it has no others.
+    // A mask of the entries of another pattern that this one has, if it has no others.
     std::optional<std::vector<Word>> part_of(const Pattern& other) const {
         std::vector<Word> has(words_for(other.offsets.size()));
         std::size_t i = 0;
@@ -34,10 +34,10 @@ struct Pattern {
     }
 };
 
-// Rows that share the slots of others are no longer than so many entries.
+// Longest rows that share the slots of others.
 constexpr index_t kLongestShared = 256;
 
-// How many slots a third of a pattern has that is the same in three layers, so many rows apart; 0 if it is not.
+// The number of slots in a third of a pattern that is equal in three layers, this many rows apart; 0 if it is not.
 template <class T>
 index_t third_of(const Pattern<T>& pattern, std::int64_t layer_rows) {
     const std::size_t third = pattern.offsets.size() / 3;
@@ -48,8 +48,8 @@ index_t third_of(const Pattern<T>& pattern, std::int64_t layer_rows) {
     return static_cast<index_t>(third);
 }
 
-// Rows from a layer to the next one, if a pattern is the same in three; 0 where there are few layers, or short ones, or
-// where so little is gathered that it takes longer to find out what rows share.
+// Rows from a layer to the next one, if a pattern is equal in three; 0 if there are few layers, or short ones, or if so
+// little is gathered that finding the shared part takes longer.
 template <class T>
 index_t find_layers(const Pattern<T>& pattern, index_t rows) {
     constexpr index_t kLeastRows = 64, kLeastLayers = 16, kLeastBytes = 64;
@@ -66,8 +66,8 @@ struct Kinds {
     index_t layer_rows;
 };
 
-// A warp of a GPU reads the slots of its rows together only if these have the same stencil, so that a row that has a
-// part of another's entries shares its slots: the longest rows are asked first, and not more than kMostAsked.
+// A warp of a GPU reads the slots of its rows together only if these have the same stencil, so a row with a part of
+// another's entries shares its slots. The longest rows are tried first, and not more than kMostAsked.
 template <class T>
 Kinds share_slots(const std::vector<index_t>& lengths, const std::vector<Pattern<T>>& patterns, index_t rows) {
     constexpr std::size_t kMostAsked = 32;

@@ -1,5 +1,5 @@
 // Stencils: every different row is stored once, as its entries' distances from the diagonal and their values, and each
-// row of the matrix says of which kind it is.
+// row of the matrix has the number of its kind.
 //
 // clang-format off
 //     [ 2 7 . . ]      kinds     0 1 1 2                        of each row
@@ -8,20 +8,20 @@
 //     [ . . 5 2 ]      values     5 2 7 *                       * is padding: a stencil begins at a fourth slot
 // clang-format on
 //
-// The slots of a stencil stay in the L1, so that a product moves x, y and two bytes a row. Rows are of the same kind
-// only if all of their values are the same to the last bit: nothing is rounded, and to_csr() gives back what came in. A
-// row that lacks entries, as rows at a boundary do, may share the slots of one that has them.
+// The slots of a stencil stay in the L1, so that a product moves x, y and two bytes a row. Rows are of one kind only if
+// all of their values are equal to the last bit: nothing is rounded, and to_csr() gives back the input. A row that
+// lacks entries, as at a boundary, may share the slots of one that has them.
 //
-// Layers are lines of a grid in two dimensions, or planes of one in three. Where a stencil is the same in three
-// layers, as one of 9 or 27 points is, or of elements, a third of its slots in each, a thread of a GPU multiplies rows
-// that are a layer apart, which share what they gather.
+// Layers are lines of a grid in two dimensions, or planes of one in three. If a stencil is equal in three layers, as
+// with 9 or 27 points or finite elements, with a third of its slots in each, a thread of a GPU multiplies rows that are
+// a layer apart, which share gathers of x.
 //
 // The smallest of all formats, by far, where coefficients do not vary: differences and elements on grids, with any
 // number of unknowns at a node and any boundary conditions, in any number of dimensions. Do not use it elsewhere:
 // beyond max_stencils different rows the matrix is refused.
 //
-// After the pattern-based representation of Belgin, Back and Ribbens, ICS 2009, whose patterns are of small blocks, and
-// the values of which are stored.
+// After the pattern-based representation of Belgin, Back and Ribbens, ICS 2009, whose patterns are small blocks, with
+// the values stored.
 #pragma once
 
 #include <vector>
@@ -32,7 +32,7 @@
 namespace spmvgpu {
 
 struct StencilTuning {
-    int rows_per_thread = 0;     // CUDA: rows of a thread, which read slots together where they can; 0 chooses
+    int rows_per_thread = 0;     // CUDA: rows of a thread, which read slots together if possible; 0 chooses
     double max_stencils = 1024;  // refuse a matrix with more different rows than this
 
     template <class Self, class Visit>
@@ -44,9 +44,9 @@ struct StencilTuning {
     static std::vector<Options> candidates() { return {{{"rows_per_thread", 0}}}; }
 };
 
-// Rows of one kind: where the slots of their stencil begin, how many these are, where the words begin of which a bit
-// each says whether they have one, and the kind that has all of them. How many slots a third of them is, if the
-// stencil is the same in three layers; three more words for them then follow those of all slots.
+// Rows of one kind: the begin and number of the slots of their stencil, the begin of the words with a bit for each slot
+// that they have, and the kind that has all of them. If the stencil is equal in three layers, also the number of slots
+// in a third; three more words for them follow the words of all slots.
 struct RowKind {
     static constexpr index_t kMostThird = kWordBits;
 
@@ -80,9 +80,9 @@ struct StencilPlan {
     Array<std::uint16_t> kinds;
     Array<index_t> stencils, examples;
     Array<Word> masks;
-    index_t slots = 0;         // of all stencils
+    index_t slots = 0;         // in all stencils
     index_t layer_rows = 0;    // as in Stencil
-    std::int64_t changes = 0;  // rows of which the next one has another stencil
+    std::int64_t changes = 0;  // rows whose next row has another stencil
 
     template <class Visit>
     void each_count(const Visit& visit) const {
@@ -102,17 +102,17 @@ struct Stencil {
     using Tuning = StencilTuning;
     using Plan = StencilPlan;
 
-    static constexpr index_t kTogether = 4;  // slots that are loaded at once: stencils begin at multiples of it
+    static constexpr index_t kTogether = 4;  // slots in one load: stencils begin at multiples of it
 
     index_t rows = 0, cols = 0, nnz = 0;
     Array<std::uint16_t> kinds;  // length rows
     Array<index_t> stencils;     // length 4 * kinds: a RowKind each
-    Array<Word> masks;           // of each kind, a bit for each slot of its stencil
+    Array<Word> masks;           // for each kind, a bit for each slot of its stencil
     Array<index_t> examples;     // length kinds: the first row of each, ascending
     Array<index_t> offsets;      // length slots; 0 where it is padding
     Array<T> values;             // length slots; 0 where it is padding
-    index_t layer_rows = 0;      // from a layer to the next one, if stencils are the same in three
-    bool is_finite = true;       // whether all values are
+    index_t layer_rows = 0;      // rows from a layer to the next one, if stencils are equal in three
+    bool is_finite = true;       // true if all values are finite
     Tuning tuning;
 
     template <class Self, class Visit>
@@ -128,7 +128,7 @@ struct Stencil {
     index_t kind_count() const { return static_cast<index_t>(examples.size()); }
     index_t dot_parts() const { return parts_of_rows(static_cast<index_t>(threads())); }
 
-    // Rows of a thread of a GPU, how far apart they are, and how many threads there are.
+    // Rows of a thread of a GPU, their distance, and the number of threads.
     static constexpr index_t kBlockRows = 192;
     int rows_together() const { return is_finite ? tuning.rows_per_thread : 1; }
     index_t rows_apart() const { return layer_rows > 0 ? layer_rows : kBlockRows; }

@@ -13,7 +13,7 @@ namespace spmvgpu::roofline {
 
 template <class T>
 struct FormatModel<Stencil<T>> : GeneralModel<Stencil<T>> {
-    // Of neighbours that are the same stencil a warp reads each slot once, and of others once for each.
+    // A warp reads each slot once for neighbours with equal stencils, and once for each of them otherwise.
     static constexpr bool kIsMeasured = true;
     static const Terms& gpu_costs(const auto&) {
         static constexpr Terms kCosts = times::costs({{times::kLaunch, 1.76},
@@ -35,8 +35,8 @@ struct FormatModel<Stencil<T>> : GeneralModel<Stencil<T>> {
     static Terms on_cpu(const Work& work, const StencilPlan&) { return work.on_cpu(work.parts_of(512)); }
     static std::optional<Promise> promise(const RowSample& sample) { return stencil_choice::promise(sample); }
 
-    // Of so many rows of few kinds no small sample has different ones alone; and they lie on few diagonals, no more
-    // than so many times as many as a row has entries.
+    // A sample of this many rows of few kinds has some equal ones; and the rows lie on few diagonals, at most this many
+    // times the entries of a row.
     static bool may_hold(const Features& features) {
         constexpr index_t kManyRows = 8192;
         constexpr double kMostDiagonals = 8;

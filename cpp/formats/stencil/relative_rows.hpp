@@ -1,5 +1,5 @@
-// How rows of a matrix are told apart for the format stencil: by a key, which all but certainly differs where rows do,
-// and then entry by entry with a row that is known to have that key.
+// Comparison of rows of a matrix for the format stencil: by a key, which all but certainly differs where rows do, and
+// then entry by entry with a known row that has the key.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@
 
 namespace spmvgpu {
 
-// The rows of a matrix, of the entries of which the distances from the diagonal count, and the values.
+// The rows of a matrix, as distances of entries from the diagonal, and values.
 template <class T>
 struct RelativeRows {
     const index_t *row_offsets, *cols;
@@ -34,7 +34,7 @@ struct RelativeRows {
         return lanes.sum(own);
     }
 
-    // The first entries are looked at before the others: they say most.
+    // The first entries are compared before the others, because they differ most often.
     template <class Lanes>
     SPMVGPU_IN_BODY bool are_same(const Lanes& lanes, index_t row, index_t other) const {
         const index_t n = length(row), begin = row_offsets[row], begin_other = row_offsets[other];
@@ -55,12 +55,12 @@ private:
             return key_of(value.real, 2 * offset) + key_of(value.imag, 2 * offset + 1);
         } else {
             using Bits = std::conditional_t<sizeof(Number) == 4, std::uint32_t, std::uint64_t>;
-            return mixed(std::bit_cast<Bits>(value), offset) + 1;  // a zero on the diagonal is not nothing
+            return mixed(std::bit_cast<Bits>(value), offset) + 1;  // a zero on the diagonal counts as an entry
         }
     }
 };
 
-// A row of a kind that is known, and the number of that kind, in the order in which they became known.
+// A row of a known kind, and the number of that kind, in order of discovery.
 struct KnownRow {
     std::uint64_t key;
     index_t row;
@@ -69,8 +69,8 @@ struct KnownRow {
     constexpr bool operator<(std::uint64_t other) const { return key < other; }
 };
 
-// Known rows where a body of a pass finds them: ascending by their keys. Those that many rows of a matrix are like
-// are asked first, without a key.
+// Known rows in the memory of a pass: ascending by their keys. Rows that are most frequent in the matrix are compared
+// first, without a key.
 struct KnownRows {
     static constexpr std::uint16_t kUnknown = 65535;
     static constexpr int kMostFrequent = 4;
@@ -80,7 +80,7 @@ struct KnownRows {
     KnownRow frequent[kMostFrequent];
     int frequent_count;
 
-    // The kind of a row; kUnknown where none has its key. Marks `differs` where one has, and is another row.
+    // The kind of a row; kUnknown if none has its key. Sets the mark `differs` if one has, and is another row.
     template <class T, class Lanes>
     SPMVGPU_IN_BODY std::uint16_t kind_of(const Lanes& lanes, const RelativeRows<T>& rows, index_t row,
                                           Mark* differs) const {
@@ -95,8 +95,8 @@ struct KnownRows {
     }
 };
 
-// Adds those rows of a sample that have new keys, each a kind of its own, and says in the table which ones many rows of
-// a first sample are like.
+// Adds the rows of a sample that have new keys, each a kind of its own, and marks in the table the ones that are most
+// frequent in a first sample.
 void learn_from(std::vector<KnownRow> sample, std::vector<KnownRow>& known, KnownRows& table);
 
 }  // namespace spmvgpu

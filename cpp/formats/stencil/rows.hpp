@@ -16,7 +16,7 @@ struct StencilRows {
     const index_t* __restrict__ offsets;
     const T* __restrict__ values;
 
-    struct alignas(16) Words {  // a kind, as one load takes it
+    struct alignas(16) Words {  // a kind, in one load
         int x, y, z, w;
     };
 

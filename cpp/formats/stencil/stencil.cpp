@@ -41,7 +41,7 @@ std::optional<Promise> promise(const RowSample& sample) {
 void learn_from(std::vector<KnownRow> sample, std::vector<KnownRow>& known, KnownRows& table) {
     const auto by_key = [](const KnownRow& a, const KnownRow& b) { return a.key < b.key; };
     std::stable_sort(sample.begin(), sample.end(), by_key);
-    std::vector<std::pair<std::ptrdiff_t, KnownRow>> counted;  // how many rows of the sample have a key
+    std::vector<std::pair<std::ptrdiff_t, KnownRow>> counted;  // number of sampled rows with a key
     for (auto begin = sample.begin(); begin != sample.end();) {
         const auto end = std::upper_bound(begin, sample.end(), *begin, by_key);
         if (!std::binary_search(known.begin(), known.end(), *begin, by_key)) {
@@ -107,7 +107,7 @@ SPMVGPU_SIMD_CLONES static void sum_run(const Stencil<T>& stencil, RowKind kind,
 
 constexpr index_t kShortRun = 8;
 
-// Of a few rows, all of one kind, one after the other.
+// The sums of a few rows, all of one kind, one after the other.
 template <class T>
 void sum_rows(const Stencil<T>& stencil, RowKind kind, index_t first, index_t last, const T* x, T* sums) {
     const Word* const masks = stencil.masks.data();

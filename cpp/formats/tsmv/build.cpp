@@ -21,15 +21,15 @@ void complete(TsmvTuning& tuning, index_t nodes, const Target& target, int value
     const bool wide = value_bytes == 4 && tuning.block > 1 && tiles_per_processor(256) >= 3;
     if (tuning.threads == 0) tuning.threads = poster || tuning.block == 1 || wide ? 256 : 128;
     if (tuning.slices == 0) {
-        // The larger a tile, the smaller its halo, and the more of the matrix lies in a square block; but every
-        // multiprocessor should get some tiles to overlap, or, of the poster's, one.
+        // The larger a tile, the smaller its halo, and the more of the matrix lies in a square block. But every
+        // multiprocessor should get some tiles to overlap, or one in the poster's variant.
         tuning.slices = poster ? 8 : tuning.block == 1 ? 4 : wide ? 2 : 1;
         const index_t enough = poster || wide ? 1 : 4;
         while (tuning.slices > 1 && tiles_per_processor(tuning.slices * tuning.threads) < enough) tuning.slices /= 2;
     }
     if (tuning.depth == 0) {
-        // Blocks of several rows gain from a second batch under way even where it costs resident threads, single rows
-        // do not; all that registers allow where few threads could be resident anyway.
+        // Blocks of several rows gain from a second batch of loads even where it costs resident threads, single rows do
+        // not; all that registers allow, if few threads could be resident anyway.
         const index_t resident = (tiles_per_processor(tuning.slices * tuning.threads) + 1) * tuning.threads;
         tuning.depth = resident <= TsmvTuning::threads_to_hold(4) ? 4 : tuning.block > 1 ? 2 : 1;
     }
@@ -53,7 +53,7 @@ std::size_t array_bytes(const TsmvLayout& layout, index_t merge_nodes) {
 }
 
 void check_memory(const TsmvLayout& layout, index_t merge_nodes, std::size_t csr_bytes, double max_memory) {
-    constexpr std::size_t kAlwaysAllowed = 1 << 19;  // below this nothing is worth refusing
+    constexpr std::size_t kAlwaysAllowed = 1 << 19;  // smaller layouts are never refused
     constexpr std::int64_t kMaxSlots = std::numeric_limits<index_t>::max();
     const std::size_t sums = std::size_t(layout.halo) * layout.limits.block * layout.limits.value_bytes;
     const std::size_t bytes = array_bytes(layout, merge_nodes) + sums;
@@ -97,7 +97,7 @@ Array<index_t> find(const Tsmv<T>& tsmv) {
     });
 
     const Csr<T>& rest = tsmv.remainder;
-    // In the remainder too, what lies above the diagonal of blocks is the mirror image of what lies below.
+    // In the remainder too, entries above the diagonal of blocks are the mirror images of the ones below.
     const auto node_of = [&](index_t row) {
         const auto nodes = static_cast<std::int64_t>(tsmv.node_rows.size());
         return nodes == 0 ? row / tsmv.tuning.block

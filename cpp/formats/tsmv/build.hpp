@@ -13,24 +13,25 @@ namespace spmvgpu {
 
 namespace tsmv_choice {
 
-// Chooses what the tuning leaves open for so many nodes; what suits an H200. tune="full" tries the other values.
+// Chooses what the tuning leaves open for this number of nodes, by measurements on an H200. tune="full" tries the other
+// values.
 void complete(TsmvTuning& tuning, index_t nodes, const Target& target, int value_bytes);
 
-// Of the arrays of a layout, of which so many nodes lie in halos.
+// Bytes of the arrays of a layout, with this many nodes in halos.
 std::size_t array_bytes(const TsmvLayout& layout, index_t merge_nodes);
 
-// Throws FormatError if these and the sums of the halos take too much memory, or have too many slots.
+// Throws FormatError if these arrays and the sums of the halos take too much memory, or have too many slots.
 void check_memory(const TsmvLayout& layout, index_t merge_nodes, std::size_t csr_bytes, double max_memory);
 
 }  // namespace tsmv_choice
 
-// Where the values of tsmv come from: for each place in `values`, and then in the remainder, the position in CSR order
-// of the value that it takes, and then for each the position of that value's mirror image. In host memory.
+// The origin of the values of tsmv: for each place in `values`, and then in the remainder, the position of its value in
+// CSR order, and then for each the position of that value's mirror image. In host memory.
 namespace tsmv_sources {
 
 constexpr index_t kPadding = -1;
 
-// What stands for the mirror image of a value, in place of the value's position; and that position.
+// Encodes the position of a value whose mirror image is meant, and decodes it.
 constexpr index_t mirror_of(index_t k) { return -2 - k; }
 constexpr bool is_mirror(index_t source) { return source < kPadding; }
 constexpr index_t position_of(index_t source) { return is_mirror(source) ? -2 - source : source; }
@@ -104,8 +105,8 @@ struct Builder<Tsmv<T>, Passes> {
         return tsmv;
     }
 
-    // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
-    // Which block of the pattern a slot has, and of which node; none: -1.
+    // The node and the block of its pattern in a slot; none: -1. Public, because nvcc takes no lambdas for the GPU from
+    // private functions.
     struct SlotBlock {
         index_t block, node;
     };
@@ -188,7 +189,7 @@ struct Builder<Tsmv<T>, Passes> {
                           });
     }
 
-    // One that lasts.
+    // A copy in memory that is not scratch.
     static Array<index_t> copy_of(Passes& passes, const Array<index_t>& array) {
         const auto n = static_cast<std::int64_t>(array.size());
         Array<index_t> copy = passes.template make<index_t>(n);
@@ -198,7 +199,7 @@ struct Builder<Tsmv<T>, Passes> {
         return copy;
     }
 
-    // For every node that lies in halos, where its sums lie there, in order.
+    // For every node in halos, the places of its sums there, in order.
     static void list_merges(Passes& passes, TsmvPlan<T>& plan) {
         const index_t halo = plan.layout.halo, nodes = plan.layout.pattern.nodes;
         if (halo == 0) return;
@@ -221,8 +222,8 @@ struct Builder<Tsmv<T>, Passes> {
         });
     }
 
-    // The entries of dropped blocks and their mirror images; those above the diagonal of blocks are made of those below
-    // it, as they are in products with a tile.
+    // The entries of dropped blocks and their mirror images; the ones above the diagonal of blocks are computed from
+    // the ones below, as in products with a tile.
     static CsrMatrix<T> take_remainder(Passes& passes, const TsmvLayout& layout, const CsrMatrix<T>& csr,
                                        bool hermitian) {
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
@@ -258,7 +259,7 @@ struct Builder<Tsmv<T>, Passes> {
             if (is_mirrored && hermitian) {
                 rest_values[place[k]] =
                     mirror(values[first_not_below(cols, row_offsets[col], row_offsets[col + 1], row)]);
-            } else {  // the same to the bit
+            } else {  // equal to the bit
                 rest_values[place[k]] = values[k];
             }
         });
@@ -294,7 +295,7 @@ struct Builder<Tsmv<T>, Passes> {
 
     static constexpr std::int64_t kNanosecondsPerSlot = 5;
 
-    // The places of `values`, slot by slot: those of one take values that lie side by side.
+    // The places of `values`, slot by slot: the places of a slot take adjacent values.
     struct Places {
         index_t steps, slots;
         int of_slot;
@@ -319,7 +320,7 @@ struct Builder<Tsmv<T>, Passes> {
                are_mirrored(values[tsmv_sources::position_of(source)], values[mirror], hermitian);
     }
 
-    // Half of the values stands for the others, so these must be as the plan found the first ones to be.
+    // Checks that new values have the symmetry that the plan found, because half of them stands for the others.
     static void check_symmetry(Passes& passes, const Tsmv<T>& tsmv, const Places& places, const index_t* map,
                                const T* values) {
         const bool hermitian = tsmv.tuning.symmetry == Symmetry::kHermitian;

@@ -1,4 +1,4 @@
-// Walking the slots of one tile of `tsmv` on the CPU: as a product, and as a list of entries.
+// Traversal of the slots of a tile of `tsmv` on the CPU, as a product and as a list of entries.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void multiply_slice(const Tsmv<T>& tsmv, index_t slice, const T* x, T* y) {
     });
 }
 
-// y += A * x for a block of the poster's variant and its mirror image, save what the flags are for: sums in registers.
+// y += A * x for a block of the poster's variant and its mirror image, without the flags: sums stay in registers.
 template <class T>
 void multiply_square(const Tsmv<T>& tsmv, index_t slice, const T* x, T* y) {
     const Mirror<T> mirror = tsmv.mirror();
@@ -64,8 +64,8 @@ void multiply_tile(const Tsmv<T>& tsmv, index_t tile, const T* x, T* y) {
     }
 }
 
-// Calls visit(row, column, index, is_mirrored) for every entry that a tile stores, where it has that index in `values`
-// and may stand for its mirror image too.
+// Calls visit(row, column, index, is_mirrored) for every entry that a tile stores, with its index in `values` and
+// whether it also stands for its mirror image.
 template <class T, class Visit>
 void for_each_stored_entry(const Tsmv<T>& tsmv, index_t tile, Visit visit) {
     const TsmvTile &at = tsmv.tiles[tile], &end = tsmv.tiles[tile + 1];

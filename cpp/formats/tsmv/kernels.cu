@@ -10,11 +10,11 @@ namespace {
 
 using namespace gpu;
 
-// What a thread block reads; the same for all of them.
+// Arrays that all thread blocks read.
 template <class T>
 struct Tiles {
     const TsmvTile* tiles;
-    const index_t* node_rows;  // null if all nodes have as many rows
+    const index_t* node_rows;  // null if all nodes have equally many rows
     const index_t* halo_nodes;
     const index_t* slice_steps;
     const std::uint16_t* thread_nodes;
@@ -34,8 +34,8 @@ __device__ __forceinline__ index_t row_of(const index_t* node_rows, index_t node
     return row < node_rows[node + 1] ? row : -1;
 }
 
-// A thread block's part in shared memory: x and y in the tile's numbering, and where each step begins and the last one
-// ends.
+// A thread block's shared memory: x and y in the tile's numbering, and the begins of the steps and the end of the last
+// one.
 template <class T>
 struct TileWindow {
     T* x;
@@ -67,15 +67,15 @@ struct Slots {
     }
 };
 
-// The tile's slices: a node per thread in each. In a step nobody adds to the same y, so a barrier after each step is
-// all that is needed; what goes to y is multiplied before, for kSteps steps at once, and the loads of the next ones are
-// under way behind the barriers. kDepth times as many steps as many resident threads need: where a multiprocessor has
-// few, the latency of a load would set the pace of every step.
+// The tile's slices, with a node per thread in each. In a step no two threads add to the same y, so a barrier after
+// each step is enough; the terms of y are multiplied before, for kSteps steps at once, and the loads of the next ones
+// are in flight behind the barriers. The depth grows where few threads are resident, for there the latency of a load
+// would set the pace of every step.
 template <class T, int kBlock, int kDepth>
 struct SliceWalk {
     static constexpr int kNodeRows = kBlock;
     static constexpr int kSteps = (kBlock == 1 ? 4 : kBlock == 2 ? 2 : 1) * kDepth;
-    // To keep on a multiprocessor: no more registers than that allows.
+    // Threads to keep on a multiprocessor, which bounds the registers.
     static constexpr int kThreadsToHold = (kDepth > 1                     ? TsmvTuning::threads_to_hold(kDepth)
                                            : kBlock > 1 && sizeof(T) >= 8 ? 1024
                                                                           : 1280) /
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold < kThreads ? 1 
     }
     __syncthreads();
     typename Walk::Ahead ahead;
-    // Under way while x is fetched. A tile of empty rows has no slice.
+    // These loads are in flight while x is fetched. A tile of empty rows has no slice.
     if (window.steps > 0) Walk::load(ahead, all, window, 0, all.slice_steps[tile.slice + 1] - first_step);
     for (int i = threadIdx.x; i < nodes * kBlock; i += kThreads) {
         const int n = i / kBlock;
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(kThreads, Walk::kThreadsToHold < kThreads ? 1 
     }
 }
 
-// A thread per row that lies in halos, or, where it lies in many, its whole warp.
+// A thread takes a row that lies in halos, or its whole warp does, if it lies in many.
 template <class T, int kBlock>
 __global__ void tsmv_merge(index_t rows, const index_t* __restrict__ nodes, const index_t* __restrict__ node_rows,
                            const index_t* __restrict__ offsets, const index_t* __restrict__ sources,

@@ -11,13 +11,13 @@
 //     [ 5 . . 8 9 ]    halo_nodes  0 2                       here of the second tile, whose own rows are its 2 and 3
 // clang-format on
 //
-// Neighbouring rows with entries in the same columns, such as those of a finite-element node with several unknowns, are
-// taken together as one node of up to `block` rows; here of one. So by symmetry are the columns, and the matrix is one
-// of dense blocks. A thread has a node; a slice of the tile has one for each thread, longest first, without empty ones.
-// In every step of a slice a thread takes a block of its node: it adds block * x[column] to the sums of its rows, in
-// registers, and the transposed block * x[node] to y[column], save in the node's own column, where the whole block is
-// stored. The blocks of a node are put in such an order that no two threads add to the same column in a step; where
-// there is none left for a thread, it finds a fake block. A step's slots end with the last warp that has a block.
+// Neighbouring rows with entries in the same columns, such as the rows of a finite element's node with several
+// unknowns, form one node of up to `block` rows; here of one. By symmetry so do the columns, and the matrix consists of
+// dense blocks. A thread has a node; a slice of the tile has one for each thread, longest first, without empty ones. In
+// every step of a slice a thread takes a block of its node: it adds block * x[column] to the sums of its rows, in
+// registers, and the transposed block * x[node] to y[column], except in the node's own column, where the whole block is
+// stored. The blocks of a node are ordered so that no two threads add to the same column in a step; a thread without a
+// block left finds a fake block. A step's slots end with the last warp that has a block.
 //
 // clang-format off
 //     slice         rows 2 0   row 1  rows 4 3             with two threads
@@ -30,11 +30,11 @@
 //
 // The values of a step come entry by entry of the blocks, each for all threads; rows and columns that a small node
 // lacks are zeros, and so is their x. y for the tile's own rows is then stored, and y for its halo is left in scratch,
-// from where a second kernel adds it to the nodes that it belongs to: node merge_nodes[i] gets what merge_sources lists
-// between merge_offsets[i] and merge_offsets[i + 1], in that order.
+// from where a second kernel adds it to the nodes: node merge_nodes[i] gets the terms that merge_sources lists between
+// merge_offsets[i] and merge_offsets[i + 1], in that order.
 //
-// What would blow the schedule up, the rows and columns of hubs, is left to `remainder`, a whole matrix in csr. On
-// matrices of finite elements it is empty.
+// The rows and columns of hubs, which would make the schedule very long, are left to `remainder`, a whole matrix in
+// csr. On matrices of finite elements it is empty.
 //
 // variant="poster" is the method as it was published: square blocks on the diagonal instead of tiles with a halo, all
 // entries outside them in the remainder; single rows; and a thread goes on to another row whenever it is done with one,
@@ -43,8 +43,8 @@
 //                     coordinates   row << 17 | column << 1 | last of its row        length slots
 // clang-format on
 //
-// For symmetric matrices whose entries lie close to the diagonal, such as finite elements after Reverse Cuthill-McKee.
-// Do not use it on graphs without such an order: there the halo outweighs what half the entries save, and past
+// For symmetric matrices whose entries lie close to the diagonal, such as finite elements after reverse Cuthill-McKee.
+// Do not use it on graphs without such an order: there the halo outweighs the saving of half of the entries, and past
 // `max_memory` times the memory of csr the format refuses.
 #pragma once
 
@@ -57,11 +57,11 @@ namespace spmvgpu {
 
 struct TsmvTuning {
     TsmvVariant variant = TsmvVariant::kHalo;
-    int threads = 0;  // per block; these four: 0 chooses from the matrix and the device
+    int threads = 0;  // per block; for these four, 0 chooses from the matrix and the device
     int slices = 0;   // per tile
     int block = 0;    // rows of a node, at most
     int depth = 0;    // CUDA, of halo: how far ahead of its use the matrix is loaded; costs registers
-    Symmetry symmetry = Symmetry::kAuto;  // of a complex matrix: what the entry (j, i) is where (i, j) is stored
+    Symmetry symmetry = Symmetry::kAuto;  // of a complex matrix: the entry (j, i) where (i, j) is stored
     double max_memory = 1.0;              // refuse to store more than this many times the bytes of csr
 
     template <class Self, class Visit>
@@ -75,7 +75,7 @@ struct TsmvTuning {
         visit("max_memory", self.max_memory, Range{0.1, 1e6});
     }
 
-    // Resident threads per multiprocessor that a depth above 1 leaves registers for.
+    // Resident threads per multiprocessor for which a depth above 1 leaves registers.
     static constexpr int threads_to_hold(int depth) { return depth == 4 ? 384 : 640; }
 
     static std::vector<Options> candidates();
@@ -97,7 +97,7 @@ struct TsmvPlan {
     Cost cost;
     TsmvLayout layout;
     Array<index_t> merge_nodes, merge_offsets, merge_sources;  // see Tsmv
-    CsrMatrix<T> remainder;  // what the layout leaves out; without arrays if that is nothing
+    CsrMatrix<T> remainder;  // the part that the layout leaves out; without arrays if it is empty
     CsrPlan remainder_plan;
 };
 
@@ -130,7 +130,7 @@ struct Tsmv {
     Array<index_t> merge_offsets;  // length merge_nodes + 1
     Array<index_t> merge_sources;  // length halo_nodes
     Csr<T> remainder;              // without arrays if it has no entries
-    std::size_t shared_bytes = 0;  // of the most demanding thread block
+    std::size_t shared_bytes = 0;  // for the most demanding thread block
     Tuning tuning;
 
     template <class Self, class Visit>
@@ -157,18 +157,18 @@ struct Tsmv {
 
     index_t tile_count() const { return tiles.size() ? static_cast<index_t>(tiles.size()) - 1 : 0; }
     index_t first_row(index_t node) const { return node_rows.size() ? node_rows[node] : node * tuning.block; }
-    // Where `values` has entry i of a thread's block in a step.
+    // The index in `values` of entry i of a thread's block in a step.
     std::size_t value_index(index_t step, index_t thread, int i) const {
         const std::size_t begin = step_offsets[step], slots = step_offsets[step + 1] - begin;
         return begin * tuning.block * tuning.block + i * slots + thread;
     }
-    // y of every halo, then what the remainder needs.
+    // y of every halo, then the workspace of the remainder.
     static std::size_t halo_bytes(std::size_t halo_nodes, int block) {
         return (halo_nodes * block * sizeof(T) + 255) / 256 * 256;
     }
     std::size_t halo_bytes() const { return halo_bytes(halo_nodes.size(), tuning.block); }
     std::size_t workspace_bytes() const { return halo_bytes() + remainder.workspace_bytes(); }
-    // From an entry to its mirror image.
+    // Maps an entry to its mirror image.
     Mirror<T> mirror() const { return Mirror<T>(tuning.symmetry == Symmetry::kHermitian); }
     Product<T> remainder_product(const Product<T>& product) const {
         Product<T> rest = product;

@@ -24,8 +24,8 @@ struct FormatModel<Tsmv<T>> : GeneralModel<Tsmv<T>> {
                                                      {times::kXCache, 2.69e+04},
                                                      {times::kEntries, 907},
                                                      {times::kRows, 8.82e+03}});
-    // Tiles read x of their halos and write what is to be added to y there; a step waits for the one before. The
-    // remainder's entries are in csr. What is not planned has blocks of the largest size, and neither halo nor steps.
+    // Tiles read x of their halos and write their terms of y there; a step waits for the one before. The remainder's
+    // entries are in csr. Before a plan, blocks have the largest size, and there are neither halos nor steps.
     static Terms on_gpu(const Work& work, const TsmvPlan<T>& plan) {
         const TsmvLayout& layout = plan.layout;
         const int block = plan.tuning.block > 0 ? plan.tuning.block : kMaxBlock;

@@ -1,5 +1,5 @@
-// The pattern of a symmetric matrix in terms of its nodes: runs of rows with entries in the same columns, as finite
-// elements with several unknowns at a node have them. Being symmetric, the matrix is one of dense blocks then.
+// The pattern of a symmetric matrix in terms of its nodes: runs of rows with entries in the same columns, as in finite
+// elements with several unknowns at a node. Because of the symmetry, the matrix then consists of dense blocks.
 #pragma once
 
 #include "core/array.hpp"
@@ -7,7 +7,7 @@
 
 namespace spmvgpu {
 
-// The lower triangle of blocks, a node taking the place of a row and of a column.
+// The lower triangle of blocks, with nodes in place of rows and columns.
 struct NodePattern {
     int block = 1;  // rows in a node, at most
     index_t nodes = 0;
@@ -17,7 +17,8 @@ struct NodePattern {
     Array<index_t> nodes_before;  // length matrix_rows + 1: nodes that begin before each row
     Array<index_t> offsets;       // length nodes + 1
     Array<index_t> columns;       // length blocks: nodes, ascending up to the node itself
-    Array<index_t> places;  // length blocks: of a block's first entry in each row of its node, from that row's start
+    // Length blocks: position of a block's first entry in each row of its node, from that row's start.
+    Array<index_t> places;
 
     bool uniform() const { return std::int64_t(nodes) * block == matrix_rows; }  // every node has `block` rows
 };

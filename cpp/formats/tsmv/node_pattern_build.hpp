@@ -1,4 +1,4 @@
-// How the nodes of a symmetric pattern are found, as passes over it on any device; see formats/builder.hpp.
+// Finds the nodes of a symmetric pattern, as passes on any device; see formats/builder.hpp.
 #pragma once
 
 #include "core/passes/passes.hpp"
@@ -9,7 +9,7 @@ namespace spmvgpu {
 
 namespace node_pattern {
 
-// Nodes that rows make if a node has at most one row, two, and so on.
+// Numbers of nodes if a node has at most one row, two, and so on.
 struct NodeCounts {
     std::int64_t counts[kMaxBlock] = {};
 
@@ -19,12 +19,12 @@ struct NodeCounts {
     }
 };
 
-// The block of which the blocks, stored with value_bytes per value and index_bytes per block, take least memory.
+// The block size that takes the least memory, with value_bytes per value and index_bytes per block.
 inline int choose_block(index_t rows, const NodeCounts& nodes, int value_bytes, int index_bytes) {
     double least = 0;
     int block = 0;
     for (int candidate = 1; candidate <= kMaxBlock; ++candidate) {
-        // As many blocks as entries divided by the mean size of a node, squared.
+        // The number of blocks is the number of entries divided by the mean size of a node, squared.
         const double count = nodes.counts[candidate - 1] > 0 ? static_cast<double>(nodes.counts[candidate - 1]) : 1.0;
         const double mean = rows / count;
         const double bytes = (index_bytes + candidate * candidate * value_bytes) / (mean * mean);
@@ -48,8 +48,8 @@ SPMVGPU_IN_BODY void for_each_block(const index_t* row_offsets, const index_t* c
     }
 }
 
-// Marks the rows that have other columns than the row before, of those that are as long as that. By the entry where
-// rows are short, so that no lanes idle.
+// Marks the rows that are as long as the row before and have other columns, entry by entry if rows are short, so that
+// no lanes idle.
 template <class Passes>
 void mark_other_columns(Passes& passes, index_t rows, index_t nnz, const index_t* row_offsets, const index_t* cols,
                         Mark* marks) {
@@ -76,13 +76,13 @@ void mark_other_columns(Passes& passes, index_t rows, index_t nnz, const index_t
 
 }  // namespace node_pattern
 
-// The nodes of a CSR pattern, and of that no more. Block 0 chooses the one of which blocks take least memory, see
+// The nodes of a CSR pattern, without their blocks. Block 0 chooses the one whose blocks take least memory, see
 // choose_block().
 template <class Passes>
 NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t* row_offsets, const index_t* cols,
                        int block, int value_bytes, int index_bytes) {
     using namespace node_pattern;
-    // A run of rows with the same columns makes nodes from its begin on. Before each row, how many runs have begun:
+    // A run of rows with equal columns makes nodes from its begin on. Number of runs that begin before each row:
     Array<index_t> run_numbers = passes.template scratch<index_t>(rows + std::size_t(1));
     index_t* const runs = run_numbers.data();
     Array<Mark> marks = passes.template scratch<Mark>(rows);
@@ -123,8 +123,8 @@ NodePattern find_nodes(Passes& passes, index_t rows, index_t nnz, const index_t*
     return pattern;
 }
 
-// Finds the blocks of the lower triangle of a symmetric pattern. Of one that is not symmetric it finds some blocks, of
-// which blocks_are_mirrored() says so.
+// Finds the blocks of the lower triangle of a symmetric pattern. In one that is not symmetric it finds some blocks, and
+// blocks_are_mirrored() is false.
 template <class Passes>
 void find_blocks(Passes& passes, const index_t* row_offsets, const index_t* cols, NodePattern& pattern) {
     using namespace node_pattern;
@@ -159,8 +159,8 @@ void find_blocks(Passes& passes, const index_t* row_offsets, const index_t* cols
         kNanosecondsPerNode);
 }
 
-// Whether the lower triangle of a matrix consists of the blocks of the pattern, all of their entries have mirror images
-// that are as they should be, and there are as many entries above the diagonal as below it.
+// Returns true if the lower triangle of a matrix consists of the blocks of the pattern, all of their entries have
+// correct mirror images, and as many entries are above the diagonal as below it.
 template <class T, class Passes>
 bool blocks_are_mirrored(Passes& passes, const CsrMatrix<T>& csr, const NodePattern& pattern, bool hermitian) {
     if (symmetry_passes::count_surplus(passes, symmetry_passes::entries_of(csr, 0)) != 0) return false;

@@ -1,6 +1,6 @@
-// Task scheduling for `tsmv`: which block of the stored triangle each thread works on at each step, so that the threads
-// add to y without meeting. On the numbers of one tile alone: it knows neither matrices nor values. Written for lanes
-// in step, see core/passes/lanes.hpp: a slice is scheduled by one warp of a GPU, or by one thread of the CPU.
+// Task scheduling for `tsmv`: the block of the stored triangle that each thread multiplies at each step, so that no two
+// threads add to the same y. It works on the numbers of one tile alone, without matrices and values. It is written for
+// lanes in step, see core/passes/lanes.hpp: one warp of a GPU, or one thread of the CPU, schedules a slice.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace spmvgpu {
 
-// The nodes of a slice, each with its blocks: those of its columns that are not dropped.
+// The nodes of a slice, each with its blocks, for the columns that are not dropped.
 struct SliceTasks {
-    index_t count;           // of nodes, longest first
-    const index_t* nodes;    // their numbers in the tile's own nodes
-    const index_t* lengths;  // blocks that are not dropped, of each of the tile's nodes
-    const index_t* offsets;  // of each of the tile's nodes: its first block
+    index_t count;           // number of nodes, longest first
+    const index_t* nodes;    // their numbers among the tile's own nodes
+    const index_t* lengths;  // for each of the tile's nodes: blocks that are not dropped
+    const index_t* offsets;  // for each of the tile's nodes: its first block
     Placement* blocks;
     index_t halo;     // columns before the first of the tile's own nodes
-    index_t columns;  // of the tile
+    index_t columns;  // columns of the tile
 
-    // In the numbering of the tile; the block in this column adds to no other row.
+    // The column in the numbering of the tile whose block adds to no other row.
     constexpr index_t own_column(index_t task) const { return halo + nodes[task]; }
 };
 
-// To be read soon.
+// Prefetches an address.
 SPMVGPU_IN_BODY void fetch_early(const void* address) {
 #ifdef __CUDA_ARCH__
     asm volatile("prefetch.global.L1 [%0];" : : "l"(address));
@@ -33,21 +33,22 @@ SPMVGPU_IN_BODY void fetch_early(const void* address) {
 #endif
 }
 
-// No two threads work on the same column in one step; where there is a choice, they read different banks of shared
-// memory. That is the edge colouring of a bipartite graph, for which as many steps suffice as the longest row or column
-// has blocks (Koenig); taking a step at which both are free needs hardly any more.
+// No two threads add to the same column in one step, and if there is a choice, they read different banks of shared
+// memory. This is the edge colouring of a bipartite graph, for which as many steps suffice as the longest row or column
+// has blocks (Koenig). The greedy choice of a step in which both are free needs hardly any more.
 class SliceScheduler {
 public:
-    // A block finds a free step below this whatever came before it, where no column has more than `highest` blocks.
+    // A block always finds a free step below this bound, if no column has more than `highest` blocks.
     static constexpr index_t most_steps(index_t longest, index_t highest) { return longest + highest; }
-    // Memory for a slice: for each 32 steps a set of those that are taken, for every column, for every bank that each
-    // group of threads reads, and for the node at hand; and the use of each step.
+    // Memory for a slice: for each 32 steps a mask of the occupied ones, for every column, for every bank that each
+    // group of threads reads, and for the current node; and the use of each step.
     static SPMVGPU_IN_BODY std::int64_t words_of_slice(const TsmvLimits& limits, index_t steps, index_t tasks,
                                                        index_t columns) {
         return words_for(steps) * Row(limits, tasks, columns).words;
     }
 
-    // Places all blocks, task t being thread t's, and says in `uses` how steps are used. Returns how many it takes.
+    // Places all blocks, with task t in thread t, and stores the use of the steps in `uses`. Returns the number of
+    // steps.
     template <class Lanes>
     static SPMVGPU_IN_BODY index_t schedule(const Lanes& lanes, const TsmvLimits& limits, const SliceTasks& tasks,
                                             Word* words, StepUse* uses) {
@@ -64,7 +65,7 @@ public:
                 owns[lane] = tasks.halo + node;
                 if (begins[lane] < ends[lane]) fetch_early(tasks.blocks + begins[lane]);
             });
-            // Steps that are stored anyway, for the longest node of the warp.
+            // Steps that are stored in any case, for the longest node of the warp.
             const index_t limit = tasks.lengths[tasks.nodes[first]];
             for (index_t thread = first; thread < tasks.count && thread < first + kLanes; ++thread) {
                 const int i = thread - first;
@@ -101,11 +102,11 @@ public:
     }
 
 private:
-    // Where things lie in the words for 32 steps: what is taken of each column, of the node at hand and of the banks,
-    // and how many blocks each step has, beside in the upper half the threads up to the last of these.
+    // Layout of the words for 32 steps: masks of each column, of the current node and of the banks, and the number of
+    // blocks in each step, with the threads up to the last of these in the upper half.
     struct Row {
-        static constexpr index_t kNobody = -1;  // in place of a column to which nobody adds
-        static constexpr int kBankBytes = 128;  // that shared memory serves at once, in so many neighbouring threads
+        static constexpr index_t kNobody = -1;  // stands for a column that receives no sums
+        static constexpr int kBankBytes = 128;  // bytes that shared memory serves at once, to neighbouring threads
 
         SPMVGPU_IN_BODY Row(const TsmvLimits& limits, index_t tasks, index_t columns)
             : block(limits.block), banks(kBankBytes / limits.value_bytes), node(columns), first_bank(columns + 1) {
@@ -146,7 +147,7 @@ private:
         constexpr auto kBits = static_cast<index_t>(kWordBits);
         Word* const taken = words + step / kBits * row.words;
         const Word bit = Word(1) << step % kBits;
-        // All are read before any is written, for the compiler cannot know that they are different ones.
+        // All are read before any is written, because the compiler cannot know that they differ.
         const index_t use = row.uses + step % kBits, maybe_column = column == Row::kNobody ? row.node : column;
         const Word of_node = taken[row.node], of_column = taken[maybe_column], of_bank = taken[bank], used = taken[use];
         taken[maybe_column] = of_column | bit;
@@ -157,21 +158,21 @@ private:
 };
 
 // The poster's list schedule: each thread works on a row until that is done, then takes the next one. In one step no
-// two threads work on the same column, nor does one finish a row that another works on as a column. By one lane, as
-// everything waits for what came before it.
+// two threads work on the same column, and none finishes a row that another works on as a column. A single lane
+// schedules, as everything depends on earlier steps.
 class ListScheduler {
 public:
     static constexpr index_t most_steps(index_t blocks) {
         return blocks < Placement::kDropped ? blocks : Placement::kDropped;
     }
-    // Memory for a tile: for every column the last step in which somebody adds to it, for every thread its task and how
-    // many of its blocks are left.
+    // Memory for a tile: for every column the last step that adds to it, for every thread its task and the number of
+    // its blocks that are left.
     static constexpr std::int64_t words_of_tile(const TsmvLimits& limits, index_t columns) {
         return columns + 2 * std::int64_t(limits.threads);
     }
 
-    // Places the blocks of all tasks and sets the positions of the tile's nodes, their threads. What does not fit into
-    // the steps that a Placement can count is dropped. Returns how many steps it takes.
+    // Places the blocks of all tasks and sets the positions of the tile's nodes, their threads. Blocks beyond the steps
+    // that a Placement can count are dropped. Returns the number of steps.
     template <class Lanes>
     static SPMVGPU_IN_BODY index_t schedule(const Lanes& lanes, const TsmvLimits& limits, const SliceTasks& tasks,
                                             Word* words, StepUse* uses, std::uint16_t* positions) {

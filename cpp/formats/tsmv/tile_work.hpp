@@ -1,5 +1,5 @@
-// The tiles of `tsmv` while they are laid out: their columns are numbered and their blocks scheduled, as passes on any
-// device; see formats/builder.hpp. How they are cut, and what is left out of them, is in tiles_build.hpp.
+// Numbering and scheduling of the tiles of `tsmv`, as passes on any device; see formats/builder.hpp. The cut into
+// tiles, and the choice of the remainder, are in tiles_build.hpp.
 #pragma once
 
 #include <algorithm>
@@ -11,21 +11,21 @@
 
 namespace spmvgpu {
 
-// The tiles on their way to a layout, for those who look at one of them.
+// The tiles during the layout, as passes over tiles read them.
 struct TsmvTiles {
     TsmvLimits limits;
     const index_t *offsets, *columns;  // of the pattern
-    const index_t* begins;             // of each tile its first node, and the end
+    const index_t* begins;             // of each tile: its first node, and the end
     Placement* blocks;
-    index_t* halo;             // of each tile, how many columns it has there
-    index_t* lengths;          // of each node, blocks that are not dropped
-    index_t* order;            // of each tile its nodes, longest first, those of equal length in order
-    index_t* tasks;            // of each tile, nodes with blocks
-    index_t* highest;          // of each tile, blocks below the diagonal in any of its columns, at most
-    const index_t* degrees;    // of each node as a column, blocks below the diagonal
+    index_t* halo;             // of each tile: columns in its halo
+    index_t* lengths;          // of each node: blocks that are not dropped
+    index_t* order;            // of each tile: its nodes, longest first, equal lengths in order
+    index_t* tasks;            // of each tile: nodes with blocks
+    index_t* highest;          // of each tile: most blocks below the diagonal in any of its columns
+    const index_t* degrees;    // of each node as a column: blocks below the diagonal
     std::uint16_t* positions;  // see TsmvLayout
-    index_t* slices;           // of each tile its first slice, and the end
-    const index_t* tile_of;    // of each slice
+    index_t* slices;           // of each tile: its first slice, and the end
+    const index_t* tile_of;    // tile of each slice
 
     constexpr index_t nodes_of(std::int64_t t) const { return begins[t + 1] - begins[t]; }
     constexpr index_t local_nodes(std::int64_t t) const { return halo[t] + nodes_of(t); }
@@ -34,7 +34,7 @@ struct TsmvTiles {
     constexpr bool is_kept(index_t k) const { return blocks[k].step != Placement::kDropped; }
     constexpr bool is_in_halo(index_t k, std::int64_t t) const { return is_kept(k) && columns[k] < begins[t]; }
 
-    // The nodes of slice s.
+    // The first node of slice s.
     constexpr index_t first_task(index_t s) const {
         return limits.is_poster() ? 0 : (s - slices[tile_of[s]]) * limits.threads;
     }
@@ -47,7 +47,7 @@ struct TsmvTiles {
         return {count_tasks(s), order + begin + first_task(s), lengths + begin, offsets + begin, blocks, halo[t],
                 local_nodes(t)};
     }
-    // Threads that a slice has slots for.
+    // Threads for which a slice has slots.
     constexpr index_t threads_of(index_t s) const { return limits.is_poster() ? limits.threads : count_tasks(s); }
 };
 
@@ -73,12 +73,12 @@ public:
     std::int64_t work_per_tile() const { return work_per_tile_; }
     const Array<Placement>& blocks() const { return blocks_; }
     const Array<std::uint16_t>& positions() const { return positions_; }
-    // Once it is scheduled: of each slice its steps, and how they are used, from where on.
+    // The result of the schedule: the steps of each slice, their uses, and where these begin.
     Array<index_t>& slice_steps() { return slice_steps_; }
     const StepUse* uses() const { return uses_.data(); }
     const std::int64_t* uses_before() const { return uses_before_.data(); }
 
-    // Begins with so many tiles anew; the caller says where they begin.
+    // Restarts with this many tiles; the caller sets their begins.
     index_t* begin_tiles(index_t count) {
         count_ = count;
         begins_ = passes_.template scratch<index_t>(count + std::size_t(1));
@@ -96,8 +96,8 @@ public:
                 degrees_.data(), positions_.data(),       slices_.data(),          tile_of_.data()};
     }
 
-    // Dropped from the outset: all but the last blocks of a very long node, and, as the poster has square blocks on the
-    // diagonal, what lies left of that. Of the marked tiles, or of all.
+    // Drops all except the last blocks of a very long node and, in the poster's variant with its square blocks, all
+    // blocks left of the square. It does so for the marked tiles, or for all.
     void begin_blocks(const Mark* marks) {
         const TsmvTiles all = tiles();
         passes_.each_in_step(
@@ -116,8 +116,8 @@ public:
             work_per_tile_);
     }
 
-    // Finds the halo of every tile and numbers the columns of all blocks, of tiles that have not too many: with the set
-    // of the columns from the first one in the halo on.
+    // Finds the halo of every tile and numbers the columns of all blocks, for tiles that do not have too many: with the
+    // set of the columns from the first one in the halo on.
     void number_columns() {
         const TsmvTiles all = tiles();
         Array<std::int64_t> words_before = passes_.template scratch<std::int64_t>(count_ + std::size_t(1));
@@ -186,7 +186,7 @@ public:
         sort_nodes();
         list_slices();
         const TsmvTiles all = tiles();
-        // The memory that a slice takes, and the steps that there may be.
+        // The memory of a slice, and the bound of its steps.
         Array<std::int64_t> words_of = passes_.template scratch<std::int64_t>(slice_count_);
         uses_before_ = passes_.template scratch<std::int64_t>(slice_count_ + std::size_t(1));
         std::int64_t *const words = words_of.data(), *const uses = uses_before_.data();
@@ -207,7 +207,7 @@ public:
         uses_ = passes_.template scratch<StepUse>(passes_.scan(uses, slice_count_));
         passes_.fill(uses_.data(), static_cast<std::int64_t>(uses_.size()), StepUse{});
         slice_steps_ = passes_.template make<index_t>(slice_count_ + std::size_t(1));
-        // Slices of hubs, for which near memory is too small, are scheduled by themselves.
+        // Slices of hubs, for which near memory is too small, are scheduled separately.
         const auto most =
             largest<std::int64_t>(passes_, slice_count_, [=] SPMVGPU_BODY(std::int64_t s) { return words[s]; });
         if (most <= kFastWords) return schedule_slices(slice_count_, nullptr, words, most);
@@ -217,7 +217,7 @@ public:
         schedule_slices(static_cast<index_t>(large.size()), large.data(), words, most);
     }
 
-    // Schedules the slices that take at most so many words: of the first `count`, or of a list.
+    // Schedules the slices that need at most `most` words: of the first `count`, or of a list.
     void schedule_slices(index_t count, const index_t* list, const std::int64_t* words, std::int64_t most) {
         const TsmvTiles all = tiles();
         const std::int64_t* const uses_before = uses_before_.data();
@@ -239,7 +239,6 @@ public:
             work_per_tile_);
     }
 
-    // The nodes that have blocks, longest first.
     void sort_nodes() {
         const TsmvTiles all = tiles();
         passes_.each_in_step(
@@ -294,7 +293,7 @@ public:
         });
     }
 
-    // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
+    // Public, because nvcc takes no lambdas for the GPU from private functions.
     void count_degrees() {
         degrees_ = passes_.template scratch<index_t>(pattern_.nodes);
         index_t* const degrees = degrees_.data();
@@ -310,15 +309,15 @@ public:
             kNanosecondsPerBlock);
     }
 
-    // Steps of a tile that is scheduled.
+    // Steps of a scheduled tile.
     static constexpr std::int64_t steps_of(const TsmvTiles& all, const index_t* steps, std::int64_t t) {
         std::int64_t sum = 0;
         for (index_t s = all.slices[t]; s < all.slices[t + 1]; ++s) sum += steps[s];
         return sum;
     }
 
-    // body(from, to, size) for runs of places, of which each begins where `before` says, so that as many of all take
-    // `most` together, or one if it alone takes more.
+    // Calls body(from, to, size) for runs of places, each of which begins where `before` says, so that as many of them
+    // as possible take `most` together, or a single one that takes more.
     template <class Body>
     void in_batches(const Array<std::int64_t>& before, std::int64_t all, std::int64_t most, const Body& body) const {
         const auto count = static_cast<index_t>(before.size() - 1);
@@ -341,9 +340,9 @@ private:
     Array<Placement> blocks_;
     Array<std::uint16_t> positions_;
     Array<index_t> begins_, halo_, lengths_, order_, tasks_, highest_, degrees_, slices_, tile_of_;  // see TsmvTiles
-    Array<std::int64_t> uses_before_;  // of each slice, and the end
+    Array<std::int64_t> uses_before_;  // begins of the uses of each slice, and the end
     Array<StepUse> uses_;
-    Array<index_t> slice_steps_;  // of each slice
+    Array<index_t> slice_steps_;  // steps of each slice
 };
 
 }  // namespace spmvgpu

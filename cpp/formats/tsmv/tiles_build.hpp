@@ -1,5 +1,5 @@
-// How a pattern is cut into the tiles of `tsmv`, as passes on any device; see formats/builder.hpp. What is done with
-// the tiles that there are is in tile_work.hpp.
+// Cuts a pattern into the tiles of `tsmv`, as passes on any device; see formats/builder.hpp. tile_work.hpp numbers and
+// schedules the tiles.
 #pragma once
 
 #include <limits>
@@ -8,8 +8,8 @@
 
 namespace spmvgpu {
 
-// Blocks that would cost much more in the tiles than in a general format are dropped from them: those of hubs, whose
-// row or column takes a step for each.
+// Drops blocks from the tiles that would cost much more there than in a general format: the blocks of hubs, whose row
+// or column takes a step for each.
 template <class Passes>
 class TsmvTiler {
 public:
@@ -32,8 +32,8 @@ public:
             work_.schedule();
         }
         Kept kept = count_entries();
-        // A remainder is one more kernel over all rows: not for a few entries.
-        constexpr std::int64_t kWorthAKernel = 100;  // one in so many
+        // A remainder is one more kernel over all rows, which is not worth it for a few entries.
+        constexpr std::int64_t kWorthAKernel = 100;  // one entry in 100
         if (kept.remainder > 0 && kept.remainder * kWorthAKernel < kept.entries) {
             take_back();
             kept = count_entries();
@@ -41,7 +41,7 @@ public:
         return finish(kept);
     }
 
-    // Public, as all of this is: nvcc takes no lambdas for the GPU from private functions.
+    // Public, because nvcc takes no lambdas for the GPU from private functions.
     void cut_evenly() {
         const index_t nodes = pattern_.nodes, most = limits_.tile_nodes;
         index_t* const begins = work_.begin_tiles(nodes / most + (nodes % most != 0));
@@ -51,7 +51,7 @@ public:
         });
     }
 
-    // Halves the tiles of several nodes that a thread block's shared memory does not hold. Whether there are any.
+    // Halves the tiles of several nodes that exceed a thread block's shared memory. Returns true if there are any.
     bool cut_what_does_not_fit(bool is_scheduled) {
         const TsmvTiles all = work_.tiles();
         const index_t* const steps = is_scheduled ? work_.slice_steps().data() : nullptr;
@@ -72,7 +72,7 @@ public:
             const std::int64_t place = t + cuts[t];
             to[place] = begins[t];
             if (t == count || cuts[t] == cuts[t + 1]) return;
-            // In whole warps, if there are several.
+            // A cut is between whole warps, if there are several.
             constexpr index_t kWarp = TsmvLimits::kWarp;
             const index_t nodes = begins[t + 1] - begins[t], half = nodes / 2;
             to[place + 1] = begins[t] + (nodes > kWarp ? (half + kWarp - 1) / kWarp * kWarp : half);
@@ -80,8 +80,8 @@ public:
         return true;
     }
 
-    // Drops the blocks in the last steps of each slice where that saves much memory and most of the steps: those of a
-    // hub, which hold hardly anything but its own blocks. Whether there are any.
+    // Drops the blocks in the last steps of each slice if that saves much memory and most of the steps: the blocks of a
+    // hub, which are nearly alone in their steps. Returns true if there are any.
     bool drop_costly_steps() {
         constexpr std::int64_t kWorthDropping = 3;  // a third of the tile
         const TsmvTiles all = work_.tiles();
@@ -106,7 +106,7 @@ public:
                     std::int64_t bytes = 0;
                     for (index_t k = 0; k < steps[s]; ++k) bytes += all.limits.slots(own[k], threads) * slot;
                     before += bytes;
-                    // From the last step on: what is left when this step and all after it are dropped.
+                    // From the last step on: the bytes left when this step and all after it are dropped.
                     std::int64_t best = bytes;
                     kept[s] = steps[s];
                     for (index_t k = steps[s] - 1; k >= 0; --k) {
@@ -142,7 +142,7 @@ public:
         return true;
     }
 
-    // Takes the dropped blocks of tiles back in where that costs some more steps only.
+    // Restores the dropped blocks of tiles if that costs only some more steps.
     void take_back() {
         constexpr std::int64_t kFewSteps = 64;
         const index_t blocks = pattern_.blocks;
@@ -220,7 +220,7 @@ public:
             TsmvTileWork<Passes>::kNanosecondsPerBlock);
     }
 
-    // The most of what a thread block needs.
+    // The highest demand of a thread block.
     struct Demand {
         std::int64_t shared_bytes = 0, steps = 0;
 
@@ -231,7 +231,6 @@ public:
         }
     };
 
-    // The arrays of the layout.
     TsmvLayout finish(const Kept& kept) {
         TsmvLayout layout;
         layout.limits = limits_;

@@ -72,10 +72,10 @@ void Tsmv<T>::spmv(const Product<T>& product) const {
     auto* const halo_sums = static_cast<T*>(product.scratch);
     const int width = tuning.block;
     const index_t slots = step_offsets.size() ? step_offsets[step_offsets.size() - 1] : 0;
-    // A node's part of a vector, `width` values of which it may use fewer.
+    // A node's part of a vector: `width` values, of which a small node uses fewer.
     const auto rows_of = [this](index_t node) { return first_row(node + 1) - first_row(node); };
     parallel_ranges(tile_count(), std::int64_t(slots) * width + rows, [&](std::int64_t first, std::int64_t last) {
-        std::vector<T> x, y;  // of a tile, in its numbering
+        std::vector<T> x, y;  // for a tile, in its numbering
         for (auto t = static_cast<index_t>(first); t < last; ++t) {
             const TsmvTile &at = tiles[t], &end = tiles[t + 1];
             const index_t halo = end.halo - at.halo, nodes = halo + end.node - at.node;

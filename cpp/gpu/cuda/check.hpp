@@ -19,8 +19,8 @@ inline void check(cudaError_t status, const char* call) {
 
 inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
 
-// Lets the launches of a kernel ask for so much shared memory: more than 48 KB a device does not give unasked. It keeps
-// the setting, which takes about a microsecond.
+// Lets launches of a kernel ask for this much shared memory, because a device gives no more than 48 KB by default. The
+// setting lasts; it takes about a microsecond.
 template <class Kernel>
 void allow_shared_bytes(Kernel* kernel, int bytes) {
     constexpr int kUnasked = 48 << 10;

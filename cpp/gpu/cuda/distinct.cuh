@@ -1,5 +1,5 @@
-// The different numbers of groups on a GPU, by a hash set for each group; see core/passes/passes.hpp. Nothing depends
-// on the order in which numbers arrive: of the threads that add a number one finds that it is new, whichever that is.
+// Distinct numbers of groups on a GPU, by a hash set for each group; see core/passes/passes.hpp. The result does not
+// depend on the order in which numbers arrive: exactly one of the threads that add a number finds that it is new.
 #pragma once
 
 #include <type_traits>
@@ -12,18 +12,18 @@ namespace spmvgpu::gpu {
 
 constexpr int kPassThreads = 256;
 constexpr int kPassEntries = 4;      // per thread
-constexpr int kRowsPassEntries = 8;  // and where their rows are wanted
+constexpr int kRowsPassEntries = 8;  // if the rows of entries are needed as well
 
-// What holds a number of a group, as atomic operations know it.
+// The type of a number of a group for atomic operations.
 template <class Group>
 using NumberOf = decltype(std::declval<const Group&>().number(std::declval<const Group&>().run(0), index_t{}));
 template <class Group>
 using SlotOf = std::conditional_t<sizeof(NumberOf<Group>) == 4, unsigned, unsigned long long>;
 template <class Slot>
-constexpr Slot kFreeSlot = ~Slot(0);  // no number, for none is negative
+constexpr Slot kFreeSlot = ~Slot(0);  // not a number, for none is negative
 
-// Whether the number is new. A slot that was taken stays so: what another thread may have changed since it was read is
-// a free one alone, and of that atomicCAS() tells.
+// Returns true if the number is new. An occupied slot never changes, so only a free one may have changed since it was
+// read, which atomicCAS() reports.
 template <class Slot>
 __device__ __forceinline__ bool add_number(Slot* slots, int slot_bits, Slot number) {
     const unsigned mask = (1u << slot_bits) - 1;
@@ -35,8 +35,8 @@ __device__ __forceinline__ bool add_number(Slot* slots, int slot_bits, Slot numb
     }
 }
 
-// What thread `thread` of `threads`, a power of two, finds. Some threads that follow each other share a run, the more
-// the fewer runs there are; each reads several numbers before it looks for the first in the set.
+// The numbers found by thread `thread` of `threads`, a power of two. Some consecutive threads share a run, the more the
+// fewer runs there are; each reads several numbers before it looks for the first in the set.
 template <class Group, class Slot>
 __device__ __forceinline__ Tally add_numbers(const Group& group, Slot* slots, int slot_bits, std::int64_t thread,
                                              std::int64_t threads) {
@@ -64,7 +64,7 @@ __device__ __forceinline__ Tally add_numbers(const Group& group, Slot* slots, in
     return found;
 }
 
-// A group that one thread of the block found out about. All threads must call.
+// Reads a group that one thread of the block has made. All threads must call.
 template <class Group, class Body>
 __device__ __forceinline__ Group share_group(std::int64_t g, const Body& body) {
     static_assert(std::is_trivially_copyable_v<Group>);
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kPassThreads) distinct_in_shared_memory(int sl
     add_block_to_tally(group.tally, add_numbers(group, slots, slot_bits, threadIdx.x, kPassThreads));
 }
 
-// A row of the grid for each group, whose slots are free at first.
+// The slots of a group, a row of the grid, are free at first.
 template <class Group, class Body>
 __global__ void __launch_bounds__(kPassThreads)
     distinct_in_global_memory(SlotOf<Group>* all_slots, int slot_bits, Body body) {

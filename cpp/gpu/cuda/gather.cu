@@ -31,8 +31,8 @@ __global__ void scatter_thread_per_element(T* __restrict__ to, const T* __restri
 // Several vectors.
 constexpr int kPerThread = 8;  // elements, all loaded before the first is used
 
-// A tile of kRows entries of up to kColumns vectors in shared memory, row by row. Both of its sides are walked by
-// neighbouring threads, for which the rows are one place longer than they need be: no two lanes meet in a bank.
+// A tile of kRows entries of up to kColumns vectors in shared memory, row by row. Neighbouring threads traverse it
+// along both sides, so the rows are padded by one place: no two lanes meet in a bank.
 template <class T, int kColumns>
 struct TransposeTile {
     static constexpr int kRows = kBlockSize * kPerThread / kColumns;
@@ -44,7 +44,7 @@ struct TransposeTile {
         int row, column;
         __device__ int in_tile() const { return row * kPitch + column; }
     };
-    // The i-th element of the calling thread, where neighbours have neighbouring entries of a vector, or those of
+    // The i-th element of the calling thread, where neighbours have neighbouring entries of a vector, or entries of
     // neighbouring vectors.
     static __device__ Place along_column(int i) {
         const int element = i * kBlockSize + threadIdx.x;
@@ -56,7 +56,7 @@ struct TransposeTile {
     }
 };
 
-// A block per tile, as in the kernel below.
+// A block takes a tile, as in the kernel below.
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kBlockSize)
     columns_to_rows_block_per_tile(T* __restrict__ to, Columns<const T> from, const index_t* __restrict__ map,
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kBlockSize)
     const auto is_inside = [&](const typename Own::Place& place) {
         return first_row + place.row < length && place.column < from.count;
     };
-    const bool rows_are_there = from.column_stride == 1;  // of entries in another order only
+    const bool rows_are_there = from.column_stride == 1;  // true if only the order of entries differs
     const auto loaded = [&](int i) { return rows_are_there ? Own::along_row(i) : Own::along_column(i); };
     T held[kPerThread];
 #pragma unroll
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kBlockSize)
     }
 }
 
-// Calls launch.template operator()<kColumns>(blocks) for tiles that hold so many columns.
+// Calls launch.template operator()<kColumns>(blocks) for tiles with this many columns.
 template <class T, class Launch>
 void with_tile(index_t columns, index_t length, Launch&& launch) {
     const auto with = [&]<int kColumns>() {
@@ -149,7 +149,7 @@ void gather_on_gpu(T* to, const Columns<const T>& from, const index_t* map, inde
             to, from.data, map, length, from.row_stride);
         return check_launch("gather_thread_per_element");
     }
-    if constexpr (!std::is_same_v<T, index_t>) {  // of which there is one vector only
+    if constexpr (!std::is_same_v<T, index_t>) {  // indices have one vector only
         with_tile<T>(from.count, length, [&]<int kColumns>(unsigned blocks) {
             columns_to_rows_block_per_tile<T, kColumns>
                 <<<blocks, kBlockSize, 0, native(stream)>>>(to, from, map, length);

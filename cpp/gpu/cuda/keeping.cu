@@ -28,7 +28,7 @@ __global__ void write_policy(float share, std::uint64_t* policy) {
 }  // namespace
 
 std::uint64_t policy_to_keep(double share, int ordinal) {
-    constexpr int kParts = 16;  // a GPU knows no smaller ones
+    constexpr int kParts = 16;  // a GPU has no smaller shares
     static Mutex mutex;
     static std::map<std::pair<int, int>, std::uint64_t> known;
     const std::pair key(ordinal, static_cast<int>(std::floor(share * kParts)));

@@ -1,9 +1,9 @@
-// What stays in the L2 of a matrix from one product to the next.
+// The part of a matrix that stays in the L2 from one product to the next.
 //
-// A product reads its matrix once, from begin to end. Of a matrix that is larger than the L2 nothing is left there when
-// the next product comes for it, for what is read last takes the place of what is read first. And loads that are marked
-// to make way, as those of __ldcs, make way for each other even where there is room. So a share of the matrix stays,
-// as much as there is room for beside the vectors, and the rest makes way.
+// A product reads its matrix once, from begin to end. If the matrix is larger than the L2, nothing useful is left for
+// the next product, because the last reads evict the first ones. Loads with an evict-first hint, such as __ldcs, evict
+// each other even if there is room. So a share of the matrix stays, as large as the room beside the vectors, and the
+// rest is evicted first.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,8 +15,8 @@
 
 namespace spmvgpu::gpu {
 
-// A pointer for loads of Keeping, computed here: the compiler would do it anew for each load that may be left out.
-// Other loads by it are slow, for the compiler no longer knows that they are from global memory.
+// A pointer for loads of Keeping, computed here: the compiler would compute it anew for each conditional load. Other
+// loads through it are slow, because the compiler no longer knows that they are from global memory.
 template <class T>
 __device__ __forceinline__ const T* computed_once(const T* pointer) {
     asm("" : "+l"(pointer));
@@ -27,7 +27,7 @@ class Keeping {
 public:
     __device__ __forceinline__ explicit Keeping(std::uint64_t policy) : policy_(policy) {}  // Product::policy
 
-    // A load of what a product reads once: it leaves the L1 to x.
+    // A load of matrix data, which a product reads once: it leaves the L1 to x.
     template <class T>
     __device__ __forceinline__ T load_once(const T* pointer) const {
 #if __CUDA_ARCH__ >= 800

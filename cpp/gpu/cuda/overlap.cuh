@@ -1,8 +1,9 @@
 // Programmatic dependent launch: a kernel starts while the one before it on its stream ends. It reads its matrix, which
-// no kernel before it writes, and waits before it reads x or writes anything; so its launch and its first loads cost
-// next to nothing between products. On GPUs before compute capability 9.0 kernels follow each other as ever.
+// no earlier kernel writes, and waits before it reads x or writes anything, so its launch and its first loads cost next
+// to nothing between products. On GPUs before compute capability 9.0 kernels follow each other as usual.
 //
-// A block that ends has waited: else a kernel could be over before the one before it, and the next one go ahead.
+// Every block must wait before it ends: otherwise a kernel could end before the one before it, and the next one start
+// too early.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,20 +13,19 @@
 
 namespace spmvgpu::gpu {
 
-// From here on the blocks of the next kernel may be started, where there is room and if it was launched early. Until
-// all blocks of a kernel have said so, or have ended, none is. Where blocks are short, several kernels may wait in a
-// row. Where they are long, and all of them fit the processors, they must not, for the blocks of one that waited lie
-// unevenly, where those before it left room (elasticity, 59 k rows, in stencil: 15 us in place of 9): a kernel of such
-// blocks says nothing, and lets the next one start when it has waited itself.
+// Lets the blocks of the next kernel start, if there is room and it was launched early. They start once all blocks of
+// this kernel have called this or ended. If blocks are short, several kernels may wait in a row. If they are long, and
+// all of them fit on the processors, they must not: the blocks of a kernel that waited are distributed unevenly, where
+// earlier ones left room (elasticity, 59 k rows, in stencil: 15 us in place of 9). A kernel with such blocks does not
+// call this, and lets the next one start when it has waited itself.
 __device__ __forceinline__ void let_next_kernel_start() {
 #if __CUDA_ARCH__ >= 900
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
 
-// In a kernel that launch_early launched: returns when all that the kernel before it wrote can be read, at once if that
-// was so before, and lets the next one start. To be called by every thread that reads or writes what the kernel before
-// has to do with.
+// In a kernel that launch_early launched: returns when all writes of the kernel before it can be read, and lets the
+// next one start. Every thread that reads or writes data of the kernel before must call it.
 __device__ __forceinline__ void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();
@@ -34,9 +34,9 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 }
 
 struct Grid {
-    unsigned blocks, threads;  // of each block
-    int shared_bytes = 0;      // asked for beyond those that the kernel always has
-    bool cooperative = false;  // whether the blocks wait for each other, and so all run at the same time
+    unsigned blocks, threads;  // per grid and per block
+    int shared_bytes = 0;      // dynamic shared memory
+    bool cooperative = false;  // true if the blocks wait for each other, and so must all run at the same time
 };
 
 template <class... Parameters, class... Arguments>

@@ -34,7 +34,7 @@ static __device__ index_t row_of_entry_by_warp(const index_t* row_offsets, index
     return static_cast<index_t>(begin) - 1;
 }
 
-// The largest of the numbers, not negative, of the threads of a block before each one; 0 of the first thread.
+// The largest number, none negative, of the threads of a block before each one; 0 for the first thread.
 __device__ inline index_t largest_before(index_t own) {
     __shared__ index_t of_warps[kPassThreads / kWarp];
     const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -50,13 +50,13 @@ __device__ inline index_t largest_before(index_t own) {
     return before;
 }
 
-// A block finds the rows of its first and of its last entry. Every row between them marks where it begins, and the row
-// of an entry is the last one that did so up to there: that takes fewer steps than a search for each entry.
+// A block finds the rows of its first and of its last entry. Every row between them marks its begin, and the row of an
+// entry is the last mark up to there, which takes fewer steps than a search for each entry.
 template <class Body>
 __global__ void __launch_bounds__(kPassThreads)
     each_entry_thread_per_entry(index_t rows, const index_t* row_offsets, index_t nnz, Body body) {
     __shared__ index_t bounds[2];
-    __shared__ alignas(16) index_t rows_of[kRowsPassEntries * kPassThreads];  // less the first
+    __shared__ alignas(16) index_t rows_of[kRowsPassEntries * kPassThreads];  // relative to the first
     const std::int64_t begin = std::int64_t(blockIdx.x) * kRowsPassEntries * kPassThreads;
     const std::int64_t stop = begin + kRowsPassEntries * kPassThreads, end = stop < nnz ? stop : nnz;
     if (threadIdx.x < 2 * kWarp) {
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kPassThreads)
     }
 }
 
-// Where blocks leave their sums: in a place for each, or all in one.
+// The destination of the blocks' sums: a place for each, or one for all.
 template <class Sum>
 struct SumOfEach {
     Sum* sums;
@@ -106,7 +106,6 @@ struct SumOfAll {
     }
 };
 
-// Leaves the sum of what the threads of a block have.
 template <class Sum, class Place>
 __device__ __forceinline__ void leave_sum_of_block(const Sum& own, const Place& place) {
     __shared__ alignas(16) unsigned char memory[kPassThreads * sizeof(Sum)];  // Sum has initialisers
@@ -119,7 +118,7 @@ __device__ __forceinline__ void leave_sum_of_block(const Sum& own, const Place& 
     if (threadIdx.x == 0) place.take(shared[0]);
 }
 
-// Where sums are small, a thread has several elements at a time, so that the reads of one do not wait for those of
+// If sums are small, a thread has several elements at a time, so that the reads of one do not wait for the reads of
 // another.
 template <class Sum, class Place, class Body>
 __global__ void __launch_bounds__(kPassThreads) reduce_grid_stride(std::int64_t n, Place place, Body body) {
@@ -139,8 +138,8 @@ __global__ void __launch_bounds__(kPassThreads) reduce_grid_stride(std::int64_t 
     leave_sum_of_block(sum, place);
 }
 
-// Neighbouring threads read neighbouring entries, whose terms go to shared memory; there a thread adds up those of its
-// row. A block has some rows at a time, whose entries are about as many as are staged at once. A term is skewed by one
+// Neighbouring threads read neighbouring entries, whose terms go to shared memory; there a thread adds up the terms of
+// its row. A block has some rows at a time, with about as many entries as are staged at once. A term is skewed by one
 // place in 16, so that rows of even lengths do not all begin in the same bank.
 constexpr int kStagedEntries = kRowsPassEntries * kPassThreads;
 constexpr int staged_at(int entry) { return entry + entry / 16; }
@@ -189,8 +188,8 @@ __global__ void __launch_bounds__(kPassThreads) each_warp(std::int64_t n, Body b
     if (i < n) body(WarpLanes{}, i);
 }
 
-// A block has few warps: one, for the most memory, or as many as share what another block leaves. Their memory is in
-// global memory where shared memory does not hold it.
+// A block has few warps: one, for the most memory, or as many as share the memory that another block leaves. Their
+// memory is in global memory if shared memory does not hold it.
 constexpr int kWarpsWithMemory = 4;
 
 template <class Body>
@@ -212,7 +211,7 @@ __global__ void __launch_bounds__(kPassThreads) each_few_lanes_with_memory(std::
     if (i < n) body(FewLanes{}, i, reinterpret_cast<Word*>(dynamic_memory) + few * words);
 }
 
-// Words of memory that begin where any number may.
+// Words that keep the memory behind them aligned for any number.
 constexpr std::int64_t kAlignedWords = sizeof(double2) / sizeof(Word);
 constexpr std::int64_t aligned_words(std::int64_t words) {
     return (words + kAlignedWords - 1) / kAlignedWords * kAlignedWords;

@@ -1,5 +1,5 @@
-// Passes on a GPU; see core/passes/passes.hpp. All of them are queued on one stream, and only what returns a number
-// waits for it.
+// Passes on a GPU; see core/passes/passes.hpp. All of them are queued on one stream, and only passes that return a
+// number wait for it.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace spmvgpu::gpu {
 
-// Results up to this size go by page-locked memory: into other memory the driver copies in steps of its own.
+// Results up to this size go through page-locked memory, because the driver copies into other memory in separate steps.
 constexpr std::size_t kMailboxBytes = 128 << 10;
 
 class CudaPasses {
@@ -208,7 +208,7 @@ public:
         if (array.size() == 0) return;
         check(cudaMemcpyAsync(array.data(), values, array.bytes(), cudaMemcpyHostToDevice, native(stream())),
               "cudaMemcpyAsync");
-        finish();  // the values may go then
+        finish();  // afterwards the values may be freed
     }
 
     template <class Wide, class Key>
@@ -228,9 +228,9 @@ public:
     }
 
 private:
-    static constexpr unsigned kMostBlocks = 1024;  // that leave sums
+    static constexpr unsigned kMostBlocks = 1024;  // blocks that leave sums
 
-    // Rows of a block at a time, whose entries are staged at once, if the rows are about as long as others.
+    // Rows of a block at a time, whose entries are staged at once, if all rows have similar lengths.
     static index_t rows_staged(index_t rows, index_t nnz) {
         constexpr std::int64_t kLeast = 16, kFull = kStagedEntries / 8 * 7;
         return static_cast<index_t>(std::clamp<std::int64_t>(kFull * rows / std::max(1, nnz), kLeast, kPassThreads));

@@ -11,13 +11,13 @@ namespace spmvgpu::gpu {
 
 namespace {
 
-// Of a device's memory, what its pool keeps at most: other libraries cannot have it.
+// The fraction of a device's memory that its pool keeps at most, because other libraries cannot use it.
 constexpr std::uint64_t kKeptFraction = 16;
 
 // A device without pools has none, and cudaMalloc instead.
 struct Pool {
     cudaMemPool_t memory = nullptr;
-    cudaStream_t stream = nullptr;  // for what is allocated and freed in the order of no stream
+    cudaStream_t stream = nullptr;  // for allocations that no stream orders
 };
 
 // The pools of all devices, each made when it is first asked for.
@@ -74,11 +74,11 @@ Pools& pools() {
     return *instance;
 }
 
-// Null where the pool cannot grow: it does so in larger steps than the driver itself gives memory away.
+// Null if the pool cannot grow: it does so in larger steps than the driver itself allocates.
 void* take(std::size_t bytes, int ordinal, const Pool& pool, cudaStream_t stream) {
     void* pointer = nullptr;
     cudaError_t status = cudaMallocFromPoolAsync(&pointer, bytes, pool.memory, stream);
-    if (status == cudaErrorMemoryAllocation) {  // what lies idle may be in pieces that are too small
+    if (status == cudaErrorMemoryAllocation) {  // idle memory may be in pieces that are too small
         cudaGetLastError();
         release_idle_memory(ordinal);
         status = cudaMallocFromPoolAsync(&pointer, bytes, pool.memory, stream);
@@ -105,8 +105,8 @@ std::shared_ptr<void> take_from_driver(std::size_t bytes, int ordinal) {
             }};
 }
 
-// Waits for the device, as cudaFree does: what is queued there, on whatever stream, may use the memory. At the exit of
-// the process it stays where it is.
+// Waits for the device, as cudaFree does, because work that is queued on any stream may use the memory. At the exit of
+// the process it is not freed.
 void give_back(void* memory, int ordinal, const Pool& pool) noexcept {
     try {
         const DeviceGuard guard(ordinal);
@@ -132,7 +132,7 @@ std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
     void* const pointer = has_pool ? take(bytes, ordinal, pool, pool.stream) : nullptr;
     if (pointer == nullptr) return take_from_driver(bytes, ordinal);
     std::shared_ptr<void> owner(pointer, [ordinal, &pool](void* memory) { give_back(memory, ordinal, pool); });
-    check(cudaStreamSynchronize(pool.stream), "cudaStreamSynchronize");  // it is there for every stream
+    check(cudaStreamSynchronize(pool.stream), "cudaStreamSynchronize");  // for use on every stream
     return owner;
 }
 
@@ -161,7 +161,7 @@ void release_idle_memory(int ordinal) {
     if (pool == nullptr) return;
     const DeviceGuard guard(ordinal);
     check(cudaStreamSynchronize(pool->stream),
-          "cudaStreamSynchronize");  // what was freed there counts as used till then
+          "cudaStreamSynchronize");  // memory that was freed there counts as used until then
     check(cudaMemPoolTrimTo(pool->memory, 0), "cudaMemPoolTrimTo");
 }
 

@@ -12,7 +12,7 @@ template <class Operation>
 typename Operation::Result run_on_gpu(const Operation& operation, int ordinal) {
     CudaPasses passes(ordinal);
     auto result = operation(passes);
-    if constexpr (!std::is_arithmetic_v<decltype(result)>) passes.finish();  // a number has been waited for
+    if constexpr (!std::is_arithmetic_v<decltype(result)>) passes.finish();  // the read of a number has waited already
     return result;
 }
 

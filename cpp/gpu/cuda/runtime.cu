@@ -13,7 +13,7 @@
 namespace spmvgpu::gpu {
 
 int device_count() noexcept {
-    int count = 0;  // a failing call leaves it as it is
+    int count = 0;  // unchanged by a failing call
     if (cudaGetDeviceCount(&count) != cudaSuccess) {
         cudaGetLastError();
         return 0;
@@ -77,10 +77,9 @@ void require_memory(std::size_t bytes, Device device) {
 
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
     if (!from_device.is_gpu()) {
-        // For matrices, which are uploaded once; operators keep staging of their own for the vectors of their products.
+        // For matrices, which are uploaded once; operators have their own staging for the vectors of their products.
         const DeviceGuard guard(to_device);
-        Staging
-            staging;  // lives until the data have arrived: another thread may fill its buffers as soon as it is gone
+        Staging staging;  // lives until the data have arrived: another thread may fill its buffers afterwards
         staging.upload(to, from, bytes, nullptr);
         check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
         return;
@@ -102,7 +101,7 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
     } else {
         check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
     }
-    // The host is not waited for by a copy from a GPU to a GPU, and streams of our own wait for no other.
+    // A copy between GPUs does not wait for the host, and streams of our own wait for no other.
     if (to_device.is_gpu()) check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
@@ -118,14 +117,14 @@ void synchronize(Stream stream, Device device) {
     check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
 }
 
-// The driver cuts small blocks from large ones, and maps a large one when the first small one is asked for: one that
-// stays saves 100 us each time that another comes and goes.
+// The driver cuts small blocks from large ones, and maps a large one for the first small one: a block that stays saves
+// 100 us each time that another comes and goes.
 static void keep_small_block(int ordinal) {
     static Mutex mutex;
     static std::vector<void*> kept(device_count());
     const std::lock_guard lock(mutex);
     if (kept[ordinal] != nullptr) return;
-    if (cudaMalloc(&kept[ordinal], 1) != cudaSuccess) cudaGetLastError();  // then it takes longer
+    if (cudaMalloc(&kept[ordinal], 1) != cudaSuccess) cudaGetLastError();  // later calls take longer then
 }
 
 void synchronize_device(Device device) {
@@ -133,10 +132,10 @@ void synchronize_device(Device device) {
     const DeviceGuard guard(device);
     const RelaxedCaptures relaxed;
     keep_small_block(device.ordinal);
-    // cudaDeviceSynchronize ends captures of all threads with an error; cudaFree waits just so, and does not.
+    // cudaDeviceSynchronize breaks the captures of all threads; cudaFree waits as well, and does not.
     void* token = nullptr;
     const cudaError_t status = cudaMalloc(&token, 1);
-    if (status == cudaErrorMemoryAllocation) {  // there is not so much as that
+    if (status == cudaErrorMemoryAllocation) {  // the device has less than that
         cudaGetLastError();
         return check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     }
@@ -149,7 +148,7 @@ bool is_capturing(Stream stream, Device device) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     if (cudaStreamIsCapturing(native(stream), &status) == cudaSuccess) return status != cudaStreamCaptureStatusNone;
     cudaGetLastError();
-    return true;  // the default stream, while another one captures
+    return true;  // the default stream, while another one is captured
 }
 
 Device device_of(const void* pointer) {

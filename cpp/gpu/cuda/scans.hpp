@@ -11,8 +11,8 @@ namespace spmvgpu::gpu {
 template <class T>
 void scan_counts(T* counts, std::int64_t n, int ordinal, Stream stream);
 
-// Sorts pairs by the lowest `bits` bits of their keys; equal ones keep their order. Returns whether the sorted pairs
-// are in the other two arrays, which are of the same lengths.
+// Sorts pairs by the lowest `bits` bits of their keys; equal ones keep their order. Returns true if the sorted pairs
+// are in the other two arrays, which have the same lengths.
 template <class Key>
 bool sort_pairs(Key* keys, Key* other_keys, index_t* values, index_t* other_values, index_t n, int bits, int ordinal,
                 Stream stream);

@@ -84,7 +84,7 @@ void order_after(Stream stream, Stream other) {
 
 void copy_async(void* to, const void* from, std::size_t bytes, Stream stream) {
     if (bytes == 0) return;
-    // Not cudaMemcpyPeerAsync, which cannot be recorded into a graph: addresses say on which device they are.
+    // This is not cudaMemcpyPeerAsync, which cannot be captured into a graph: addresses determine the devices.
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
 }
 
@@ -131,7 +131,7 @@ Replay::Replay(Stream stream, const std::function<void()>& queue_work) : stream_
     try {
         queue_work();
     } catch (...) {
-        cudaStreamEndCapture(native(stream), &recorded);  // or nothing could use the stream any more
+        cudaStreamEndCapture(native(stream), &recorded);  // otherwise the stream would stay unusable
         if (recorded != nullptr) cudaGraphDestroy(recorded);
         throw;
     }

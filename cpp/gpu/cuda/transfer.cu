@@ -54,7 +54,7 @@ private:
     void* allocate(std::size_t bytes) {
         void* block = nullptr;
         cudaError_t status = cudaHostAlloc(&block, bytes, cudaHostAllocPortable);
-        if (status == cudaErrorMemoryAllocation) {  // what lies idle here may be what is missing
+        if (status == cudaErrorMemoryAllocation) {  // idle blocks may be the missing memory
             cudaGetLastError();
             for (const auto& [size, idle] : idle_) cudaFreeHost(idle);
             idle_.clear();

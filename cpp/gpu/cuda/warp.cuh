@@ -12,7 +12,7 @@
 namespace spmvgpu::gpu {
 
 constexpr int kWarp = 32;
-constexpr int kBlockSize = 256;  // threads of a block where nothing asks for more or fewer: Yin 2012, section 5.1 (5)
+constexpr int kBlockSize = 256;  // threads of a block by default: Yin 2012, section 5.1 (5)
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 // A load of matrix data, which is read once: it leaves the L1 to x.
@@ -21,13 +21,13 @@ __device__ __forceinline__ T load_once(const T* pointer) {
     return __ldcs(pointer);
 }
 
-// A load past the L1, of what another block has just written.
+// A load past the L1, for values that another block has just written.
 template <class T>
 __device__ __forceinline__ T load_shared_result(const T* pointer) {
     return __ldcg(pointer);
 }
 
-// A load and a store of a whole value: of a complex one as one access of both parts, for which its address must be a
+// A load and a store of a whole value. A complex one is one access of both parts, for which its address must be a
 // multiple of its size.
 template <class T>
 __device__ __forceinline__ T load(const T* pointer) {
@@ -67,7 +67,7 @@ __device__ __forceinline__ void add_to(T* pointer, std::type_identity_t<T> value
     store(pointer, sum += value);
 }
 
-// The shuffles of CUDA, of complex values too: those of both parts.
+// The shuffles of CUDA, also for complex values, part by part.
 template <class T, class Shuffle>
 __device__ __forceinline__ T shuffle_parts(T value, const Shuffle& shuffle) {
     if constexpr (kIsComplex<T>) {
@@ -95,8 +95,8 @@ __device__ __forceinline__ T shuffle_from(T value, int lane) {
 
 // Sum of the products of the slots begin, begin + stride, ... below end. kInFlight slots are loaded before the first is
 // used, also at the end of a row, where a plain unrolled loop would go one by one. Slots with a negative column are
-// padding. x may be what the kernel before writes. Position is a type in which end + kInFlight * stride does not
-// overflow: unsigned, where the stride is short.
+// padding. The kernel before may write x. Position is a type in which end + kInFlight * stride does not overflow:
+// unsigned, if the stride is short.
 template <int kInFlight, class Position = unsigned, class T>
 __device__ __forceinline__ T sum_strided(const index_t* __restrict__ col_indices, const T* __restrict__ values,
                                          const Product<T>& product, std::type_identity_t<Position> begin,
@@ -133,7 +133,7 @@ __device__ __forceinline__ T sum_lanes(T value, int lanes) {
 }
 
 // Sums over all lanes of kCount numbers of each, a power of two: lane i gets the (i * kCount / 32)-th. Lanes that
-// differ in kMask trade halves of what they have, so that a sum costs a shuffle or two and not five. All lanes must
+// differ in kMask exchange halves of their numbers, so that a sum costs a shuffle or two and not five. All lanes must
 // call.
 template <int kMask = kWarp / 2, int kCount, class T>
 __device__ __forceinline__ T sum_lanes_each(const T (&values)[kCount]) {
@@ -155,8 +155,8 @@ __device__ __forceinline__ T sum_lanes_each(const T (&values)[kCount]) {
 }
 
 // An array of a thread block in shared memory, in which whole values can be loaded and stored at once. A kernel has a
-// fixed amount of it, which is limited to 48 KB, unless its launch asks for more: a large array is in the part that
-// dynamic_bytes() says is to be asked for, of which a kernel has one at most.
+// fixed amount of it, which is limited to 48 KB, unless its launch asks for more: a large array is in dynamic memory,
+// of size dynamic_bytes(), of which a kernel has one at most.
 template <class T, int kCount>
 constexpr int dynamic_bytes() {
     constexpr int kMostFixed = 40 << 10;
@@ -218,7 +218,7 @@ struct DotParts {
         xy += dot(load(product.x + row), y);
         ywy += dot(y, product.weights == nullptr ? y : T(load(product.weights + row) * y));
     }
-    // Those of all lanes of the warp, by its first one.
+    // Leaves the parts of all lanes of the warp, by its first one.
     __device__ __forceinline__ void leave(const Product<T>& product, std::int64_t warp, bool has_rows) {
         xy = sum_lanes(xy, kWarp);
         ywy = sum_lanes(ywy, kWarp);
@@ -228,7 +228,7 @@ struct DotParts {
     }
 };
 
-// store_row() by all threads of a grid, the i-th for row i. Where inner products are wanted, every warp leaves those of
+// store_row() by all threads of a grid, the i-th for row i. If inner products are wanted, every warp leaves the ones of
 // its rows.
 template <class T>
 __device__ __forceinline__ void store_rows(const Product<T>& product, std::int64_t row, index_t rows, T sum) {

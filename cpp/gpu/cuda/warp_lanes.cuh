@@ -1,4 +1,4 @@
-// The lanes of core/passes/lanes.hpp on a GPU: those of a warp.
+// The lanes of core/passes/lanes.hpp on a GPU: the threads of a warp.
 #pragma once
 
 #include "core/passes/passes.hpp"
@@ -6,7 +6,7 @@
 
 namespace spmvgpu::gpu {
 
-// The best of the numbers of a warp's lanes: in one instruction from Ampere on.
+// The largest number of a warp's lanes, in one instruction from Ampere on.
 static __device__ __forceinline__ index_t largest_in_warp(index_t own) {
 #if __CUDA_ARCH__ >= 800
     return __reduce_max_sync(kAllLanes, own);
@@ -23,7 +23,7 @@ static __device__ __forceinline__ index_t least_in_warp(index_t own) {
 #endif
 }
 
-// So many neighbouring lanes, which call the same functions. Others of the warp may be at another place of the text.
+// Neighbouring lanes that call the same functions. Other lanes of the warp may be at another place of the text.
 template <int lanes>
 struct SomeLanes {
     static constexpr int kCount = lanes;
@@ -47,7 +47,7 @@ struct SomeLanes {
         for (index_t i = lane(); i < n; i += lanes) body(i);
         __syncwarp(all());
     }
-    // Each number goes where the count of smaller ones says: for some hundred numbers, which are near.
+    // Each number goes to the position given by the count of smaller ones: for some hundred numbers in near memory.
     __device__ __forceinline__ void sort(index_t n, const index_t* from, index_t* to) const {
         for (index_t i = lane(); i < n; i += lanes) {
             const index_t own = from[i];

@@ -1,4 +1,4 @@
-// The door in a build without CUDA: there is no GPU, and whoever asks for one is told why.
+// The interface in a build without CUDA: there is no GPU, and a request for one gets an error that says why.
 #include "core/errors.hpp"
 #include "gpu/keeping.hpp"
 #include "gpu/memory.hpp"
@@ -28,7 +28,6 @@ Device device_of(const void*) { return {}; }
 bool is_pinned(const void*, std::size_t) { return false; }
 bool is_capturing(Stream, Device) { return false; }
 
-// Of a GPU.
 const Properties& properties(int) { unavailable(); }
 std::string pci_bus_id(int) { unavailable(); }
 std::uint64_t policy_to_keep(double, int) { unavailable(); }
@@ -54,7 +53,6 @@ template Residency csr_vector_residency<double>(int);
 template Residency ell_residency<float>(int);
 template Residency ell_residency<double>(int);
 
-// Of any device: on the CPU there is nothing to do.
 void require_memory(std::size_t, Device device) { require_cpu(device); }
 void synchronize(Stream, Device device) { require_cpu(device); }
 void synchronize_device(Device device) { require_cpu(device); }

@@ -1,14 +1,14 @@
-// Iterations of solvers in which the sweeps between two products are one cooperative kernel.
+// Solver iterations with one cooperative kernel for all sweeps between two products.
 //
-// A sweep of a system that is not too large takes the latency of its kernel, 3 us, more than that of its memory. What
-// follows a product in an iteration, up to the next product, are two or three sweeps: here they are one kernel, and a
-// barrier of its blocks stands where a sum was the end of a kernel. Every thread has the same elements of the vectors
-// in all sweeps, so nothing but sums has to be waited for.
+// A sweep of a system that is not too large takes the latency of its kernel, 3 us, rather than the time of its memory
+// traffic. An iteration has two or three sweeps between two products. Here they are one kernel, with a barrier of its
+// blocks in place of the end of a kernel at each sum. Every thread has the same elements of the vectors in all sweeps,
+// so only sums are waited for.
 //
 //     cg of the queue     the product, 3 sweeps at 3.1 us
 //     chained             the product, a launch at 3.1 us and 2 sums at 1.4 us         3.4 us less, and 4 found
 //
-// An operator as preconditioner parts sweeps as a product does.
+// An operator as preconditioner separates sweeps as a product does.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@
 namespace spmvgpu::gpu {
 
 struct ChainTuning {
-    // One block on each multiprocessor: the fewer, the shorter a barrier. Of 1024 threads none would have the registers
-    // for what is in flight of four vectors, which the sweep of cg reads.
+    // One block on each multiprocessor, because few blocks make a barrier short. With 1024 threads a thread would lack
+    // registers for the loads in flight of four vectors, as in the sweep of cg.
     static constexpr int kBlockSize = 768;
     static constexpr int kMaxBlocks = 256;
     static constexpr int kInFlightBytes = 32;  // of one vector, per thread
@@ -34,20 +34,18 @@ using ChainSums = GridSums<T, ChainTuning::kBlockSize, ChainTuning::kMaxBlocks>;
 
 template <class T>
 struct Chain {
-    // As CudaQueue::partial_bytes().
     static constexpr std::size_t partial_bytes() { return 256 + ChainSums<T>::kBytes; }
 
     index_t n;
-    bool has_operator;  // M is one
-    const T* diagonal;  // that M is; null: M is none, or not a diagonal
+    bool has_operator;  // M is an operator
+    const T* diagonal;  // M as a diagonal; null: M is none, or not a diagonal
     index_t dot_parts;  // pairs of inner products that a product leaves
     unsigned* arrivals;
     Wide<T>* partials;
 };
 
-// What an iteration is done with in the kernel: the sweeps of one segment, a segment being what lies between two
-// products, counted from 0 within an iteration. Every block has a copy of the scalars in shared memory, as in
-// resident.cuh.
+// The run of an iteration in the kernel: the sweeps of one segment. Segments lie between two products and are counted
+// from 0 within an iteration. Every block has a copy of the scalars in shared memory, as in resident.cuh.
 template <class T>
 class ChainRun {
     static constexpr int kInFlight = ChainTuning::kInFlightBytes / sizeof(T);
@@ -61,7 +59,6 @@ public:
 
     __device__ __forceinline__ void multiply(const T*, T*) { ++segment_; }
 
-    // See Context.
     template <class S, class Then>
     __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const T* w, const Wide<T>* parts,
                                                      const Then& then) {
@@ -104,7 +101,7 @@ public:
     }
 
 private:
-    // Scalars change in a sweep that sums only, between two __syncthreads.
+    // Scalars change in a sweep that only sums, between two __syncthreads.
     template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then, int... kIndex>
     __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
                                           const Writes<T, kWrites>& writes, const Step& step, const Then& then,
@@ -131,7 +128,8 @@ private:
     const int wanted_;
     int segment_ = 0;
     bool has_changed_scalars_ = false;
-    bool backwards_ = true;  // the next sweep, for what the product or the sweep before ended with is in the L2
+    // The direction of the next sweep, because the L2 holds the end of the vectors that were read last.
+    bool backwards_ = true;
 };
 
 // One segment of iteration k.
@@ -148,11 +146,11 @@ __global__ void __launch_bounds__(ChainTuning::kBlockSize)
     ChainRun<T> run(chain, segment);
     iteration(run, s, k);
     if (!run.has_changed_scalars() || blockIdx.x != 0 || threadIdx.x != 0) return;
-    // All blocks have read what they began with, for scalars change behind a barrier. The history stays where it is.
+    // All blocks have read their initial scalars, because scalars change behind a barrier. The history stays in place.
     *scalars = *s;
 }
 
-// What an iteration is done with on the host, which queues its products and kernels.
+// The run of an iteration on the host, which queues its products and kernels.
 template <class T, class S, class Iteration>
 class ChainQueue {
 public:
@@ -240,8 +238,8 @@ private:
     bool has_sweeps_ = false;
 };
 
-// Whether the iterations were done so. That it depends on the system and the device alone makes results the same
-// however often somebody looks at the solve.
+// Returns false if the system cannot be iterated so. This depends on the system and the device alone, so that results
+// do not depend on how often the caller looks at the solve.
 template <class T, class S, class Iteration>
 bool iterate_chained(Context<T, CudaQueue>& solve, S* s, int period, const Iteration& iteration) {
     if (!solve.limits.cooperative) return false;

@@ -1,5 +1,5 @@
-// What all solvers share: products, the first residual and stopping, so that a method's own file has its formulas and
-// nothing else.
+// The common parts of all solvers: products, the first residual and stopping, so that a method's own file has its
+// formulas and nothing else.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ public:
     T* const x;
 
     const T* b() const { return work.b(); }
-    int columns() const { return queue.columns(); }  // solved for at once, each with scalars of its own
+    int columns() const { return queue.columns(); }  // solved at once, each with its own scalars
     double shift() const { return std::ldexp(limits.shift, scales_.A); }
     bool has_preconditioner() const { return work.has_preconditioner(); }
 
@@ -50,8 +50,8 @@ public:
         if (scales_.A != 0) scale_by_power(queue, n, to, to, scales_.A);
     }
 
-    // to = A from,  then(scalars, from.to and to.W to). `parts` are Work::parts_of_dots(), for runs that have products
-    // leave them; a null W is ones.
+    // to = A from,  then(scalars, from.to and to.W to). `parts` are Work::parts_of_dots(), for runs whose products
+    // leave the inner products; a null W is ones.
     template <class S, class Then>
     void multiply_and_dot(S* s, const T* from, T* to, const T* w, Wide<T>* /*parts*/, const Then& then) {
         multiply(from, to);
@@ -60,7 +60,7 @@ public:
             [=] SPMVGPU_DEVICE(const S&, T a, T b, T w) { return sum<T>(dot(a, b), dot(b, T(w * b))); }, then);
     }
 
-    // M from, which is `from` itself where there is no preconditioner, and otherwise put into `to`.
+    // M from, which is `from` itself without a preconditioner, and otherwise stored in `to`.
     template <class S>
     const T* precondition(S* s, const T* from, T* to) {
         if (!has_preconditioner()) return from;
@@ -74,10 +74,10 @@ public:
         return to;
     }
 
-    // w = v_count less its parts along the vectors of the basis before it, twice, for what is left the first time of a
-    // part is too small to matter after the second; then w / |w|. h gets the parts, with |w|^2 of the w that was given
-    // behind them, `again` what the second time adds. The scalars measure() what is left of w, which says its scale,
-    // and rotate().
+    // w = v_count less its projections on the vectors of the basis before it, twice, because the remainders of the
+    // first time are small enough only after the second; then w / |w|. h gets the projections, followed by |w|^2 of the
+    // original w, and `again` the corrections of the second time. The scalars measure() the remainder of w, which sets
+    // its scale, and rotate().
     template <class S>
     void orthogonalise(S* s, const Basis<T>& v, int count, Wide<T>* h, Wide<T>* again) {
         if (Queue::Shortcuts::orthogonalise(*this, s, v, count, h, again)) return;
@@ -95,7 +95,7 @@ public:
         sweep(s, read(w), write(w), [=] SPMVGPU_DEVICE(const S& s, T w) { return put(s.scale * w); });
     }
 
-    // One pass over vectors, and what it sums.
+    // One pass over vectors, and its sums.
     template <class S, class R, class W, class Step, class Then = Nothing>
     void sweep(S* s, const R& reads, const W& writes, const Step& step, const Then& then = {}) {
         queue.sweep(s, n, reads, writes, step, then);
@@ -106,7 +106,7 @@ public:
         queue.sweep(s, n, reads, Writes<T, 0>{}, step, then);
     }
 
-    // x = the guess, r = b - A x, with the norms of b and r; and what they mean for the solve. False if it is over.
+    // x = the guess, r = b - A x, with the norms of b and r, which may end the solve. Returns false if it is over.
     template <class S>
     bool start(S* s, S initial, T* r) {
         initial.maxiter = limits.maxiter;
@@ -148,10 +148,9 @@ public:
         return any_runs(now);
     }
 
-    // Iterates until the scalars say that it is over: iteration(run, s, k) does the k-th iteration, where `run` is this
-    // context or, in a kernel that does many of them or a part of one, what has the same has_preconditioner(),
-    // multiply(), multiply_and_dot(), precondition(), sweep() and reduce() there (see resident.cuh and chained.cuh).
-    // After `period` iterations the vectors play the same parts again.
+    // Iterates until the scalars end the solve: iteration(run, s, k) does the k-th iteration, where `run` fulfils the
+    // concept Run: this context or a run in a kernel (see resident.cuh and chained.cuh). After `period` iterations the
+    // vectors are in their first roles again.
     template <class S, class Iteration>
     void iterate(S* s, int period, const Iteration& iteration) {
         iterates_ = true;
@@ -161,15 +160,15 @@ public:
         iterates_ = false;
     }
 
-    // As iterate(), for iterations that do more than one kernel can: iterate(k) queues the k-th one.
+    // Does iterations that no single kernel can: iterate(k) queues the k-th one.
     template <class S, class Iterate>
     void repeat(S* s, int period, int iterations_each, Iterate&& iterate) {
         iterates_ = true;
         Pace pace;
         const bool can_be_recorded =
             work.system.A->can_be_recorded() && (!has_preconditioner() || work.system.M->can_be_recorded());
-        // Ranks do the same work all at once, so none of them may have some queued beyond the end; nor may a function
-        // of the caller's be called beyond it, with what is left there.
+        // Ranks wait for each other, so none may queue iterations beyond the end. A Python function must not be called
+        // beyond it either, with meaningless vectors.
         pace.each = limits.look_each || limits.look_restarts || work.system.ranks != nullptr || !can_be_recorded;
         pace.period = period;
         pace.first = std::max(1, pace.first / iterations_each);
@@ -180,33 +179,33 @@ public:
         iterates_ = false;
     }
 
-    // Iterations that may pass between two looks at the solve, of one that stops by itself.
+    // Iterations that may pass between two looks at a solve that stops by itself.
     std::int64_t iterations_per_look() const {
         const std::int64_t recorded = work.history_size - 1;
         if (limits.look_each) return 1;
         return limits.look_every > 0 ? std::min<std::int64_t>(limits.look_every, recorded) : recorded;
     }
 
-    // Looks at the solve, which is over or not, as the scalars say.
+    // Returns true if the scalars say that the solve is over.
     template <class S>
     bool is_over(S* s) {
         return !any_runs(look(s));
     }
-    // The same of sweeps, which may be idle before that.
+    // Returns true if all sweeps are idle, which may be before the solve is over.
     template <class S>
     bool is_idle(S* s) {
         const std::vector<S> now = look(s);
         return std::all_of(now.begin(), now.end(), [](const S& of) { return of.stopped != 0; });
     }
 
-    // What the true residual says of iterations that have ended. Of several columns, the last that is true of any.
+    // The meaning of the true residual after the last iteration. For several columns, the last one that holds for any.
     enum class Truth {
-        kOver,      // there is nothing to be done any more
-        kNoBetter,  // it is neither small enough nor better
-        kBetter,    // it is not small enough yet, but half of what it was when it was computed last: the solve goes on
+        kOver,      // the solve is over
+        kNoBetter,  // the residual is neither small enough nor better
+        kBetter,    // the residual is at most half of the last true one: the solve goes on
     };
 
-    // r = b - A x, and what it means for iterations that have converged, as they say, or broke down on the way.
+    // r = b - A x, and its meaning for iterations that claim to have converged, or broke down.
     template <class S>
     Truth verify(S* s, T* r) {
         std::vector<S> now = queue.read_columns(s);
@@ -233,10 +232,9 @@ public:
         return truth;
     }
 
-    double true_residual() const { return true_residuals_[0]; }  // as verify() computed it last
+    double true_residual() const { return true_residuals_[0]; }  // from the last verify()
 
-    // Lets iterations go on, towards a residual by which the true one is sure to be small enough; false if there have
-    // been as many as are allowed.
+    // Lets iterations go on, towards a residual that makes the true one small enough; false if maxiter is reached.
     template <class S>
     bool revive(S* s) {
         S now = queue.read_scalars(s);
@@ -245,27 +243,27 @@ public:
         return goes_on;
     }
 
-    // For methods that begin anew from r whenever the solve is not over.
+    // For methods that restart from r whenever the solve is not over.
     template <class S>
     bool goes_on(S* s, T* r) {
         return verify(s, r) == Truth::kBetter;
     }
 
-    // The reports of a solve that is over, as verify() or start() has said.
+    // The reports of a solve that verify() or start() has ended.
     template <class S>
     Reports finish(S* s) {
         const std::vector<S> now = queue.read_columns(s);
         keep_residuals(now);
         if (limits.scaled && now[0].status != Status::kOutOfRange) {
             scale_by_power(queue, n, x, x, -scales_.x());
-            queue.read_scalars(s);  // which waits for it
+            queue.read_scalars(s);  // waits for it
         }
         Reports reports;
         for (std::size_t j = 0; j < now.size(); ++j) reports.push_back(report_of(now[j], j));
         return reports;
     }
 
-    Report report;  // what is the same for all columns
+    Report report;  // the part that is equal for all columns
 
     static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -289,7 +287,7 @@ private:
         return most;
     }
 
-    // What the true residual, which was `known` before, means for a column.
+    // The meaning of the true residual, which was `known` before, for a column.
     template <class S>
     static Truth judge(S& now, double residual, double& known) {
         const double before = std::exchange(known, residual);
@@ -339,7 +337,7 @@ private:
         return of;
     }
 
-    // Measures the system and makes it another one, whose numbers are near 1.
+    // Measures the system and replaces it by a scaled one, whose numbers are near 1.
     void scale() {
         const auto& [magnitude, scaled_b, scaled_diagonal, az] = work.scaled;
         const auto exponent = [this, memory = magnitude](const T* v) { return exponent_of(queue, memory, n, v); };
@@ -358,7 +356,8 @@ private:
         scale_by_power(queue, n, mb, z, scales_.M);
         multiply(z, az);
         scales_.A = towards(exponent(z), exponent(az));
-        // A product is scaled once it is there; it and the vector that it is made of are to be as far from the limits.
+        // A product is scaled after it is computed, so the product and its vector should be equally far from the
+        // limits.
         const int of_M = work.has_operator() ? scales_.M : 0,
                   middle = (std::max({0, scales_.A, of_M}) + std::min({0, scales_.A, of_M})) / 2;
         constexpr int kMost = sizeof(Real<T>) == sizeof(float) ? 40 : 200;
@@ -367,7 +366,7 @@ private:
         scales_.b += raised;
     }
 
-    // x as the caller will get it, and back: what its type does not hold is lost.
+    // Rounds x to the type and scale of the caller's result and back.
     void round_x() {
         scale_by_power(queue, n, x, x, -scales_.x());
         scale_by_power(queue, n, x, x, scales_.x());
@@ -376,7 +375,7 @@ private:
     template <class Call>
     void timed(double& seconds, Call&& call) {
         if constexpr (Queue::kIsGpu) {
-            call();  // which only queues
+            call();  // only queues work
         } else {
             const auto start = std::chrono::steady_clock::now();
             call();
@@ -394,7 +393,7 @@ private:
         const bool shows_x = limits.scaled && (limits.look_each || limits.look_restarts);
         if (shows_x) {
             scale_by_power(queue, n, x, x, -scales_.x());
-            queue.read_scalars(s);  // which waits for it
+            queue.read_scalars(s);  // waits for it
         }
         std::vector<Look> looks;
         for (const S& of : now) {
@@ -429,8 +428,8 @@ private:
     const LookAt& look_;
     std::int64_t told_ = 0;
     Scales scales_;
-    bool iterates_ = false;  // then products may be recorded, or be more than count: scalars count those that do
-    // Of each column.
+    bool iterates_ = false;  // during iterations, where products may be recorded or idle, and scalars count them
+    // for each column
     std::vector<double> true_residuals_;
     std::vector<std::vector<double>> residuals_;
 };

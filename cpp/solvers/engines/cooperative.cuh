@@ -1,4 +1,4 @@
-// Launches of kernels whose blocks wait for each other.
+// Launches of cooperative kernels.
 #pragma once
 
 #include "gpu/cuda/check.hpp"
@@ -7,7 +7,7 @@
 
 namespace spmvgpu::gpu {
 
-// Whether the device runs so many blocks of a kernel at the same time.
+// Returns true if the device runs all these blocks of a kernel at the same time.
 template <class Kernel>
 bool can_cooperate(Kernel* kernel, int blocks, int block_size, int ordinal) {
     int cooperates = 0, per_processor = 0;
@@ -17,7 +17,7 @@ bool can_cooperate(Kernel* kernel, int blocks, int block_size, int ordinal) {
     return cooperates != 0 && per_processor * properties(ordinal).multiprocessors >= blocks;
 }
 
-// Every thread of such a kernel waits for the kernel before it first.
+// The kernel must first wait for the kernel before it, in every thread.
 template <class... Parameters, class... Arguments>
 void launch_cooperative(void (*kernel)(Parameters...), unsigned blocks, unsigned block_size, Stream stream,
                         Arguments... arguments) {

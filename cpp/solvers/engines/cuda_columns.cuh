@@ -1,6 +1,6 @@
 // Sweeps on a GPU over the columns of several right-hand sides, which lie one after the other: each kernel has a row of
-// blocks for every column, with scalars and sums of its own. A column that has stopped costs no more than the start of
-// its blocks.
+// blocks for every column, with its own scalars and sums. A column that has stopped costs no more than the start of its
+// blocks.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace spmvgpu::gpu {
 
-// How many columns there are, and how many bytes from what belongs to one the same of the next one is.
+// The number of columns, and the distances in bytes between the data of neighbouring ones.
 struct ColumnPlaces {
     int columns;
     std::size_t scalars = 0, partials = 0;
@@ -77,12 +77,11 @@ class CudaColumns : public CudaQueue {
 public:
     using Shortcuts = NoShortcuts;
 
-    // As a CudaQueue, with `partials` for every column, partial_bytes() after those of the one before; null if nothing
-    // is summed.
+    // A CudaQueue with `partials` for every column, partial_bytes() apart; null if nothing is summed.
     CudaColumns(int ordinal, Stream stream, void* partials, ColumnPlaces places)
         : CudaQueue(ordinal, stream, partials),
           places_(places),
-          // The more columns there are, the fewer blocks each needs; but it may be the last one that has not stopped.
+          // With more columns each needs fewer blocks; but it may be the last one that has not stopped.
           most_blocks_(std::max<unsigned>(max_blocks_ / places.columns, properties(ordinal).multiprocessors)) {
         if (partials == nullptr) return;
         for (int j = 1; j < places.columns; ++j) {

@@ -1,5 +1,5 @@
 // Pieces of vectors on several GPUs, each with a stream of its own. Streams wait for each other by events, and the host
-// for none of them. Or the one piece that a rank has of vectors over the GPUs of several processes.
+// for none of them. A rank of several processes has a single piece.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace spmvgpu::gpu {
 
-// Adds up what all pieces have kept, at kept[k + piece * stride] for k < count, in the order of the pieces; and does
-// scalar work with it. Other devices have written it, to host memory perhaps: no cache may keep what was there before.
+// Adds up the sums of all pieces, at kept[k + piece * stride] for k < count, in the order of the pieces, and does the
+// scalar work. Other devices have written them, possibly to host memory, so the loads bypass caches.
 template <class W, class S, class Work>
 __global__ void add_pieces(S* scalars, const W* kept, int pieces, std::size_t stride, int count, W* totals, Work work) {
     if (scalars->stopped) return;
@@ -42,15 +42,15 @@ public:
     struct Place {
         int ordinal;
         Stream stream;
-        void* partials;  // as a CudaQueue takes them
+        void* partials;  // as for a CudaQueue
     };
 
-    // No more than so many bytes of sums are kept of a piece at once.
+    // sum_bytes is the most memory for sums of a piece at once.
     CudaPieces(const std::vector<Place>& places, std::size_t sum_bytes)
         : CudaPieces(places, aligned(sum_bytes), allocate_pinned(2 * places.size() * aligned(sum_bytes))) {}
 
-    // For the only piece of a rank, whose sums are over all ranks: between GPUs, or through host memory, for
-    // which the host waits at every sum.
+    // The only piece of a rank, whose sums are over all ranks: between GPUs, or through host memory, for which the host
+    // waits at every sum.
     CudaPieces(const Place& place, std::size_t sum_bytes, const NcclCommunicator* gpus, const AddOverRanks* ranks)
         : CudaPieces({place}, aligned(sum_bytes), allocate(2 * aligned(sum_bytes), place.ordinal)) {
         gpus_of_ranks_ = gpus;
@@ -67,7 +67,7 @@ public:
         call(*lanes_[piece].queue);
     }
 
-    // Ranks wait for every sum anyway, and must go the same way.
+    // Ranks wait for every sum anyway, and must decide alike.
     template <class S>
     bool knows_idle(const S* scalars) {
         return ranks_ != nullptr && lanes_[0].queue->read_scalars(scalars).stopped != 0;
@@ -77,8 +77,9 @@ public:
         for (const Lane& lane : lanes_) gpu::synchronize(lane.queue->stream(), lane.ordinal);
     }
 
-    // As CudaQueue does. The host looks at the first stream, which comes after the others then; and a graph of work on
-    // all streams begins and ends on that one and is launched there, after which the others come again in the end.
+    // Repeats as CudaQueue does. The host looks at the first stream, which is then ordered after the others. A graph of
+    // the work on all streams begins and ends on that one and is launched there; in the end the others are ordered
+    // after it.
     template <class Iterate, class Look>
     void repeat(const Pace& pace, Iterate&& iterate, Look&& look) {
         const auto look_at_all = [&] {
@@ -94,24 +95,24 @@ public:
         others_after_first();
     }
 
-    // Where a piece leaves its sums: in page-locked memory, which all devices see. Two places take turns. That is
-    // enough: a device comes to the sums after the next ones only when all the others have added up these ones.
+    // The place for a piece's sums: page-locked memory, which all devices can access. Two places alternate, which is
+    // enough: a device reaches the sums after the next ones only when all others have added up these.
     template <class W>
     W* kept(int piece) {
         return reinterpret_cast<W*>(static_cast<char*>(kept_.get()) + (turn_ * lanes_.size() + piece) * slot_bytes_);
     }
 
-    // The scalar work of each piece with the sums of all of them: scalars_of(k) are those of the k-th.
+    // The scalar work of each piece with the sums of all of them; scalars_of(k) are the scalars of the k-th.
     template <class T, class ScalarsOf, class Then>
     void add_sums(ScalarsOf&& scalars_of, Then then) {
         add<Wide<T>>(kMaxSums, scalars_of, [&](int piece, const auto& launch) {
-            // Behind the counters, where no kernel leaves partial sums any more.
+            // The totals are behind the counters, where no kernel leaves partial sums any more.
             auto* const totals = reinterpret_cast<Wide<T>*>(lanes_[piece].queue->partials().sums);
             launch(totals, UseSums<T, Then>{{totals}, then});
         });
     }
 
-    // add_sums() for so many products with a basis, of which each piece gets all.
+    // add_sums() for products with a basis, all of which each piece gets.
     template <class ScalarsOf, class ResultsOf, class Then>
     void add_products(int count, ScalarsOf&& scalars_of, ResultsOf&& results_of, Then then) {
         using W = std::remove_pointer_t<decltype(results_of(0))>;
@@ -131,7 +132,7 @@ private:
     struct Lane {
         int ordinal;
         std::unique_ptr<CudaQueue> queue;
-        Event kept;  // its sums
+        Event kept;  // its sums are written
     };
 
     void others_after_first() {

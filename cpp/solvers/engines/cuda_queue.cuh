@@ -25,13 +25,13 @@ public:
     static constexpr bool kIsGpu = true;
     using Shortcuts = CudaShortcuts;
 
-    // Bytes that `partials` takes on a device, for up to so many products with the vectors of a basis at once.
+    // Bytes of `partials` on a device, for up to this many products with the vectors of a basis at once.
     static std::size_t partial_bytes(int ordinal, int products, std::size_t of_sum) {
         return 256 + max_blocks(ordinal) * std::max(products, kMaxSums) * of_sum;
     }
 
-    // Work goes to the stream, whose device is the current one whenever anything is called. `partials` is memory of
-    // partial_bytes(); null if nothing is summed.
+    // Work goes to the stream, whose device must be current in every call. `partials` is memory of partial_bytes();
+    // null if nothing is summed.
     CudaQueue(int ordinal, Stream stream, void* partials)
         : max_blocks_(max_blocks(ordinal)),
           stream_(stream),
@@ -79,7 +79,7 @@ public:
 
     template <class S>
     bool knows_idle(const S*) const {
-        return false;  // it could only be asked by waiting
+        return false;  // the answer would need a wait
     }
 
     void zero(void* memory, std::size_t bytes) {
@@ -123,9 +123,9 @@ public:
         std::memcpy(to, staging, bytes);
     }
 
-    // Iterations are queued in batches, and look() is called between batches only; so a few more are queued than are
-    // needed, and their sweeps have to be idle. A long solve looks less often: a sixteenth of its work may be in vain.
-    // What record(batch) calls and queues is recorded as a graph.
+    // Iterations are queued in batches, and look() is called between batches only, so some more are queued than are
+    // needed, and their sweeps are idle. A long solve looks less often: a sixteenth of its work may be in vain. The
+    // work that record(batch) queues is recorded as a graph.
     template <class Iterate, class Look, class Record>
     void repeat(const Pace& pace, Iterate&& iterate, Look&& look, Record&& record) {
         std::int64_t k = 0;
@@ -134,7 +134,7 @@ public:
             while (look());
             return;
         }
-        constexpr int kDirectBatches = 4;  // a solve that ends within them is over before a graph would pay
+        constexpr int kDirectBatches = 4;  // a solve that ends within them is over before a graph pays
         const auto whole = [&](int iterations) { return (iterations + pace.period - 1) / pace.period * pace.period; };
         const int size = whole(pace.every > 0 ? std::min(pace.every, pace.most) : std::min(pace.first, pace.most));
         const auto batch = [&] {
@@ -149,7 +149,7 @@ public:
                 replay ? replay->launch() : batch();
                 k += size;
             }
-            // Recorded while the device is busy with what is queued.
+            // Recorded while the device is busy with queued work.
             if (!replay && pace.recordable && batches >= kDirectBatches)
                 replay.emplace(stream(), [&] { record(batch); });
         } while (look());

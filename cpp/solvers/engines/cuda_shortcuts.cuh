@@ -1,4 +1,4 @@
-// What is done on one GPU in one kernel instead of several.
+// Steps of solvers that one GPU does in one kernel instead of several.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,6 @@
 namespace spmvgpu::gpu {
 
 struct CudaShortcuts {
-    // As CudaQueue::partial_bytes().
     template <class T>
     static constexpr std::size_t partial_bytes() {
         return std::max(ResidentSystem<T>::partial_bytes(), Chain<T>::partial_bytes());

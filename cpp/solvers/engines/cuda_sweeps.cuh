@@ -10,18 +10,18 @@ namespace spmvgpu::gpu {
 
 struct SweepTuning {
     static constexpr int kBlockSize = 256;
-    static constexpr int kBlocksPerProcessor = 4;  // of one wave, so that all blocks end together
-    static constexpr int kInFlight = 4;            // elements per thread: of two float vectors 32 KB a multiprocessor
+    static constexpr int kBlocksPerProcessor = 4;  // in one wave, so that all blocks end together
+    static constexpr int kInFlight = 4;            // elements per thread: with two float vectors 32 KB a multiprocessor
     static constexpr int kBasisInFlight = 8;       // vectors of a basis that are read together
 };
 
-// Where blocks leave their sums for the block that arrives last.
+// The memory where blocks leave their sums for the block that arrives last.
 struct Partials {
     double* sums;
-    unsigned* arrivals;  // 64 counters, of which sweeps use the first
+    unsigned* arrivals;  // 64 counters; sweeps use the first
 };
 
-// Scalar work of the first thread, from the scalars as they are now.
+// Scalar work of the first thread, with the current scalars.
 template <class S, class Work, class... Given>
 __device__ __forceinline__ void work_on(S* scalars, const S& now, const Work& work, const Given&... given) {
     if (threadIdx.x != 0) return;
@@ -30,7 +30,7 @@ __device__ __forceinline__ void work_on(S* scalars, const S& now, const Work& wo
     *scalars = changed;
 }
 
-// Whether this block is the last to arrive here; the others' writes before it are visible to it then.
+// Returns true if this block is the last to arrive here; the others' writes before it are then visible to it.
 __device__ __forceinline__ bool arrives_last(unsigned* arrivals) {
     __shared__ bool is_last;
     __syncthreads();
@@ -55,8 +55,7 @@ __device__ __forceinline__ W load_partial(const W* from) {
     return value;
 }
 
-// Sum of the k-th numbers that the blocks have left, at partials[k * gridDim.x + block], always added in the same
-// order.
+// Sum of the k-th numbers of the blocks, at partials[k * gridDim.x + block], always added in the same order.
 template <class W>
 __device__ __forceinline__ W sum_of_blocks(const W* partials, int k) {
     W sum{};
@@ -64,12 +63,12 @@ __device__ __forceinline__ W sum_of_blocks(const W* partials, int k) {
         sum += load_partial(partials + k * gridDim.x + i);
     }
     const W total = sum_block<W, SweepTuning::kBlockSize>(sum);
-    __syncthreads();  // before the next sum takes over the same shared memory
+    __syncthreads();  // the next sum reuses the shared memory
     return total;
 }
 
-// The sums of `count` numbers of each block, a warp for a sum: one after the other they would take longer than what
-// they add up. results[k] is written for all k when it returns.
+// The sums of `count` numbers of each block, a warp for a sum: one after the other they would take longer than the
+// sweep. results[k] is written for all k when it returns.
 template <int kBlockSize, class W>
 __device__ __forceinline__ void sums_of_blocks(const W* partials, int count, W* results) {
     constexpr int kInFlight = 8;
@@ -106,12 +105,12 @@ __device__ __forceinline__ W sum_block_each(const W (&values)[kCount]) {
 #pragma unroll
         for (int i = 0; i < kWarps; ++i) total += warp_sums[threadIdx.x][i];
     }
-    __syncthreads();  // before the next sums take over the same shared memory
+    __syncthreads();  // the next sums reuse the shared memory
     return total;
 }
 
-// Does the step with the elements base, base + stride, ... from 0 to n, and returns the sums of these. An element is
-// always the same thread's. A negative stride goes through them backwards.
+// Applies the step to the elements base, base + stride, ... from 0 to n, and returns their sums. An element always
+// belongs to the same thread. A negative stride traverses them backwards.
 template <class Result, int kInFlight, class S, class T, int kReads, unsigned kMissing, int kWrites, class Step,
           int... kIndex>
 __device__ __forceinline__ auto sweep_elements(index_t n, std::int64_t base, std::int64_t stride, const S& now,
@@ -149,7 +148,7 @@ __device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T
     constexpr int kSums = Result::kSums;
     static_assert(kSums <= kMaxSums);
     const S now = *scalars;
-    if (now.stopped) return;  // all threads of all blocks alike
+    if (now.stopped) return;  // the same in all threads of all blocks
 
     auto sums = sweep_elements<Result, SweepTuning::kInFlight>(n, std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x,
                                                                std::int64_t(gridDim.x) * kBlockSize, now, reads, writes,
@@ -162,7 +161,7 @@ __device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T
         for (int k = 0; k < kSums; ++k) {
             const W sum = sum_block<W, kBlockSize>(sums.value[k]);
             if (threadIdx.x == 0) of_blocks[k * gridDim.x + blockIdx.x] = sum;
-            __syncthreads();  // before the next sum takes over the same shared memory
+            __syncthreads();  // the next sum reuses the shared memory
         }
         if (!arrives_last(partials.arrivals)) return;
 #pragma unroll
@@ -178,7 +177,7 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
     sweep_block(n, scalars, reads, writes, step, then, partials, std::make_integer_sequence<int, kReads>{});
 }
 
-// Without scalars or sums.
+// A sweep without scalars or sums.
 template <class T, int kReads, unsigned kMissing, int kWrites, class Step, int... kIndex>
 __device__ __forceinline__ void each_block(index_t n, const Reads<T, kReads, kMissing>& reads,
                                            const Writes<T, kWrites>& writes, const Step& step,
@@ -199,7 +198,7 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
 }
 
 // The products of w with `count` vectors of a basis: every block leaves the sums over its elements, the k-th product's
-// at of_blocks[k * gridDim.x + block]. It does so kVectors at a time, and reads w again for the next ones.
+// at of_blocks[k * gridDim.x + block]. It does kVectors at a time, and reads w again for the next ones.
 template <int kBlockSize, int kVectors, class T>
 __device__ __forceinline__ void leave_dots(index_t n, const Basis<T>& basis, int count, const T* w,
                                            Wide<T>* of_blocks) {
@@ -220,7 +219,7 @@ __device__ __forceinline__ void leave_dots(index_t n, const Basis<T>& basis, int
     }
 }
 
-// target = target + sign * sum of factors[k] * basis[k], and the sum of squares of what this thread has of it.
+// target = target + sign * sum of factors[k] * basis[k], and this thread's part of the sum of squares of the result.
 template <int kBlockSize, int kVectors, class T>
 __device__ __forceinline__ Wide<T> combine_elements(index_t n, const Basis<T>& basis, int count, const Wide<T>* factors,
                                                     double sign, T* target) {
@@ -293,7 +292,6 @@ __global__ void compute_one_thread(S* scalars, Work work) {
     work_on(scalars, *scalars, work);
 }
 
-// Scalar work with sums that are in memory.
 template <class T, class Then>
 struct UseSums {
     KeptSums<T> kept;

@@ -1,4 +1,4 @@
-// What an engine offers to the solvers: sweeps over vectors that lie where it works, done at once or queued.
+// The concept of an engine: sweeps over vectors on its device, done at once or queued.
 #pragma once
 
 #include <concepts>
@@ -10,8 +10,8 @@
 
 namespace spmvgpu {
 
-// What an engine may do in one kernel where its steps would be several. Both are optional: an engine names the struct
-// that has them `Shortcuts`, and this one has none. They return whether they have done the work.
+// Steps that an engine may do in one kernel instead of several. Both are optional: an engine names the struct that has
+// them `Shortcuts`, and this one has none. They return false if they have not done the work.
 struct NoShortcuts {
     // Context::iterate()
     template <class Solve, class S, class Iteration>
@@ -32,7 +32,7 @@ struct ProbeScalars {
     template <class Visit>
     void visit_pointers(Visit&&) {}
 };
-// A step, scalar work and what a repetition calls.
+// A step, scalar work and the callables of a repetition.
 struct Probe {
     Element<float, 1, 1> operator()(const ProbeScalars&, float) const;
     Element<float, 1, 0> operator()(float) const;
@@ -48,28 +48,28 @@ struct Probe {
 template <class E>
 concept Engine = requires(E engine, detail::ProbeScalars* s, index_t n, const float* v, float* w, Basis<float> basis,
                           double* sums, detail::Probe step, detail::Probe work, detail::Probe call) {
-    // One pass over vectors, and what it sums (see sweep.hpp); each() has no scalars, and is never idle.
+    // One pass over vectors, and its sums (see sweep.hpp); each() has no scalars, and is never idle.
     engine.sweep(s, n, read(v), write(w), step, work);
     engine.sweep(s, n, read(v), write(w), step);
     engine.each(n, read(v), write(w), step);
 
     // results[k] = v_k.w for the first `count` vectors of a basis, then the scalar work.
     engine.dots(s, n, basis, 1, v, sums, work);
-    // w = w + sign * sum of factors[k] v_k, for k below what work(scalars) says; then scalar work with w.w.
+    // w = w + sign * sum of factors[k] v_k, for k below the result of work(scalars); then scalar work with w.w.
     engine.combine(s, n, basis, work, sums, -1.0, w, work);
-    // Scalar work alone, which is done although the solver has stopped.
+    // Scalar work alone, which is done even if the solver has stopped.
     engine.compute(s, work);
 
-    // Whether it is known, without waiting, that the solver has stopped.
+    // True if it is known, without waiting, that the solver has stopped.
     { engine.knows_idle(s) } -> std::same_as<bool>;
-    // Calls the first with 0, 1, 2, ..., which queues that iteration, for as long as the second finds more to do.
+    // Calls the first function with 0, 1, 2, ..., which queues that iteration, for as long as the second returns true.
     engine.repeat(Pace{}, call, call);
 
-    // The scalars are on the device; to read them waits for all that is queued. Of several columns, put_scalars() puts
-    // the same for all, with pointers into the memory of each, and read_scalars() reads those of the first.
+    // The scalars are on the device; reading them waits for all queued work. With several columns, put_scalars() writes
+    // equal ones for all, with pointers into the memory of each, and read_scalars() reads the first.
     engine.put_scalars(s, *s);
     { engine.read_scalars(s) } -> std::same_as<detail::ProbeScalars>;
-    // How many columns there are, and the scalars of each.
+    // The number of columns, and the scalars of each.
     { engine.columns() } -> std::same_as<int>;
     { engine.read_columns(s) } -> std::same_as<std::vector<detail::ProbeScalars>>;
     engine.put_columns(s, std::vector<detail::ProbeScalars>{});

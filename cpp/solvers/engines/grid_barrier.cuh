@@ -5,17 +5,16 @@
 
 namespace spmvgpu::gpu {
 
-// The barrier of cooperative_groups, less what it does for grids of other kinds: a counter whose top bit flips once all
-// blocks have arrived, so that it is ready for the next time as it is, in this kernel or in the next one. It begins at
-// 0.
+// The barrier of cooperative_groups, reduced to this kind of grid: a counter whose top bit flips once all blocks have
+// arrived, which leaves it ready for the next time, in this kernel or in the next one. It begins at 0.
 class GridBarrier {
 public:
     __device__ explicit GridBarrier(unsigned* counter)
         : counter_(*counter), phase_(counter_.load(::cuda::memory_order_relaxed) & kPhase) {}
 
-    // For thread 0 of every block. What threads have written that it was in step with (__syncthreads) is visible, from
-    // here on, to the threads that come in step with any block's thread 0 afterwards: its acquire empties the L1 of its
-    // multiprocessor, so that their plain loads find what other blocks wrote.
+    // For thread 0 of every block. Writes of threads in step with it (__syncthreads) become visible to the threads that
+    // are in step with any block's thread 0 afterwards: its acquire empties the L1 of its multiprocessor, so that their
+    // plain loads find the writes of other blocks.
     __device__ __forceinline__ void arrive_and_wait() {
         if (gridDim.x == 1) return;
         // Together the blocks add 2^31.

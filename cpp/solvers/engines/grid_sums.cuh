@@ -1,4 +1,4 @@
-// Sums over all threads of a cooperative grid, for kernels that go on with them.
+// Sums over all threads of a cooperative grid, for kernels that continue with them.
 #pragma once
 
 #include "gpu/cuda/warp.cuh"
@@ -7,15 +7,15 @@
 
 namespace spmvgpu::gpu {
 
-// All blocks add up the same partial sums in the same order, so that what they make of them is equal. All threads of
-// all blocks call the same functions.
+// All blocks add up the same partial sums in the same order, so that their results are equal. All threads of all blocks
+// call the same functions.
 template <class T, int kBlockSize, int kMaxBlocks>
 class GridSums {
     using W = Wide<T>;
     static constexpr int kSumsOfBlocks = kMaxBlocks * kMaxSums;
 
 public:
-    // Twice the sums of blocks, for those of one call are written while the last one's are still read.
+    // Two copies of the sums of blocks, because one call writes its own while the sums of the last one are still read.
     static constexpr std::size_t kBytes = 2 * kSumsOfBlocks * sizeof(W);
 
     // `arrivals` is a GridBarrier's counter, `partials` memory of kBytes.
@@ -61,8 +61,8 @@ public:
                 sums.value[k] = sum_lanes(sum, kWarp);
             }
             if (lane == 0) {
-                // Or the compiler lets all lanes read ahead what `use` begins with in shared memory and one lane
-                // changes, which does no harm and is a race all the same.
+                // The barrier keeps the compiler from letting all lanes read ahead data in shared memory that `use`
+                // reads and one lane changes, which is harmless, but a race.
                 asm volatile("" ::: "memory");
                 use(sums);
             }
@@ -76,11 +76,11 @@ public:
 private:
     GridBarrier barrier_;
     W* partials_;
-    bool second_half_ = false;  // of the partial sums, is the next one
+    bool second_half_ = false;  // of the partial sums, for the next call
 };
 
-// The scalars of a solver in the shared memory of a block, for kernels in which all blocks do the same work on copies
-// of them: a block's thread 0 alone calls this, with memory for an S and for what is not to be seen of it.
+// Copies the scalars of a solver to the shared memory of a block, for kernels in which all blocks do the same work on
+// copies of them. Only thread 0 of a block calls this, with memory for an S and for a dummy of the history.
 template <class S>
 __device__ __forceinline__ void copy_scalars(unsigned char* memory, const S& scalars, double* unread) {
     static_assert(std::is_trivially_copyable_v<S>);

@@ -69,7 +69,7 @@ void HaloMap<T>::multiply_on_gpus(T alpha, const T* x, T beta, T* y) const {
         const Lane& lane = lanes[k];
         const gpu::DeviceGuard guard(lane.device().ordinal);
         const Stream pulling = pulling_[k] ? pulling_[k].get() : streams_[k];
-        if (pulling != streams_[k]) made_[k].hold_back(pulling);  // the halo that it had before may be being read
+        if (pulling != streams_[k]) made_[k].hold_back(pulling);  // its previous halo may still be in use
         T* const own_x = from_zero(own(x, k), lane);
         for (const auto& pull : lane.pulls) {
             const Lane& other = lanes[pull.from];

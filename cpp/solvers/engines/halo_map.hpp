@@ -1,4 +1,4 @@
-// The products of a matrix over several devices with the vectors of a solve that are in pieces on them.
+// The products of a matrix over several devices with the vectors in pieces of a solve.
 #pragma once
 
 #include <vector>
@@ -10,15 +10,14 @@
 
 namespace spmvgpu {
 
-// How vectors in pieces lie in memory that is laid out alike on all devices. Around its own elements every piece has
-// room for those that its parts read of others.
+// The layout of vectors in pieces, equal on all devices. Around its own elements every piece has room for its halo.
 template <class T>
 class PieceLayout {
 public:
-    // Of several matrices whose pieces are the same.
+    // The matrices must have equal pieces.
     explicit PieceLayout(const std::vector<const Halos<T>*>& halos);
 
-    index_t room() const { return room_; }  // elements that a vector takes on every device
+    index_t room() const { return room_; }  // elements of a vector on every device
 
     // The pieces in memory that begins at these addresses.
     std::vector<SymmetricPiece> in(const std::vector<char*>& memory) const;
@@ -26,7 +25,7 @@ public:
 private:
     struct Window {
         index_t own;     // elements of the piece
-        index_t before;  // where they begin in the room of a vector
+        index_t before;  // elements before them in the room of a vector
     };
     std::vector<Window> windows_;
     index_t room_ = 0;
@@ -39,7 +38,7 @@ public:
     HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> pieces, std::vector<Stream> streams);
 
     // y = alpha A x + beta y, both by their address in the first piece's memory. On GPUs it is queued on the streams of
-    // the pieces, and what is queued there afterwards may change x and y.
+    // the pieces, and work that is queued there afterwards may change x and y.
     void multiply(T alpha, const T* x, T beta, T* y) const;
     void apply(const T* x, T* y, Stream) const override { multiply(T(1), x, T(0), y); }
 
@@ -56,8 +55,8 @@ private:
     const Halos<T>& halos_;
     std::vector<SymmetricPiece> pieces_;
     std::vector<Stream> streams_;
-    std::vector<std::shared_ptr<void>> pulling_;     // of every GPU with an interior: a stream for the pulls beside it
-    mutable std::vector<gpu::Event> made_, pulled_;  // of every GPU: its piece of x is there; it has its halo
+    std::vector<std::shared_ptr<void>> pulling_;     // for every GPU with an interior: a stream for its pulls
+    mutable std::vector<gpu::Event> made_, pulled_;  // for every GPU: its piece of x is complete; its halo has arrived
 };
 
 }  // namespace spmvgpu

@@ -13,11 +13,11 @@ class HostPieces {
 public:
     using Queue = HostQueue;
 
-    // No more than so many bytes of sums are kept of a piece at once. Those of a single piece may be over ranks.
+    // sum_bytes is the most memory for sums of a piece at once. The sums of a single piece may be over ranks.
     HostPieces(int pieces, std::size_t sum_bytes, const AddOverRanks* ranks = nullptr)
         : kept_(pieces, std::vector<double>(sum_bytes / sizeof(double))), ranks_(ranks) {}
 
-    // Of columns, whose sums are not added up.
+    // Columns, whose sums are not added up.
     static HostPieces of_columns(int columns, std::size_t sum_bytes) {
         HostPieces pieces(columns, sum_bytes);
         pieces.are_columns_ = true;
@@ -43,13 +43,13 @@ public:
         queue_.repeat(pace, iterate, look);
     }
 
-    // Where a piece leaves its sums.
+    // The place for a piece's sums.
     template <class W>
     W* kept(int piece) {
         return reinterpret_cast<W*>(kept_[piece].data());
     }
 
-    // The scalar work of each piece with the sums of all of them: scalars_of(k) are those of the k-th.
+    // The scalar work of each piece with the sums of all of them; scalars_of(k) are the scalars of the k-th.
     template <class T, class ScalarsOf, class Then>
     void add_sums(ScalarsOf&& scalars_of, Then then) {
         Wide<T> totals[kMaxSums];
@@ -58,7 +58,7 @@ public:
             kMaxSums, scalars_of, [&](int) { return totals; }, use);
     }
 
-    // add_sums() for so many products with a basis, of which each piece gets all.
+    // add_sums() for products with a basis, all of which each piece gets.
     template <class ScalarsOf, class ResultsOf, class Then>
     void add_products(int count, ScalarsOf&& scalars_of, ResultsOf&& results_of, Then then) {
         for (int piece = 0; piece < static_cast<int>(kept_.size()); ++piece) {
@@ -69,7 +69,7 @@ public:
     }
 
 private:
-    // The sums of all pieces, in their order; or those of one column.
+    // The sums of all pieces, in their order, or of one column.
     template <class W>
     void add_up(int column, int count, W* totals) {
         std::fill_n(totals, count, W(0));

@@ -13,7 +13,8 @@
 
 namespace spmvgpu {
 
-// The loops are static functions, no members: GCC 13 fails on clones of a function that several files may share.
+// The loops are static functions and no members, because GCC 13 fails on clones of a function that several files may
+// share.
 
 inline constexpr std::int64_t kHostTile = 512;  // elements that stay in the nearest cache while vectors are added
 
@@ -23,7 +24,7 @@ constexpr auto of_element(const Step& step, const S& scalars, const Reads<T, kRe
     return step(scalars, reads.template at<kIndex>(i)...);
 }
 
-// Scalars by value, so that the compiler sees that no element written changes them.
+// Scalars are passed by value, so that the compiler sees that writes of elements do not change them.
 template <int kSums, class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
 SPMVGPU_SIMD_CLONES static Sums<T, kSums> sweep_part(std::int64_t begin, std::int64_t end, const S now,
                                                      const Reads<T, kReads, kMissing> reads,
@@ -143,7 +144,7 @@ public:
         return scalars->stopped != 0;
     }
 
-    void zero(void*, std::size_t) {}  // of memory whose contents matter only to checkers of GPUs
+    void zero(void*, std::size_t) {}  // needed only by memory checkers of GPUs
 
     template <class S>
     void put_scalars(S* to, const S& value) {

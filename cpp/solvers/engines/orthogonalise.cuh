@@ -1,10 +1,10 @@
-// A step of Arnoldi's method as one cooperative kernel, whose blocks wait for each other where a sum was the end of a
-// kernel. Of a basis that stays in the L2 the latencies are most of it:
+// A step of Arnoldi's method as one cooperative kernel, with a barrier in place of the end of a kernel at each sum.
+// With a basis that stays in the L2, latencies are most of its time:
 //
 //     five kernels        3 us each, 1.5 us for a pass over the basis, 1 to 3 us for sums and rotations
 //     one kernel          a launch at 3 us, 3 barriers at 1.2 us, the same passes over the basis, and the rotations
 //
-// With the product that is 25 us an iteration in place of 34 at 10 k unknowns.
+// With the product this takes 25 us an iteration in place of 34 at 10 k unknowns.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 namespace spmvgpu::gpu {
 
 struct OrthogonaliseTuning {
-    static constexpr int kBlockSize = 512;      // one block on each multiprocessor: the fewer, the shorter a barrier
-    static constexpr int kInFlightBytes = 128;  // of sums, per thread: 16 vectors of a basis are read together
-    static constexpr int kMaxVectors = 512;     // whose factors each block keeps in shared memory
+    static constexpr int kBlockSize = 512;  // one block on each multiprocessor, because few blocks make a barrier short
+    static constexpr int kInFlightBytes = 128;  // for sums, per thread: 16 vectors of a basis are read together
+    static constexpr int kMaxVectors = 512;     // each block keeps their factors in shared memory
 };
 
-// See Context::orthogonalise. All blocks make the same of the same partial sums; block 0 leaves h, `again` and the
-// scalars for others.
+// See Context::orthogonalise. All blocks compute the same from the same partial sums; block 0 writes h, `again` and the
+// scalars.
 template <class T, class S>
 __global__ void __launch_bounds__(OrthogonaliseTuning::kBlockSize)
     orthogonalise_grid(index_t n, S* scalars, Basis<T> basis, int count, Wide<T>* h, Wide<T>* again, unsigned* arrivals,
@@ -34,7 +34,8 @@ __global__ void __launch_bounds__(OrthogonaliseTuning::kBlockSize)
     __shared__ alignas(W) unsigned char memory[OrthogonaliseTuning::kMaxVectors * sizeof(W)];
     __shared__ double scale;
     wait_for_kernel_before();
-    if (scalars->stopped) return;  // all threads of all blocks alike, as block 0 changes it behind the last barrier
+    // Equal in all threads of all blocks, because block 0 changes it behind the last barrier.
+    if (scalars->stopped) return;
     W* const factors = reinterpret_cast<W*>(memory);
     T* const w = basis[count];
     GridBarrier barrier(arrivals);
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(OrthogonaliseTuning::kBlockSize)
     factors_of(partials, count + 1, h);
     combine_elements<kBlockSize, kVectors>(n, basis, count, factors, -1, w);
 
-    // Other blocks may still read the sums before these.
+    // Other blocks may still read the previous sums.
     W* const next_partials = partials + (count + 1) * gridDim.x;
     leave_dots<kBlockSize, kVectors>(n, basis, count, w, next_partials);
     factors_of(next_partials, count, again);
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(OrthogonaliseTuning::kBlockSize)
     *scalars = changed;
 }
 
-// Whether it was done so, which depends on the system and the device alone.
+// Returns false if it was not done so, which depends on the system and the device alone.
 template <class T, class S>
 bool orthogonalise_together(Context<T, CudaQueue>& solve, S* s, const Basis<T>& basis, int count, Wide<T>* h,
                             Wide<T>* again) {

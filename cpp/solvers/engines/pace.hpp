@@ -4,12 +4,12 @@
 namespace spmvgpu {
 
 struct Pace {
-    bool each = false;  // after every iteration, for somebody wants to see it
-    int every = 0;      // otherwise after so many; 0: after `first` of them, and then after ever more
+    bool each = false;  // after every iteration, for the caller's callback
+    int every = 0;      // otherwise after this many; 0: after `first` of them, and then in growing intervals
     int first = 8;
-    int period = 1;          // iterations after which the vectors play the same parts again
+    int period = 1;          // iterations after which the vectors are in their first roles again
     int most = 1024;         // iterations that may pass between two looks
-    bool recordable = true;  // whether an iteration may be recorded as a CUDA graph
+    bool recordable = true;  // true if an iteration may be recorded as a CUDA graph
 };
 
 }  // namespace spmvgpu

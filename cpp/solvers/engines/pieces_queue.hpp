@@ -1,8 +1,8 @@
-// Sweeps over vectors in pieces, each on a device of its own, so that the text of a solver is the one for whole
-// vectors. Memory is symmetric, as PGAS languages call it: it is laid out alike for all pieces, and a pointer of the
-// solver, which is one into the memory of the first piece, stands for those that lie as far from the beginning of the
-// others. Every piece has scalars of its own. A sweep leaves the sums of each piece; then each device adds up those of
-// all pieces, in their order, and does the scalar work: scalars are the same everywhere, to the last bit.
+// Sweeps over vectors in pieces, each on a device of its own, with the same text of a solver as for whole vectors.
+// Memory is symmetric, as in PGAS languages: its layout is equal for all pieces, and a pointer of the solver, into the
+// memory of the first piece, stands for the addresses with the same offset in the others. Every piece has its own
+// scalars. A sweep leaves the sums of each piece; then each device adds up the sums of all pieces, in their order, and
+// does the scalar work: scalars are equal everywhere, to the last bit.
 //
 // The columns of several right-hand sides are such pieces, too, but each does its scalar work with its own sums.
 #pragma once
@@ -16,11 +16,11 @@
 
 namespace spmvgpu {
 
-// A piece of all vectors, and how far from that of the first piece its memory is.
+// A piece of all vectors, and the offset of its memory from the first piece's.
 struct SymmetricPiece {
     index_t n = 0;
     std::ptrdiff_t memory = 0;
-    std::ptrdiff_t vectors = 0;  // of which other pieces' elements may come first
+    std::ptrdiff_t vectors = 0;  // of the vectors; elements of other pieces may come first
     bool is_column = false;
 
     template <class U>
@@ -39,7 +39,7 @@ private:
     }
 };
 
-// `Pieces` has a queue for each piece, and adds up what they keep: HostPieces or gpu::CudaPieces.
+// `Pieces` has a queue for each piece, and adds up their sums: HostPieces or gpu::CudaPieces.
 template <class Pieces>
 class PiecesQueue {
 public:
@@ -48,7 +48,8 @@ public:
 
     PiecesQueue(Pieces& pieces, std::vector<SymmetricPiece> memory) : pieces_(pieces), memory_(std::move(memory)) {}
 
-    Stream stream() const { return pieces_.stream(); }  // of the first piece; products of several know those of all
+    // The stream of the first piece; products of several pieces know the others.
+    Stream stream() const { return pieces_.stream(); }
 
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
     void sweep(S* scalars, index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,

@@ -1,4 +1,4 @@
-// How far a solve is: what the scalars of all solvers have in common, and when they end.
+// The progress of a solve: the common scalars of all solvers, and when they end.
 #pragma once
 
 #include <cstdint>
@@ -8,25 +8,25 @@
 
 namespace spmvgpu {
 
-// What the scalars of every solver begin with. They live where the vectors do.
+// The head of the scalars of every solver. They are on the device of the vectors.
 struct Progress {
-    static constexpr bool kRecordsMr = false;  // whether the residuals that are recorded are those of M
+    static constexpr bool kRecordsMr = false;  // true if the recorded residuals are norms of M r
 
     Status status = Status::kRunning;
-    std::int32_t stopped = 0;  // sweeps are idle
+    std::int32_t stopped = 0;  // not zero: sweeps are idle
     std::int64_t iterations = 0, maxiter = 0;
-    std::int64_t products = 0, preconditionings = 0;  // those of iterations that counted
+    std::int64_t products = 0, preconditionings = 0;  // of iterations that counted
     double rtol = 0, atol = 0;
-    double eps = 0;  // of the vectors' type
+    double eps = 0;  // of the type of vectors
     Factor<double> shift;
     bool has_m = false;
-    double lowest = 0, highest = 0;  // sizes that numbers of the first iteration may have; none are checked if zero
+    double lowest = 0, highest = 0;  // bounds of numbers in the first iteration; zero: not checked
     double norm_b = 0, residual = 0, offending_value = 0;
-    double asked = 0, goal = 0;  // what the true residual is to fall below, and the one that the method updates
+    double asked = 0, goal = 0;  // bound for the true residual, and for the one that the method updates
     double* history = nullptr;   // residuals, the k-th at k % history_size
     std::int64_t history_size = 0;
 
-    // Shows all pointers to memory of the solve, which may lie elsewhere for each of several devices.
+    // Visits all pointers to memory of the solve, which may lie elsewhere for each of several devices.
     template <class Visit>
     void visit_pointers(Visit&& visit) {
         visit(history);
@@ -37,8 +37,8 @@ struct Progress {
         offending_value = value;
     }
 
-    // Whether a number of the first iteration is so large or small that later ones, or squares of others, may leave the
-    // range of their type. That ends a solve, which begins anew with a system that is scaled.
+    // Returns true if a number of the first iteration is so large or small that later ones, or squares of others, may
+    // leave the range of their type. That ends a solve, which then restarts with a scaled system.
     constexpr bool leaves_range(double value) {
         const double size = value < 0 ? -value : value;
         const bool is_checked = highest > 0 && iterations == 0 && status == Status::kRunning;
@@ -53,7 +53,7 @@ struct Progress {
         history[iterations % history_size] = norm;
     }
 
-    // Whether a residual of this norm ends the solve.
+    // Ends the solve if a residual of this norm does so.
     constexpr void judge(double norm) {
         record(norm);
         if (!finite(norm)) {
@@ -66,7 +66,7 @@ struct Progress {
     }
 };
 
-// The norms of b and of the first residual, squared, and what they mean for the solve.
+// Stores the norms of b and of the first residual, given as squares, and ends the solve if they do so.
 template <class S>
 SPMVGPU_SCALAR void begin(S& s, double bb, double rr) {
     s.norm_b = root(bb);
@@ -75,7 +75,7 @@ SPMVGPU_SCALAR void begin(S& s, double bb, double rr) {
     if (s.leaves_range(bb)) return;
     if (bb == 0) {
         s.record(0);
-        s.stop(Status::kConverged, 0);  // with x = 0, whatever the guess
+        s.stop(Status::kConverged, 0);  // with x = 0, whatever the guess is
     } else {
         s.judge(root(rr));
     }

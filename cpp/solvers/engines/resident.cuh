@@ -17,7 +17,7 @@
 
 namespace spmvgpu::gpu {
 
-// The types of rows of some formats, each once.
+// The types of rows of some formats, without repetitions.
 template <class... Rows>
 struct RowsTypes {};
 template <class... Rows, class Format>
@@ -30,8 +30,8 @@ constexpr auto operator+(RowsTypes<Rows...> known, std::type_identity<Format>) {
     }
 }
 
-// The rows of a matrix whose format is known when the kernel runs: a kernel for each format would be a dozen for each
-// solver, and one that keeps entries in registers asks for the format in the rounds beyond those only.
+// The rows of a matrix whose format is known at run time. A kernel for each format would be a dozen for each solver,
+// and a kernel that keeps entries in registers needs the format only in the rounds beyond those.
 template <class Types>
 class TaggedRows;
 template <class... Rows>
@@ -44,7 +44,7 @@ public:
         std::memcpy(memory_, &rows, sizeof rows);
     }
 
-    // Whether they are stored in another order than that of the matrix.
+    // True if they are stored in another order than the matrix's.
     __device__ __forceinline__ bool are_permuted() const { return are_permuted_; }
 
     template <class Call>
@@ -76,7 +76,6 @@ using AnyRows = TaggedRows<decltype(rows_types(static_cast<AnyFormat<T>*>(nullpt
 
 template <class T>
 struct ResidentSystem {
-    // As CudaQueue::partial_bytes().
     static constexpr std::size_t partial_bytes() {
         return 256 + GridSums<T, ResidentTuning::kBlockSize, ResidentTuning::kMaxBlocks>::kBytes;
     }
@@ -84,16 +83,16 @@ struct ResidentSystem {
     index_t n;
     ResidentShape shape;
     AnyRows<T> rows;
-    const T* diagonal;  // that M is; null: no M
+    const T* diagonal;  // M as a diagonal; null: no M
     unsigned* arrivals;
     Wide<T>* partials;
 };
 
-// What an iteration is done with in the kernel. Every block has a range of the vectors' elements, one a thread, and of
-// the matrix' stored rows, and a copy of the scalars in shared memory; all blocks add up the same partial sums in the
-// same order and do the same scalar work on them, so that their copies are equal, and all take the same ways.
+// The run of iterations in the kernel. Every block has a range of the vectors' elements, one a thread, a range of the
+// matrix's stored rows, and a copy of the scalars in shared memory. All blocks add up the same partial sums in the same
+// order and do the same scalar work on them, so that their copies are equal, and all take the same branches.
 //
-// Elements are read and written by the thread that has them, with no need to wait. A barrier stands
+// The thread that owns an element reads and writes it, without a wait. A barrier stands
 //     in every sweep that sums, and makes what was written before it visible;
 //     before a product, if the vector it reads may have been written since the last barrier;
 //     before a vector is written that other blocks may still be reading for the last product.
@@ -107,7 +106,7 @@ public:
         : system_(system), sums_(system.arrivals, system.partials) {
         const int rows_here = system.shape.rows_per_block;
         const index_t first = static_cast<index_t>(blockIdx.x) * rows_here;
-        const int group = static_cast<int>(threadIdx.x) / system.shape.lanes;  // rows_here of them in a block
+        const int group = static_cast<int>(threadIdx.x) / system.shape.lanes;  // the block has rows_here of them
         lane_ = threadIdx.x % system.shape.lanes;
         element_ = static_cast<int>(threadIdx.x) < rows_here ? first + static_cast<index_t>(threadIdx.x) : system.n;
 #pragma unroll
@@ -125,9 +124,8 @@ public:
 
     __device__ bool has_preconditioner() const { return system_.diagonal != nullptr; }
 
-    // y = A x
     __device__ __forceinline__ void multiply(const T* x, T* y) {
-        const bool permuted = system_.rows.are_permuted();  // then rows are not those of the block's elements
+        const bool permuted = system_.rows.are_permuted();  // then rows do not correspond to the block's elements
         if (unseen_writes_ || permuted || y == being_read_) wait_for_all();
         T sum = products(x, cols_, factors_);
         constexpr int kHeld = Tuning::kHeld;
@@ -155,7 +153,6 @@ public:
         being_read_ = x;
     }
 
-    // See Context.
     template <class S, class Then>
     __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const T* w, const Wide<T>*,
                                                      const Then& then) {
@@ -183,7 +180,7 @@ public:
     }
 
 private:
-    // Scalars change in a sweep that sums only, between two __syncthreads.
+    // Scalars change in a sweep that only sums, between two __syncthreads.
     template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then, int... kIndex>
     __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
                                           const Writes<T, kWrites>& writes, const Step& step, const Then& then,
@@ -218,7 +215,7 @@ private:
         being_read_ = nullptr;
     }
 
-    // The entries k, k + lanes, ... of the thread's row, as far as it has them.
+    // The entries k, k + lanes, ... of the thread's row, as far as they exist.
     template <class Rows>
     __device__ __forceinline__ void load(const Rows& rows, unsigned k, index_t (&cols)[Tuning::kHeld],
                                          T (&factors)[Tuning::kHeld]) const {
@@ -243,17 +240,17 @@ private:
 
     const ResidentSystem<T>& system_;
     GridSums<T, Tuning::kBlockSize, Tuning::kMaxBlocks> sums_;
-    index_t element_;         // the thread's element of the vectors; n if it has none
-    unsigned lane_;           // its place among the lanes of its row
-    Row row_;                 // no entries if it has none
-    index_t stores_to_ = -1;  // element that the lanes' sum is; in other lanes than the first, -1
+    index_t element_;         // the thread's element of the vectors, or n
+    unsigned lane_;           // its position among the lanes of its row
+    Row row_;                 // without entries if the thread has none
+    index_t stores_to_ = -1;  // element that receives the lanes' sum; -1 in lanes other than the first
     index_t cols_[Tuning::kHeld];
     T factors_[Tuning::kHeld];
-    bool unseen_writes_ = false;     // since the last barrier
-    const T* being_read_ = nullptr;  // by other blocks, for a product since then
+    bool unseen_writes_ = false;     // writes since the last barrier
+    const T* being_read_ = nullptr;  // vector that other blocks read for a product since then
 };
 
-// Iterations first, first + 1, ... until the scalars say that it is over, but no more than `count`.
+// Does iterations first, first + 1, ... until the scalars end the solve, but no more than `count`.
 template <class T, class S, class Iteration>
 __global__ void __launch_bounds__(ResidentTuning::kBlockSize)
     iterate_resident_grid(const __grid_constant__ ResidentSystem<T> system, S* scalars,
@@ -267,7 +264,7 @@ __global__ void __launch_bounds__(ResidentTuning::kBlockSize)
     ResidentRun<T> run(system);
     std::int64_t k = first;
     for (; k < first + count && s->status == Status::kRunning; ++k) iteration(run, s, k);
-    // After an iteration all blocks have read what they began with.
+    // After an iteration all blocks have read their initial scalars.
     if (k > first && blockIdx.x == 0 && threadIdx.x == 0) *scalars = *s;
 }
 
@@ -297,8 +294,8 @@ std::optional<ResidentSystem<T>> resident_system(const System<T>& system, const 
         matrix->storage());
 }
 
-// Whether the iterations were done, within kernels. That it depends on the system alone, and not on how often somebody
-// looks at the solve, makes the result the same either way.
+// Returns false if the system cannot be iterated within kernels. This depends on the system alone, so that results do
+// not depend on how often the caller looks at the solve.
 template <class T, class S, class Iteration>
 bool iterate_resident(Context<T, CudaQueue>& solve, S* s, Iteration iteration) {
     if (!solve.limits.cooperative) return false;

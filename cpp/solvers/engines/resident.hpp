@@ -1,10 +1,10 @@
-// Which systems are solved by one kernel that stays on the device, and how it is cut up.
+// The systems that are solved by one kernel that stays on the device, and their division among its threads.
 //
 // A small system's iteration takes the latency of its kernels, 3 us each, whatever they do. A resident kernel does the
-// same sweeps and products one after the other, and what a kernel's end was is a barrier of its blocks, about 1 us; an
-// element of the vectors has a thread, and a row a few lanes, for the whole solve, which keep the row's first entries
-// in registers. That is for systems whose elements the threads of one wave of blocks can have one each, and whose rows
-// are neither many nor uneven enough to make the product longer than the launches that are saved:
+// same sweeps and products one after the other, with a barrier of its blocks, about 1 us, in place of the end of a
+// kernel. An element of the vectors has a thread, and a row a few lanes, for the whole solve, which keep the row's
+// first entries in registers. This suits systems whose elements the threads of one wave of blocks can own, one each,
+// and whose rows are neither many nor uneven enough to make the product longer than the saved launches:
 //
 //     a system of the queue     4 launches of cg at 3.1 us                            12.5 us, measured at 10 k
 //     unknowns a resident one            3 barriers at 0.9 us, 2 sums over blocks at 0.5 us,
@@ -32,10 +32,10 @@ struct ResidentTuning {
 
 struct ResidentShape {
     int blocks, rows_per_block;
-    int lanes;  // that share a row
+    int lanes;  // lanes that share a row
 };
 
-// None if a system is not one to be solved so. The shape does not depend on the device, and so neither does a sum.
+// None if a system is not suitable. The shape does not depend on the device, and so neither does a sum.
 constexpr std::optional<ResidentShape> resident_shape(std::int64_t rows, std::int64_t entries,
                                                       std::int64_t longest_row) {
     using Tuning = ResidentTuning;

@@ -1,4 +1,4 @@
-// Numbers of solvers: what is summed or divided is wider than what vectors hold.
+// Numbers of solvers: sums and quotients are wider than the elements of vectors.
 #pragma once
 
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "core/wide.hpp"
 
-// How a function begins that lambdas of solvers call, and that is not constexpr.
+// Marks functions that lambdas of solvers call and that are not constexpr.
 #ifdef __CUDACC__
 #define SPMVGPU_SCALAR __host__ __device__ inline
 #else
@@ -30,7 +30,7 @@ SPMVGPU_SCALAR double root(double value) { return ::sqrt(value); }
 SPMVGPU_SCALAR double size_of(double value) { return ::fabs(value); }
 SPMVGPU_SCALAR double size_of(Complex<double> value) { return ::hypot(value.real, value.imag); }
 
-// A scalar of a solver that elements of vectors are multiplied by: as wide as sums are, and narrowed for the product.
+// A scalar factor of vectors: as wide as sums are, and narrowed for the product.
 template <class W>
 struct Factor {
     W value{};
@@ -49,7 +49,7 @@ struct Factor {
     }
 };
 
-// The distance from 1 to the next number that T's parts have.
+// The distance from 1 to the next number of T's real type.
 template <class T>
 constexpr double epsilon() {
     return std::numeric_limits<Real<T>>::epsilon();

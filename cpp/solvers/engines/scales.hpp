@@ -1,9 +1,9 @@
-// Powers of two that bring a system whose numbers are near the limits of their type into the middle of it:
+// Powers of two that bring a system with numbers near the limits of their type into the middle of it:
 //
 //     (2^A A) (2^(b - A) x) = 2^b b,  with 2^M M for M
 //
-// so that |b|, |M b| / |b| and |A M b| / |M b| are near 1, and no square of what a solver computes is too large or too
-// small for a number. Multiplication by a power of two rounds nothing.
+// so that |b|, |M b| / |b| and |A M b| / |M b| are near 1, and no square in a solver over- or underflows.
+// Multiplication by a power of two is exact.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Scales {
     int x() const { return b - A; }
 };
 
-// The sums of the elements' sizes, of which one is a number where the other is zero or infinite.
+// Two sums of the elements' sizes, at least one of which is neither zero nor infinite.
 struct Magnitude {
     std::int32_t stopped = 0;
     double raised = 0, lowered = 0;
@@ -29,7 +29,7 @@ struct Magnitude {
     template <class Visit>
     void visit_pointers(Visit&&) {}
 
-    // The exponent of the sum; none of zeros, and of infinite numbers or NaN.
+    // The exponent of the sum; none for zeros, and for infinite numbers or NaN.
     std::optional<int> exponent() const {
         if (finite(raised) && raised > 0) return std::ilogb(raised) - kShift;
         if (finite(lowered) && lowered > 0) return std::ilogb(lowered) + kShift;
@@ -55,7 +55,7 @@ std::optional<int> exponent_of(Queue& queue, Magnitude* memory, index_t n, const
     return queue.read_scalars(memory).exponent();
 }
 
-// to = 2^exponent from; in two steps, as a factor may be beyond the type where what comes of it is not.
+// to = 2^exponent from, in two steps, because the factor may be out of range where the result is not.
 template <class T, class Queue>
 void scale_by_power(Queue& queue, index_t n, const T* from, T* to, int exponent) {
     const int most = std::numeric_limits<Real<T>>::max_exponent - 1;

@@ -1,6 +1,5 @@
-// The vocabulary that solvers are written in. A sweep is one pass over vectors that does whatever a textbook does to
-// their elements in a row, and sums what it is to sum; so no vector is read twice, and what a textbook writes as a
-// chain of axpy and dot is one kernel:
+// The vocabulary of solvers. A sweep is one pass over vectors that does all consecutive steps of a textbook on their
+// elements, with the sums, so that no vector is read twice, and a textbook's chain of axpy and dot is one kernel:
 //
 //     // r = r - alpha q,  rr = r.r
 //     queue.sweep(scalars, n, read(r, q), write(r),
@@ -10,10 +9,10 @@
 //                 },
 //                 [=] SPMVGPU_DEVICE(S& s, const Sums<T, 1>& sums) { s.rr = sums.real(0); });
 //
-// The first lambda gets the solver's scalars and an element of each vector that is read; what it puts goes to the
-// vectors that are written, in their order. The second one gets the sums over all elements, once, and does what scalar
-// work they allow. Scalars live where the vectors do, on a GPU in its memory, and nothing waits for the host. Once they
-// say that the solver has stopped, a sweep does nothing: work that is queued beyond the end changes nothing.
+// The first lambda gets the solver's scalars and an element of each vector that is read; the values that it puts go to
+// the vectors that are written, in their order. The second one gets the sums over all elements, once, and does the
+// scalar work with them. Scalars are on the device of the vectors, and nothing waits for the host. Once they say that
+// the solver has stopped, a sweep does nothing: work that is queued beyond the end changes nothing.
 //
 // Lambdas capture by value, and must capture pointers and numbers only. Sums are deterministic: the same bits every
 // time.
@@ -25,11 +24,10 @@
 #include "core/types.hpp"
 #include "solvers/engines/scalar.hpp"
 
-// What stands behind the captures of a solver's lambda, which is compiled for the GPU where nvcc compiles it and for
-// the CPU otherwise.
+// Follows the captures of a solver's lambda, which is compiled for the GPU by nvcc and for the CPU otherwise.
 //
-// How the function begins that does an iteration: it is compiled for the host, which does the sweeps or queues them,
-// and for kernels that do whole iterations. Which of the two a `Run` is for nvcc cannot tell, and is told not to ask.
+// Marks the function that does an iteration. It is compiled for the host, which does the sweeps or queues them, and for
+// kernels that do whole iterations. nvcc cannot distinguish the two kinds of `Run`, so its check is off.
 #ifdef __CUDACC__
 #define SPMVGPU_DEVICE __device__
 #define SPMVGPU_ITERATION                                 \
@@ -54,7 +52,7 @@ struct Sums {
     }
 };
 
-// What a sweep makes of one element of every vector: what it writes, and the summands.
+// The result of a sweep for one element of every vector: the values to write, and the summands.
 template <class T, int kWrites, int kSumCount>
 struct Element {
     static constexpr int kSums = kSumCount;
@@ -77,14 +75,14 @@ constexpr Element<T, 1 + sizeof...(More), 0> put(T first, More... more) {
     return {{first, more...}, {}};
 }
 
-// An element of a sweep that only sums.
+// The result of a sweep that only sums.
 template <class T, class... Values>
 constexpr Element<T, 0, sizeof...(Values)> sum(Values... values) {
     return {{}, {{Wide<T>(values)...}}};
 }
 
-// A vector that may be missing, and that the columns of several right-hand sides share: a null pointer is read as ones.
-// So is the diagonal of a preconditioner that is none.
+// A vector that may be missing, and that the columns of several right-hand sides share: a null pointer is read as ones,
+// such as the diagonal of a missing preconditioner.
 template <class T>
 struct Maybe {
     const T* from;
@@ -94,7 +92,7 @@ constexpr Maybe<T> maybe(const T* from) {
     return {from};
 }
 
-// Vectors that a sweep reads; bit k of kMissing says whether the k-th may be missing.
+// Vectors that a sweep reads; bit k of kMissing is set if the k-th may be missing.
 template <class T, int kCount, unsigned kMissing>
 struct Reads {
     static constexpr int kSize = kCount;
@@ -109,7 +107,7 @@ struct Reads {
         }
     }
 
-    // The same of a column that begins so many elements further on.
+    // The vectors of a column that begins this many elements further on.
     constexpr Reads column(std::ptrdiff_t away) const {
         Reads moved = *this;
         for (int k = 0; k < kCount; ++k) {
@@ -168,11 +166,11 @@ struct Nothing {
     constexpr void operator()(Ignored&&...) const {}
 };
 
-// A sweep adds up as many numbers, of which it may use fewer.
+// Most sums of a sweep.
 inline constexpr int kMaxSums = 3;
 
-// Scalar work that is put off, for vectors in pieces: the sums of this piece are kept in memory, all kMaxSums of them,
-// and added to those of the others.
+// Postponed scalar work, for vectors in pieces: the sums of this piece are kept in memory, all kMaxSums of them, and
+// later added to the sums of the others.
 template <class W>
 struct KeepSums {
     W* to;
@@ -183,7 +181,7 @@ struct KeepSums {
     }
 };
 
-// Sums in memory, as what the scalar work expects: it converts to as many as are asked for.
+// Sums in memory, for scalar work: they convert to any number of sums.
 template <class T>
 struct KeptSums {
     const Wide<T>* from;
@@ -196,7 +194,7 @@ struct KeptSums {
     }
 };
 
-// The scalars of a sweep that has none and is never idle, and the step of such a sweep as that of any other one.
+// Scalars and step of a sweep without scalars, which is never idle.
 struct NoScalars {
     static constexpr bool stopped = false;
 };
@@ -210,7 +208,7 @@ struct WithoutScalars {
     }
 };
 
-// Vectors of equal length that lie one after the other, as those of a Krylov basis do.
+// Vectors of equal length that lie one after the other, such as a Krylov basis.
 template <class T>
 struct Basis {
     T* data;

@@ -5,7 +5,7 @@
 
 namespace spmvgpu::gpu {
 
-// Work that is still queued uses memory that somebody else gets next.
+// Queued work uses memory that is about to be reused.
 class WaitForStream {
 public:
     explicit WaitForStream(Stream stream) : stream_(stream) {}

@@ -1,5 +1,5 @@
-// The memory of a solve. A method takes its vectors, bases and scalars in its constructor, and has no others: without
-// memory, the same constructor says how much a solve needs.
+// The memory of a solve. A method takes all its vectors, bases and scalars in its constructor: without memory, the same
+// constructor computes how much a solve needs.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace spmvgpu {
 
-// What a solve takes: bytes, and sums that it asks for at once. Of several columns the bytes are those of vectors, and
+// The memory of a solve: bytes, and sums that it needs at once. With several columns the bytes are for vectors, and
 // each column takes some more for its scalars.
 struct Needs {
     std::size_t bytes;
@@ -22,7 +22,7 @@ struct Needs {
 template <class T>
 class Work {
 public:
-    // What belongs to the scalars of the first of several columns is at `of_column`.
+    // With several columns, the data of the first one's scalars are at `of_column`.
     Work(const System<T>& system, const Limits& limits, char* memory = nullptr, char* of_column = nullptr)
         : system(system),
           limits(limits),
@@ -40,13 +40,13 @@ public:
     const System<T>& system;
     const Limits& limits;
 
-    // The system as the method sees it.
+    // The system, as a method needs it.
     index_t n() const { return system.n; }
     T* x() const { return system.x; }
     const T* b() const { return b_; }
-    const T* diagonal() const { return diagonal_; }  // that M is; null if it is none
+    const T* diagonal() const { return diagonal_; }  // M as a diagonal; null if it is none
     bool has_preconditioner() const { return system.M != nullptr; }
-    bool has_operator() const { return system.has_operator(); }  // whether M is more than a diagonal
+    bool has_operator() const { return system.has_operator(); }  // true if M is more than a diagonal
 
     // Memory that belongs to the scalars.
     template <class U>
@@ -67,7 +67,7 @@ public:
         const index_t parts = system.A->dot_parts();
         return parts > 0 ? take<Wide<T>>(2 * std::size_t(parts)) : nullptr;
     }
-    // The scalars of the method, with so many residuals as may be kept between two looks at the solve.
+    // The scalars of the method, with a history of the residuals between two looks at the solve.
     template <class S>
     S* scalars(int residuals = 1024) {
         history = take<double>(residuals);
@@ -80,14 +80,14 @@ public:
     double* history = nullptr;
     std::int64_t history_size = 0;
 
-    // Of a system whose numbers are scaled: see Context::scale().
+    // Vectors and maps of a scaled system: see Context::scale().
     struct {
         Magnitude* magnitude = nullptr;
         T *b = nullptr, *diagonal = nullptr, *product = nullptr;
     } scaled;
 
 private:
-    std::size_t elements() const { return std::size_t(n()) * system.columns; }  // of a vector, all columns of it
+    std::size_t elements() const { return std::size_t(n()) * system.columns; }  // of a vector with all its columns
 
     Arena arena_, of_column_;
     const T* b_;

@@ -20,8 +20,8 @@ struct BicgstabScalars : Progress {
 
     Factor<W> alpha, beta, omega;
     W rho{};
-    double norm_f = 0;                                            // |f|
-    static constexpr double kTiny = epsilon<T>() * epsilon<T>();  // below which a cosine is taken for zero
+    double norm_f = 0;
+    static constexpr double kTiny = epsilon<T>() * epsilon<T>();  // a smaller cosine counts as zero
 
     SPMVGPU_SCALAR void set_alpha(W fv) {
         if (status != Status::kRunning) {
@@ -41,7 +41,7 @@ struct BicgstabScalars : Progress {
         const double size = size_of(tr);
         omega = W(0);
         if (status != Status::kRunning || leaves_range(tt)) return;
-        // The cosine of the angle between t and r; where it is zero, no step along M r is of use.
+        // The cosine of the angle between t and r; if it is zero, no step along M r is of use.
         const bool is_useful = size > kTiny * root(tt) * root(rr);
         if (is_useful || !finite(size)) omega = tr / tt;
     }

@@ -8,16 +8,16 @@
 //         r = r - alpha q,  beta = r.Mr / rho,  rho = r.Mr
 //         x = x + alpha p,  p = M r + beta p
 //
-// Where M is a diagonal or none, beta is known before the new r is: r.Mr will be alpha^2 q.Mq - rho (Meurant 1987). So
-// one pass does all that follows a product, and the true r.Mr is summed on the way, for the next alpha (Chen and
+// If M is a diagonal or none, beta is known before the new r is: r.Mr will be alpha^2 q.Mq - rho (Meurant 1987). One
+// pass then does everything after a product, and the true r.Mr is summed on the way, for the next alpha (Chen and
 // Carson, Predict-and-recompute conjugate gradient variants, 2020):
 //
 //         q = A p
 //         alpha = rho / p.q,  beta = (alpha^2 q.Mq - rho) / rho
 //         r = r - alpha q,  x = x + alpha p,  p = M r + beta p,  rho = r.Mr
 //
-// These are 7 passes over vectors an iteration behind a product that leaves both inner products, 9 behind others, one
-// more with a diagonal, and two sums to wait for.
+// An iteration has 7 passes over vectors after a product that leaves both inner products, 9 after others, one more with
+// a diagonal, and two sums to wait for.
 #pragma once
 
 #include "solvers/engines/context.hpp"
@@ -41,7 +41,7 @@ struct CgScalars : Progress {
         stopped = 1;
     }
 
-    // Rounding may have what is left of a large r fall below zero.
+    // Rounding may make the remainder of a large r negative.
     constexpr void predict_beta(double q_mq, double size_of_q) {
         if (leaves_range(size_of_q)) return;
         const double step = alpha, predicted = step * (step * q_mq) - rho;
@@ -56,7 +56,8 @@ struct CgScalars : Progress {
         stop(nothing_is_left() ? Status::kStagnated : Status::kBadPreconditioner, rho);
     }
 
-    // Whether r is so far below rounding errors that its squares, and products with it, may have no digits any more.
+    // Returns true if r is so far below rounding errors that its squares, and products with it, may have no correct
+    // digits.
     constexpr bool nothing_is_left() const { return residual <= eps * eps * norm_b; }
 };
 
@@ -67,9 +68,9 @@ struct Cg {
 
     S* s;
     T *x, *r, *p, *q;
-    T* z;           // M r; null if M is a diagonal m or none, whose M r is m r
-    const T* m;     // that diagonal; null: ones
-    Wide<T>* dots;  // p.q and q.Mq in parts, where the product leaves them
+    T* z;           // M r; null if M is a diagonal m or none, where M r is m r
+    const T* m;     // the diagonal of M; null: ones
+    Wide<T>* dots;  // p.q and q.Mq in parts, if the product leaves them
 
     explicit Cg(Work<T>& work) : s(work.template scalars<S>()), x(work.x()), z(nullptr), m(work.diagonal()) {
         work.vectors(r, p, q);
@@ -100,7 +101,7 @@ struct Cg {
                 s.set_rho(sums.real(1));
             };
             if (m != nullptr) return run.sweep(s, read(r, q, x, p, maybe(m)), write(r, x, p), step, then);
-            // By itself: an element of a vector that is not there takes a register all the same.
+            // A separate sweep, because an element of a missing vector takes a register all the same.
             return run.sweep(s, read(r, q, x, p), write(r, x, p), step, then);
         }
 

@@ -1,6 +1,6 @@
-// The generalised minimal residual method with restarts (Saad and Schultz 1986), preconditioned from the left, with the
-// tolerances of SciPy's: an Arnoldi basis v_0, v_1, ... of the Krylov space of M A grows until the preconditioned
-// residual, which rotations keep at hand, has fallen below ptol; then x is corrected, and the true residual decides.
+// The generalised minimal residual method with restarts (Saad and Schultz 1986), preconditioned from the left, with
+// SciPy's tolerances: an Arnoldi basis v_0, v_1, ... of the Krylov space of M A grows until the preconditioned
+// residual, which rotations provide, has fallen below ptol; then x is corrected, and the true residual decides.
 //
 //     v_0 = M r / |M r|
 //     for col = 0, 1, ..., restart - 1:
@@ -25,8 +25,7 @@ struct GmresScalars : Progress {
     double left = 0;       // |w|
     std::int64_t cycles = 0;
     std::int32_t col = 0, breakdown = 0, legacy = 0, pads = 0;
-    // On the device: h and its correction, the columns of R, the rotations, and the right-hand side, which y takes
-    // over.
+    // On the device: h and its correction, the columns of R, the rotations, and the right-hand side, which becomes y.
     W *h = nullptr, *again = nullptr, *R = nullptr, *sines = nullptr, *rhs = nullptr;
     double* cosines = nullptr;
     std::int64_t leading = 0;  // dimension of R
@@ -56,7 +55,7 @@ struct GmresScalars : Progress {
         }
     }
 
-    // What is left of w once it is orthogonal, which may be nothing to speak of.
+    // Measures the remainder of w once it is orthogonal, which may be negligible.
     SPMVGPU_SCALAR void measure(double left_squared) {
         left = root(left_squared);
         if (left <= eps * root(real_of(h[col + 1]))) {
@@ -66,9 +65,9 @@ struct GmresScalars : Progress {
         scale = left > 0 ? 1 / left : 0;
     }
 
-    // The new column of the Hessenberg matrix, whose last entry is the norm of what is left of w.
+    // The new column of the Hessenberg matrix, whose last entry is the norm of the remainder of w.
     SPMVGPU_SCALAR void rotate() {
-        // No two of the arrays overlap, which lets the loads of later rotations begin before earlier ones are stored.
+        // The arrays do not overlap, which lets the loads of later rotations begin before earlier ones are stored.
         W* const __restrict__ column = R + col * leading;
         const W* const __restrict__ first = h;
         const W* const __restrict__ second = again;
@@ -147,7 +146,7 @@ struct Gmres {
     S* s;
     T *x, *r, *product;
     Basis<T> v;
-    S first;  // the scalars in the beginning
+    S first;  // the initial scalars
 
     explicit Gmres(Work<T>& work)
         : restart(work.limits.restart),
@@ -206,7 +205,7 @@ struct Gmres {
     template <class Solve>
     void run(Solve& solve) const {
         const std::size_t bytes = (restart + 1) * v.stride * sizeof(T);
-        solve.queue.zero(v.data, bytes);  // products read what no iteration has written
+        solve.queue.zero(v.data, bytes);  // products read memory that no iteration has written
         const T* const mb = solve.precondition(s, solve.b(), product);
         solve.reduce(
             s, read(mb), [=] SPMVGPU_DEVICE(const S&, T mb) { return sum<T>(square(mb)); },

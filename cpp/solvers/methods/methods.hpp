@@ -21,7 +21,7 @@ struct MethodList {
         (call(Method::kName), ...);
     }
 
-    // Calls call.operator()<Method>() for the one of this name, and returns what it gives.
+    // Calls call.operator()<Method>() for the method of this name, and returns its result.
     template <class Result, class Call>
     static Result with(std::string_view name, const Call& call) {
         Result result{};
@@ -55,7 +55,7 @@ Reports run_method(Queue& queue, const System<T>& system, const Limits& limits, 
     return solve.finish(method.s);
 }
 
-// Solves with memory for what needs_of() says; of several columns, for the bytes of each behind the others.
+// Solves with memory of the size from needs_of(); for several columns, with the bytes of each behind the others.
 template <class T, class Queue>
 Reports run_method(std::string_view method, Queue& queue, const System<T>& system, const Limits& limits, char* memory,
                    const LookAt& look) {

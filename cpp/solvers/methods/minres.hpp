@@ -1,6 +1,6 @@
-// The minimal residual method for symmetric systems that need not be definite (Paige and Saunders 1975), with the names
-// of SciPy's: Lanczos vectors v = y / beta of A - shift I, whose tridiagonal matrix is made triangular by rotations as
-// it grows.
+// The minimal residual method for symmetric systems that need not be definite (Paige and Saunders 1975), with SciPy's
+// names: Lanczos vectors v = y / beta of A - shift I, whose tridiagonal matrix is made triangular by rotations as it
+// grows.
 //
 //     y = (A - shift) v - (beta / oldb) r1,  alfa = v.y
 //     y = y - (alfa / beta) r2               r1, r2 = r2, y
@@ -8,11 +8,11 @@
 //     w = (v - oldeps w1 - delta w2) / gamma  w1, w2 = w2, w
 //     x = x + phi w,  v = M y / beta
 //
-// The vectors that the others turn into take turns in three places each.
+// The rotating vectors have three places each.
 //
-// phibar is the residual's norm sqrt(r.Mr). Its norm |r|, by which the solve ends, is taken for phibar times what |r|
-// was of it when it was last computed: at the beginning, and whenever the solve seems to be over. If it is not, the
-// iterations go on where they were, with the ratio as it is now, or else begin anew.
+// phibar is the residual's norm sqrt(r.Mr). The norm |r|, which ends the solve, is estimated as phibar times the ratio
+// of the two when |r| was last computed: at the beginning, and whenever the solve seems to be over. If it is not, the
+// iterations continue with the new ratio, or else restart.
 #pragma once
 
 #include "solvers/engines/context.hpp"
@@ -23,8 +23,8 @@ struct MinresScalars : Progress {
     double beta = 0, oldb = 0, alfa = 0, dbar = 0, epsln = 0, phibar = 0, cs = -1, sn = 0;
     double gmax = 0, rootl = 0;
     Factor<double> oldeps, delta, inverse_gamma = 1, phi;
-    double ratio = 1;         // of |r| to phibar
-    double first_phibar = 0;  // where these Lanczos vectors began
+    double ratio = 1;         // |r| / phibar
+    double first_phibar = 0;  // phibar at the first of these Lanczos vectors
     bool is_careful = false;  // stops once |A r| is small
 
     // The first Lanczos vector, from r.Mr and r.r.
@@ -53,7 +53,7 @@ struct MinresScalars : Progress {
         alfa = v_y;
     }
 
-    // The rest of the iteration's coefficients, from alfa and y.My.
+    // The remaining coefficients of the iteration, from alfa and y.My.
     SPMVGPU_SCALAR void rotate(double y_my) {
         ++preconditionings;
         if (leaves_range(alfa * alfa + size_of(y_my))) return;
@@ -73,8 +73,8 @@ struct MinresScalars : Progress {
         rootl = root(gbar * gbar + dbar * dbar);
         const double gamma = root(gbar * gbar + beta * beta);
         gmax = gamma > gmax ? gamma : gmax;
-        // rootl is |A r| / |r| for the r of before. Where it is a rounding error, the step would be one along the null
-        // space, of any length.
+        // rootl is |A r| / |r| for the r before. If it is a rounding error, the step would be one along the null space,
+        // of any length.
         const bool is_singular = !(rootl > (is_careful ? root(eps) : 4 * eps) * gmax);
         inverse_gamma = is_singular ? 0 : 1 / gamma;
         cs = is_singular ? 0 : gbar / gamma;
@@ -83,7 +83,7 @@ struct MinresScalars : Progress {
         phibar = sn * phibar;
     }
 
-    // Whether x is a least-squares solution, as the iterations say, with |A r| of this size and |r| = phibar.
+    // Checks if x is a least-squares solution, according to the iterations, with |A r| of this size and |r| = phibar.
     SPMVGPU_SCALAR void check_least_squares(double norm_ar) {
         if (status != Status::kLeastSquares) return;
         if (norm_ar <= 10 * root(eps) * gmax * phibar) return;
@@ -91,7 +91,7 @@ struct MinresScalars : Progress {
         is_careful = true;
     }
 
-    // Whether the solve is over, with x of this squared norm.
+    // Ends the solve if it is over, with x of this squared norm.
     SPMVGPU_SCALAR void test(double xx) {
         if (xx > 0 && leaves_range(xx)) return;
         ++iterations;
@@ -101,10 +101,10 @@ struct MinresScalars : Progress {
         if (norm_r <= goal) {
             stop(Status::kConverged, norm_r);
         } else if (rootl <= root(eps) * gmax && cs * cs <= 100 * eps) {
-            // |A r| is small, as it never becomes much smaller by rounding, and |r| has ceased to fall.
+            // |A r| is small, though rounding keeps it from becoming much smaller, and |r| has ceased to fall.
             stop(Status::kLeastSquares, norm_r);
         } else if (phibar <= eps * (has_m ? first_phibar : gmax * norm_x)) {
-            // By as much r may be wrong. If it has hardly fallen, so large an x is one of the null space.
+            // r may be wrong by as much. If it has hardly fallen, so large an x is one of the null space.
             stop(phibar > 0.01 * first_phibar ? Status::kLeastSquares : Status::kStagnated, norm_r);
         } else if (iterations >= maxiter) {
             stop(Status::kExhausted, norm_r);
@@ -118,7 +118,7 @@ struct Minres {
     using S = MinresScalars;
 
     S* s;
-    T *x, *r;        // r is the first of the places of y
+    T *x, *r;        // r shares the first place of y
     T *v, *product;  // A v, which is queued beyond the end, too, and so has a place of its own; then M y, if there is M
     T *ys[3], *ws[3];
 
@@ -129,7 +129,7 @@ struct Minres {
 
     S initial() const { return {}; }
 
-    // The method with its vectors in the roles that they have after so many iterations, counted from 0 again.
+    // The method with its vectors in their roles after this many iterations, counted from 0 again.
     Minres after(std::int64_t k) const {
         Minres later = *this;
         for (int i = 0; i < 3; ++i) {
@@ -140,7 +140,7 @@ struct Minres {
         return later;
     }
 
-    // Where the next iteration puts its y, which no iteration reads before.
+    // The place of the next iteration's y, which no iteration reads before.
     T* unread() const { return ys[1]; }
 
     SPMVGPU_ITERATION void operator()(Run& run, S* s, std::int64_t k) const {
@@ -190,7 +190,7 @@ struct Minres {
             });
     }
 
-    // v = M r / beta, from r in the first of the places of y.
+    // v = M r / beta, from r in the first place of y.
     template <class Solve>
     void begin(Solve& solve) const {
         const T* const my = solve.precondition(s, r, product);
@@ -205,7 +205,7 @@ struct Minres {
                     [=] SPMVGPU_DEVICE(const S& s, T v, T) { return put(Factor<double>(1 / s.beta) * v, T(0)); });
     }
 
-    // SciPy's check, of y = M r: w = A y and A w, and the same of M.
+    // SciPy's check of symmetry, with y = M r: w = A y and A w, and likewise for M.
     template <class Solve>
     void check_symmetry(Solve& solve, const T* y, T* w, T* aw) const {
         solve.multiply(y, w);
@@ -224,8 +224,8 @@ struct Minres {
             });
     }
 
-    // Looks whether |A r| is as small as the iterations say, for r = b - A x, in the norm of M: |A M r| of that. If it
-    // is not, a step along the null space has spoilt x, and the solve begins anew from zero, now carefully.
+    // Checks if |A r| is as small as the iterations say, for r = b - A x, in the norm of M: |A M r|. If it is not, a
+    // step along the null space has spoilt x, and the solve restarts from zero, now carefully.
     template <class Solve>
     void check_least_squares(Solve& solve, T* true_r) const {
         if (!has_any(solve, Status::kLeastSquares)) return;
@@ -246,8 +246,8 @@ struct Minres {
         });
     }
 
-    // Of several columns, which end after different numbers of iterations and whose vectors play different parts then:
-    // those that are not over begin anew.
+    // With several columns, which end after different numbers of iterations and whose vectors are in different roles
+    // then, the columns that are not over restart.
     template <class Solve>
     void run_columns(Solve& solve) const {
         do {
@@ -259,7 +259,7 @@ struct Minres {
         } while (has_any(solve, Status::kRunning));
     }
 
-    // Whether a column has come to this.
+    // Returns true if a column has this status.
     template <class Solve>
     bool has_any(Solve& solve, Status status) const {
         const std::vector<S> now = solve.queue.read_columns(s);
@@ -272,7 +272,7 @@ struct Minres {
         using Truth = typename Solve::Truth;
         Minres iteration = *this;
         iteration.begin(solve);
-        // With an M, |r| may not be what phibar says of it, so the same Lanczos vectors get a second chance.
+        // With an M, |r| may differ from its estimate, so the same Lanczos vectors get a second chance.
         const int chances = solve.has_preconditioner() ? 2 : 1;
         int misses = 0;
         for (double began_at = solve.kInfinity;;) {

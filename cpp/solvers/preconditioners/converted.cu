@@ -54,7 +54,7 @@ template <class T>
 void to_single(const T* x, const SingleColumns<T>& single, index_t n, index_t columns, int ordinal, Stream stream) {
     const DeviceGuard guard(ordinal);
     const dim3 blocks = blocks_of(n, columns, ordinal);
-    constexpr int kBelowAll = 0x80;  // as every byte of a number
+    constexpr int kBelowAll = 0x80;  // in every byte of a number
     check(cudaMemsetAsync(single.exponents, kBelowAll, columns * sizeof(int), native(stream)), "cudaMemsetAsync");
     find_exponents<<<blocks, kThreads, 0, native(stream)>>>(n, x, single.exponents);
     check_launch("find_exponents");

@@ -1,7 +1,7 @@
-// A map in single precision for vectors in double precision: a preconditioner need not be exact, and moves half of the
-// bytes so.
+// A map in single precision for vectors in double precision: a preconditioner need not be exact, and so moves half of
+// the bytes.
 //
-// A vector is divided by the power of two in its largest element first, so that small residuals keep their digits, and
+// A vector is first divided by the power of two in its largest element, so that small residuals keep their digits, and
 // the result is multiplied by it.
 #pragma once
 
@@ -13,23 +13,22 @@
 
 namespace spmvgpu {
 
-// The type in single precision.
 template <class T>
 using Single = std::conditional_t<kIsComplex<T>, Complex<float>, float>;
 
-// What a conversion works with on the device: columns in single precision, and the exponent of the largest element of
-// each.
+// Memory of a conversion on the device: columns in single precision, and the exponent of the largest element of each.
 template <class T>
 struct SingleColumns {
     Single<T>*x = nullptr, *y = nullptr;
     int* exponents = nullptr;
 };
 
-// Of T in double precision.
+// T is in double precision.
 template <class T>
 class ConvertedMap : public LinearMap<T> {
 public:
-    // Of vectors of length n, so many columns at most, on the device of the memory. Not for two solves at once.
+    // Vectors have length n and at most this many columns, on the device of the memory. Only one solve may use the map
+    // at a time.
     ConvertedMap(std::shared_ptr<const LinearMap<Single<T>>> map, index_t n, index_t columns,
                  std::shared_ptr<SolverMemory> memory)
         : map_(std::move(map)),

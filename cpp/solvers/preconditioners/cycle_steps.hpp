@@ -9,12 +9,12 @@
 
 namespace spmvgpu {
 
-// multiply(alpha, x, beta, y) is y = alpha A x + beta y. It is no template's parameter, as functions with lambdas for
-// the GPU must not have types of other lambdas.
+// multiply(alpha, x, beta, y) is y = alpha A x + beta y. It is no template parameter, because functions with lambdas
+// for the GPU must not have types of other lambdas.
 template <class T>
 using Multiply = std::function<void(T alpha, const T* x, T beta, T* y)>;
 
-// x = x + p(A) (b - A x) on a level, or p(A) b where x counts as zero.
+// x = x + p(A) (b - A x) on a level, or p(A) b if x counts as zero.
 template <class T, class Queue>
 void smooth(Queue& queue, const Level<T>& level, const Multiply<T>& multiply, const T* b, T* x, bool from_zero, T* r,
             T* d) {
@@ -68,7 +68,7 @@ void run_cycle(Queue& queue, const CycleMap<T>& cycle, std::size_t number, const
     const Level<T>& next = cycle.levels()[number + 1];
     run_cycle(queue, cycle, number + 1, static_cast<const T*>(coarse.b), coarse.x);
     if (next.twice) {
-        T* const second = own.direction;  // which nobody needs before the next smoothing
+        T* const second = own.direction;  // not needed before the next smoothing
         apply(*next.A, {coarse.x, coarse.b});
         run_cycle(queue, cycle, number + 1, static_cast<const T*>(coarse.b), second);
         queue.each(next.A->rows(), read(coarse.x, second), write(coarse.x), [=] SPMVGPU_DEVICE(T x, T second) {

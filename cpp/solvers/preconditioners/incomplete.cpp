@@ -13,14 +13,14 @@ namespace spmvgpu {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr std::int64_t kEntryNanoseconds = 2;  // of a triangular solve, for one thread
+constexpr std::int64_t kEntryNanoseconds = 2;  // in a triangular solve, for one thread
 
-// Rows by level: those of level k are order[begin[k]] to order[begin[k + 1]], in ascending order.
+// Rows by level: level k has order[begin[k]] to order[begin[k + 1]], in ascending order.
 struct Levels {
     std::vector<index_t> begin, order;
 };
 
-// `level` of each row: one more than the largest of the rows that it refers to.
+// The `level` of each row is one more than the largest of the rows that it refers to.
 Levels levels_of(const std::vector<index_t>& level) {
     Levels levels;
     const index_t count = level.empty() ? 0 : 1 + *std::max_element(level.begin(), level.end());
@@ -39,7 +39,7 @@ struct Pattern {
     const index_t* offsets;
     const index_t* cols;
     std::vector<index_t> diagonal;
-    index_t incomplete_row = -1;  // the first that has no diagonal entry
+    index_t incomplete_row = -1;  // the first row without a diagonal entry
 
     template <class T>
     explicit Pattern(const CsrMatrix<T>& A)
@@ -75,8 +75,8 @@ struct Stretch {
     index_t length() const { return end - begin; }
 };
 
-// Calls visit(i, j) for the entries i of one stretch and j of another that lie in the same column. The longer one is
-// searched where it is far longer: a row with very many entries costs its neighbours no more than their own entries do.
+// Calls visit(i, j) for the entries i of one range and j of another in the same column. The longer one is searched if
+// it is far longer, so that a row with very many entries costs its neighbours no more than their own entries do.
 template <class Visit>
 void for_common_columns(const index_t* cols, Stretch first, Stretch second, const Visit& visit) {
     constexpr int kFarLonger = 16;
@@ -95,7 +95,7 @@ void for_common_columns(const index_t* cols, Stretch first, Stretch second, cons
     }
 }
 
-// Row `row` of the factors, in place of that of the matrix; the rows that it refers to are done.
+// Computes row `row` of the factors in place; the rows that it refers to are done.
 template <class W>
 void eliminate(const Pattern& pattern, index_t row, W* values) {
     const index_t end = pattern.offsets[row + 1];
@@ -107,8 +107,8 @@ void eliminate(const Pattern& pattern, index_t row, W* values) {
     }
 }
 
-// Lanes for rows of this mean length; more where levels are so narrow that filling them up would cost more memory than
-// the matrix has rows, and where the longest row would keep few lanes busy long after all others are done.
+// Lanes for rows of this mean length; more if levels are so narrow that filling them up would cost more memory than the
+// matrix has rows, and if the longest row would keep few lanes busy long after all others are done.
 int lanes_for(const Pattern& pattern, const Levels& levels, std::int64_t entries, index_t longest_row) {
     constexpr index_t kEntriesOfLane = 1024;
     int lanes = 1;
@@ -118,7 +118,7 @@ int lanes_for(const Pattern& pattern, const Levels& levels, std::int64_t entries
     return lanes;
 }
 
-// One of the factors that stand in one matrix, whose diagonal has the inverse pivots, if this factor `has_pivots`.
+// One of two factors in one matrix, whose diagonal has the inverse pivots; they belong to this factor if `has_pivots`.
 template <class T>
 Triangle<T> triangle_of(const Pattern& pattern, const Array<T>& values, bool lower, bool has_pivots, Device device) {
     const Levels levels = pattern.levels(lower);
@@ -232,7 +232,7 @@ IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& A, Device device) : 
         if (!failed_ && (size == 0 || !finite(size) || !finite(inverse_size))) failed_ = Pivot<T>{row, pivot};
     }
     if (failed_) return;
-    factors = std::vector<Wide<T>>();  // which gives the memory back
+    factors = std::vector<Wide<T>>();  // frees the memory
     lower_ = triangle_of<T>(pattern, values, true, false, device);
     upper_ = triangle_of<T>(pattern, values, false, true, device);
 }

@@ -1,4 +1,4 @@
-// The null space of a singular system, as PETSc's MatSetNullSpace has it: P = 1 - N N^H takes its part out of vectors.
+// The null space of a singular system, as in PETSc's MatSetNullSpace: P = 1 - N N^H projects vectors on its complement.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace spmvgpu {
 
-// An orthonormal basis N of a null space on a device, and what the projection works with there.
+// An orthonormal basis N of a null space on a device, and the work memory of the projection.
 template <class T>
 struct NullSpace {
-    // Of sweeps that never stop.
+    // Scalars of sweeps that never stop.
     struct Scalars {
         std::int32_t stopped = 0;
         template <class Visit>
@@ -24,16 +24,16 @@ struct NullSpace {
     int count;
     Wide<T>* products = nullptr;  // inner products with the basis
     Scalars* scalars = nullptr;
-    void* partials = nullptr;  // of a GPU's sums
+    void* partials = nullptr;  // for a GPU's sums
 };
 
-// y = P M x. What comes of it is orthogonal to the null space, and so is a solution that is a sum of such vectors.
-// Without M, x and y may be the same vector.
+// y = P M x. The result is orthogonal to the null space, and so is a solution that is a sum of such vectors. Without M,
+// x and y may be the same vector.
 template <class T>
 class ProjectedMap : public LinearMap<T> {
 public:
     // M may be a diagonal, or null for the identity. `basis` has `count` orthonormal vectors of length n, one after the
-    // other, on the device of the memory. Not for two solves at once: the inner products are the map's.
+    // other, on the device of the memory. Only one solve may use the map at a time, because it owns the inner products.
     ProjectedMap(std::shared_ptr<const LinearMap<T>> M, index_t n, const T* basis, int count,
                  std::shared_ptr<SolverMemory> memory);
 
@@ -53,12 +53,12 @@ namespace gpu {
 // Bytes at NullSpace::partials.
 std::size_t projection_partial_bytes(int ordinal, int count, std::size_t of_sum);
 
-// y = P (m x), or P y where x is null, for columns that lie one after the other; queued on the stream. A null m stands
-// for ones.
+// y = P (m x), or P y if x is null, for columns that lie one after the other; queued on the stream. A null m stands for
+// ones.
 template <class T>
 void project(const NullSpace<T>& space, int ordinal, const T* x, const T* m, T* y, index_t columns, Stream stream);
 
-// Lets the scalars of a space never stop.
+// Initialises the scalars of a space, which never stop.
 template <class T>
 void start_projections(const NullSpace<T>& space, int ordinal);
 

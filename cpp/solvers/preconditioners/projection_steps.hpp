@@ -5,7 +5,7 @@
 
 namespace spmvgpu {
 
-// y = P (m x), or P y where x is null. A null m stands for ones.
+// y = P (m x), or P y if x is null. A null m stands for ones.
 template <class T, class Queue>
 void project_one(Queue& queue, const NullSpace<T>& space, const T* x, const T* m, T* y) {
     const int count = space.count;

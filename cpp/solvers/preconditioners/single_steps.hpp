@@ -8,7 +8,7 @@
 
 namespace spmvgpu {
 
-// Of zeros: what every byte 0x80 makes, which is less than any exponent.
+// The exponent of zeros: every byte is 0x80, which makes it less than any other exponent.
 constexpr int kNoExponent = static_cast<int>(0x80808080u);
 
 SPMVGPU_IN_BODY double largest_part(double value) { return ::fabs(value); }

@@ -1,6 +1,6 @@
 // Triangular solves on a GPU, in one kernel each (Liu et al., A Synchronization-Free Algorithm for Parallel Sparse
-// Triangular Solves, 2016): a row waits for the unknowns that it refers to, and says when its own is there. Every sum
-// has its order, so the bits are the same every time.
+// Triangular Solves, 2016): a row waits for the unknowns that it refers to, and announces its own. The order of every
+// sum is fixed, and so are the bits.
 #include <cuda/atomic>
 
 #include "core/dispatch.hpp"
@@ -13,9 +13,9 @@ namespace {
 
 using Flag = ::cuda::atomic_ref<unsigned, ::cuda::thread_scope_device>;
 
-// kLanes lanes per row, and a row of blocks for every column of b and x. Blocks take numbers in the order in which they
-// begin, and rows wait for rows of blocks with smaller numbers or of other warps of their block, never for one of their
-// warp: somebody can always go on.
+// kLanes lanes take a row, and every column of b and x has a row of blocks. Blocks are numbered in the order in which
+// they begin, and rows wait only for rows of blocks with smaller numbers or of other warps of their block, never for
+// one of their warp: some warp can always proceed.
 template <class T, int kLanes>
 __global__ void __launch_bounds__(kBlockSize)
     solve_lanes_per_row(index_t places, const index_t* __restrict__ rows, const index_t* __restrict__ row_offsets,

@@ -1,4 +1,4 @@
-// Two maps, one after the other, as the product of a matrix and its adjoint is.
+// Two maps, one after the other, such as the product of a matrix and its adjoint.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace spmvgpu {
 
-// One map after another, with a vector of length `between` between them. Not for two solves at once.
+// One map after another, with a vector of length `between` in between. Only one solve may use it at a time.
 template <class T>
 class ComposedMap : public LinearMap<T> {
 public:

@@ -8,7 +8,7 @@
 
 namespace spmvgpu {
 
-inline constexpr std::int64_t kRotatedRows = 128;  // of several vectors, that stay in the nearest caches
+inline constexpr std::int64_t kRotatedRows = 128;  // rows of several vectors that stay in the nearest caches
 
 template <class T>
 SPMVGPU_SIMD_CLONES static void rotate_rows(Basis<T> from, int vectors, const Wide<T>* q, int count, Basis<T> to,

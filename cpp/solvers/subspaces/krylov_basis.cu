@@ -8,8 +8,8 @@
 
 namespace spmvgpu::gpu {
 
-// A block takes so many rows of all vectors into shared memory, and writes the same rows of the combinations, which may
-// therefore lie over the vectors.
+// A block loads this many rows of all vectors into shared memory, and writes the same rows of the combinations, which
+// may therefore overlap the vectors.
 template <class T>
 __global__ void rotate_tiles(index_t n, Basis<T> from, int vectors, const Wide<T>* q, int count, Basis<T> to,
                              int rows) {

@@ -1,4 +1,4 @@
-// An orthonormal basis of a Krylov subspace on a device, as the Lanczos method builds it and restarts it.
+// An orthonormal basis of a Krylov subspace on a device, as in the Lanczos method with restarts.
 #pragma once
 
 #include <memory>
@@ -16,29 +16,29 @@ class KrylovBasis {
 public:
     virtual ~KrylovBasis() = default;
 
-    // v_place = x made orthonormal to those before. Gives the coefficients of x in v_0 to v_place, the last of which is
-    // the norm of what was left; if nothing was, v_place is zero.
+    // v_place = x orthonormalised against the earlier vectors. Returns the coefficients of x in v_0 to v_place, the
+    // last of which is the norm of the remainder; if that is zero, so is v_place.
     virtual std::vector<Wide<T>> put(const T* x, int place) = 0;
 
-    // The exponent of |map v_0|, which it leaves in v_1; none if that is zero or not finite.
+    // The exponent of |map v_0|, with that vector stored in v_1; none if it is zero or not finite.
     virtual std::optional<int> exponent(const LinearMap<T>& map) = 0;
 
-    // v_j+1 = 2^exponent map v_j made orthonormal to those before, for j from `first` to `last` - 1. Gives, for each j,
-    // the product of map v_j with v_j, whose real part counts, and the norm of what was left.
+    // v_j+1 = 2^exponent map v_j orthonormalised against the earlier vectors, for j from `first` to `last` - 1.
+    // Returns, for each j, the real part of the product of map v_j with v_j, and the norm of the remainder.
     virtual std::vector<double> extend(const LinearMap<T>& map, int first, int last, int exponent) = 0;
 
     // The first `to` vectors become combinations of the first `from`, with the factors q[c * from + j] of v_j in the
     // c-th; and v_from becomes the next one.
     virtual void restart(const Wide<T>* q, int from, int to) = 0;
 
-    // The same combinations of vectors elsewhere on the device, one after the other.
+    // Linear combinations of the vectors, with such factors, stored elsewhere on the device, one after the other.
     virtual void combine(const Wide<T>* q, int from, int count, T* to) = 0;
 
     // map v_place, elsewhere on the device.
     virtual void multiply(const LinearMap<T>& map, int place, T* to) = 0;
 };
 
-// Of at most `length` vectors. `memory` says the device.
+// The basis has at most `length` vectors, on the device of the memory.
 template <class T>
 std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory);
 

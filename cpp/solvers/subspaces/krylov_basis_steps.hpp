@@ -11,13 +11,13 @@
 
 namespace spmvgpu {
 
-// `Place` is OnHost or OnGpu. Of both there is rotate(place, n, from, vectors, q, count, to): `count` combinations of
-// so many vectors of a basis, which may be written over the first of them.
+// `Place` is OnHost or OnGpu. Both have rotate(place, n, from, vectors, q, count, to): `count` combinations of vectors
+// of a basis, which may overwrite the first of them.
 template <class T, class Place>
 class KrylovBasisOn : public KrylovBasis<T> {
 public:
     struct Scalars {
-        std::int32_t stopped = 0;  // never
+        std::int32_t stopped = 0;  // never set
         double along = 0, norm = 0, scale = 0;
         template <class Visit>
         void visit_pointers(Visit&&) {}
@@ -68,8 +68,8 @@ public:
             T* const w = v_[j + 1];
             map.apply(v_[j], w, place.queue.stream());
             if (exponent != 0) scale_by_power(place.queue, n_, static_cast<const T*>(w), w, exponent);
-            // But for the first, which may be behind a restart, nothing but rounding errors lies along other vectors
-            // than the neighbours, so this is as good as the first time.
+            // Except for the first, which may follow a restart, only rounding errors lie along other vectors than the
+            // neighbours, so this is as good as the first time.
             j == first ? take_out(place.queue, j + 1) : take_out_neighbours(place.queue, j);
             finish(place.queue, j + 1);
             check_interrupt();
@@ -99,17 +99,17 @@ public:
         place.finish();
     }
 
-    // What follows is public, as functions with lambdas for the GPU must be.
+    // The functions below are public, as functions with lambdas for the GPU must be.
 
-    // v_count orthonormal to those before. Twice, as what is left the first time of a part is too small to matter after
-    // the second.
+    // v_count orthonormalised against the earlier vectors, twice, because the remainders of the first time are small
+    // enough only after the second.
     template <class Queue>
     void orthonormalise(Queue& queue, int count) {
         take_out(queue, count);
         finish(queue, count);
     }
 
-    // v_count less its parts along those before it.
+    // v_count less its projections on the earlier vectors.
     template <class Queue>
     void take_out(Queue& queue, int count) {
         queue.dots(scalars_, n_, v_, count, static_cast<const T*>(v_[count]), first_, Nothing{});
@@ -117,7 +117,7 @@ public:
             scalars_, n_, v_, [=] SPMVGPU_DEVICE(const Scalars&) { return count; }, first_, -1, v_[count], Nothing{});
     }
 
-    // v_j+1 = A v_j less its parts along v_j and, of which the norm before is known, along v_j-1.
+    // v_j+1 = A v_j less its projections on v_j and on v_j-1, whose norm is known.
     template <class Queue>
     void take_out_neighbours(Queue& queue, int j) {
         T* const w = v_[j + 1];
@@ -135,8 +135,8 @@ public:
                     });
     }
 
-    // The same less what is left of its parts, divided by its norm. found_[2 * count] is its product with the one
-    // before it, as it was, and the norm stands behind that.
+    // v_j+1 less the remainders of its projections, divided by its norm. found_[2 * count] is its product with the one
+    // before it, as it was, followed by the norm.
     template <class Queue>
     void finish(Queue& queue, int count) {
         T* const w = v_[count];
@@ -146,7 +146,7 @@ public:
         queue.combine(
             scalars_, n_, v_, [=] SPMVGPU_DEVICE(const Scalars&) { return count; }, again, -1, w,
             [=] SPMVGPU_DEVICE(Scalars & s, const Sums<T, 1>& sums) {
-                constexpr double kNothing = 1e-30;  // 1 / norm is to be a number of any type
+                constexpr double kNothing = 1e-30;  // 1 / norm must be finite in any type
                 s.norm = root(sums.real(0));
                 s.scale = s.norm > kNothing ? 1 / s.norm : 0;
                 found[0] = count > 0 ? real_of(first[count - 1] + again[count - 1]) : 0;

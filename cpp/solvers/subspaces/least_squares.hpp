@@ -1,4 +1,4 @@
-// The vector work of least-squares methods on a device: products with A and its adjoint, and what lies between them.
+// The vector work of least-squares methods on a device: products with A and its adjoint, and the steps in between.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace spmvgpu {
 
-// Of A with `rows` rows and `cols` columns. All functions are complete on return. x is the caller's vector; while a
-// method runs it holds the solution times a power of two. Norms are those of the scaled system (2^-A A) and
-// 2^-b (b - A x), which differs from the given one only where numbers are far from 1.
+// A has `rows` rows and `cols` columns. All functions are complete on return. x is the caller's vector; while a method
+// runs it holds the solution times a power of two. Norms are norms of the scaled system (2^-A A) and 2^-b (b - A x),
+// which differs from the given one only if numbers are far from 1.
 template <class T>
 class LeastSquares {
 public:
@@ -33,21 +33,21 @@ public:
 
     virtual ~LeastSquares() = default;
 
-    // The first step of the bidiagonalisation of Golub and Kahan: x = guess, or zero where that is null, r = b - A x,
-    // u_1 = r / beta, v_1 = A^H u_1 / alpha, and w = v_1.
+    // The first step of the bidiagonalisation of Golub and Kahan: x = guess, or zero if that is null, r = b - A x, u_1
+    // = r / beta, v_1 = A^H u_1 / alpha, and w = v_1.
     virtual Start start(const T* b, const T* guess, T* x) = 0;
 
-    // What a method does with its vectors, and then the next step of the bidiagonalisation. lsqr has x = x + of_x w and
-    // w = of_v v + of_w w. lsmr has one more vector p, which begins as zero: p = w + of_p p, x = x + of_x p, and the
-    // same w. First of_variance |w_i|^2 is added to the elements of `variances`, if that is not null.
+    // The updates of a method's vectors, and then the next step of the bidiagonalisation. lsqr has x = x + of_x w and w
+    // = of_v v + of_w w. lsmr has one more vector p, which begins as zero: p = w + of_p p, x = x + of_x p, and the same
+    // w. First of_variance |w_i|^2 is added to the elements of `variances`, if that is not null.
     virtual Step next(T* x, const Update& update, bool has_p, T* variances, double of_variance) = 0;
 
-    // Conjugate gradients on the normal equations, from where start() has come to: the residual r of A x = b is kept,
-    // not that of the normal equations alone. `damp` is that of the scaled system. They stop once gamma <= goal^2.
+    // Conjugate gradients on the normal equations, continued from start(): it keeps the residual r of A x = b, and not
+    // only that of the normal equations. `damp` belongs to the scaled system. They stop once gamma <= goal^2.
     virtual Descent start_descent(T* x, double damp, double goal) = 0;
     virtual Descent descend(T* x, int iterations) = 0;
 
-    // Makes x what the caller gets.
+    // Scales x back for the caller.
     virtual void finish(T* x) = 0;
 };
 

@@ -12,7 +12,7 @@
 
 namespace spmvgpu {
 
-// `Place` is OnHost or OnGpu. Vectors u and v are kept as they come, with their norms beta and alpha among the scalars,
+// `Place` is OnHost or OnGpu. Vectors u and v are stored unscaled, with their norms beta and alpha among the scalars,
 // so that no pass divides them and nothing waits for a norm.
 template <class T, class Place>
 class LeastSquaresOn : public LeastSquares<T> {
@@ -26,7 +26,7 @@ public:
     struct Scalars {
         std::int32_t stopped = 0;
         double alpha = 0, beta = 0, x_squared = 0, w_squared = 0;
-        double gamma = 0, goal_squared = 0, damp_squared = 0, step = 0, ratio = 0;  // of conjugate gradients
+        double gamma = 0, goal_squared = 0, damp_squared = 0, step = 0, ratio = 0;  // for conjugate gradients
         std::int64_t iterations = 0;
         template <class Visit>
         void visit_pointers(Visit&&) {}
@@ -120,7 +120,7 @@ public:
         place.finish();
     }
 
-    // What follows is public, as functions with lambdas for the GPU must be.
+    // The functions below are public, as functions with lambdas for the GPU must be.
 
     template <class Queue>
     void begin(Queue& queue, const T* b, const T* guess, T* x) {
@@ -194,7 +194,7 @@ public:
             KeepNorms{});
     }
 
-    // u = A v / alpha - alpha u / beta, of which the new beta is the norm.
+    // u = A v / alpha - alpha u / beta, whose norm is the new beta.
     template <class Queue>
     void step_u(Queue& queue, double scale) {
         queue.sweep(
@@ -206,7 +206,7 @@ public:
             [=] SPMVGPU_DEVICE(Scalars & s, const Sums<T, 1>& sums) { s.beta = root(sums.real(0)); });
     }
 
-    // v = A^H u / beta - beta v / alpha, of which the new alpha is the norm.
+    // v = A^H u / beta - beta v / alpha, whose norm is the new alpha.
     template <class Queue>
     void step_v(Queue& queue, double scale) {
         queue.sweep(
@@ -218,7 +218,7 @@ public:
             [=] SPMVGPU_DEVICE(Scalars & s, const Sums<T, 1>& sums) { s.alpha = root(sums.real(0)); });
     }
 
-    // p = A^H r - damp^2 x, which start() has left in v but for the factor beta, and gamma = |p|^2; p is in w_.
+    // p = A^H r - damp^2 x, which start() has left in v without the factor beta, and gamma = |p|^2; p is in w_.
     template <class Queue>
     void first_direction(Queue& queue, const T* x) {
         queue.sweep(
@@ -252,7 +252,7 @@ public:
             [=] SPMVGPU_DEVICE(const Scalars& s, T q, T r) { return put(r - Real<T>(s.step) * (Real<T>(scale) * q)); });
     }
 
-    // x has not moved yet: it is read for the gradient anyway.
+    // x has not moved yet, and is read for the gradient.
     template <class Queue>
     void next_direction(Queue& queue, T* x, double scale) {
         queue.sweep(
@@ -285,7 +285,7 @@ public:
         }
     };
 
-    // Of a norm, by which nothing is divided where it is zero.
+    // The inverse of a norm, or 0 where the norm is zero.
     SPMVGPU_SCALAR static Real<T> inverse(double norm) { return norm > 0 ? Real<T>(1 / norm) : Real<T>(0); }
 
 private:
@@ -295,7 +295,7 @@ private:
         return {now.iterations, now.gamma, now.stopped != 0};
     }
 
-    // An exponent that is far from 0, so that squares could leave the range of numbers, or 0.
+    // An exponent so far from 0 that squares could over- or underflow, or else 0.
     static int far_ones(int exponent) {
         constexpr int kFar = sizeof(Real<T>) == sizeof(float) ? 30 : 100;
         return std::abs(exponent) > kFar ? exponent : 0;
@@ -306,8 +306,8 @@ private:
     Device device_;
     std::shared_ptr<SolverMemory> memory_;
     std::unique_ptr<SolverMemory::Lease> lease_;
-    T *u_ = nullptr, *product_ = nullptr;                               // of rows
-    T *v_ = nullptr, *normal_ = nullptr, *w_ = nullptr, *p_ = nullptr;  // of columns
+    T *u_ = nullptr, *product_ = nullptr;                               // with a length of rows
+    T *v_ = nullptr, *normal_ = nullptr, *w_ = nullptr, *p_ = nullptr;  // with a length of columns
     Scalars* s_ = nullptr;
     Magnitude* magnitude_ = nullptr;
     void* partials_ = nullptr;

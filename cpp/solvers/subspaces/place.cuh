@@ -1,4 +1,4 @@
-// Where the steps of a subspace method run, for as long as a call takes: here a GPU. place.hpp has the CPU.
+// The place where a subspace method runs during a call: here a GPU. place.hpp has the CPU.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Where the steps of a subspace method run, for as long as a call takes: here the CPU. place.cuh has the GPU.
+// The place where a subspace method runs during a call: here the CPU. place.cuh has the GPU.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ struct OnHost {
     static std::size_t partial_bytes(Device, int, std::size_t) { return 0; }
 
     OnHost(Device, void*) {}
-    void finish() {}  // waits until all that is queued is done
+    void finish() {}  // waits for all queued work
 
     HostQueue queue;
 };

@@ -1,4 +1,4 @@
-// LinearMap<T>: what solvers multiply vectors by, a matrix or a preconditioner, on the device where the vectors are.
+// LinearMap<T>: a linear map of a solver, a matrix or a preconditioner, on the device of the vectors.
 #pragma once
 
 #include <cstddef>
@@ -29,30 +29,32 @@ public:
     // y = A x. On a GPU it is queued on the stream; x and y do not overlap.
     virtual void apply(const T* x, T* y, Stream stream) const = 0;
 
-    // The same of several vectors of length n that lie one after the other.
+    // apply() for several vectors of length n that lie one after the other.
     virtual void apply_columns(const T* x, T* y, index_t n, index_t columns, Stream stream) const {
         for (std::ptrdiff_t j = 0; j < columns; ++j) apply(x + j * n, y + j * n, stream);
     }
 
-    // On a GPU apply() may leave pairs of x.y and y.Wy at `dots`, so many of them; 0 if it does not. A null W is ones.
+    // On a GPU apply() may leave pairs of x.y and y.Wy at `dots`; this is the number of pairs, 0 if it does not. A null
+    // W is ones.
     virtual index_t dot_parts() const { return 0; }
     virtual void apply_and_dot(const T* /*x*/, T* /*y*/, const T* /*w*/, Wide<T>* /*dots*/, Stream) const {
         throw std::logic_error("this map has no inner products");
     }
 
-    // A map that is a diagonal says so, for solvers multiply by it as they go.
+    // A diagonal map returns its diagonal, because solvers multiply by it within sweeps.
     virtual const T* diagonal() const { return nullptr; }
 
-    // A map that is one matrix in one format says so, for a kernel may read its rows itself.
+    // A map that is one matrix in one format returns it, because a kernel may read its rows itself.
     virtual const Matrix<T>* matrix() const { return nullptr; }
 
-    // A map that is one matrix over several devices says so, for they may keep the vectors in pieces.
+    // A map that is one matrix over several devices returns it, because they may keep the vectors in pieces.
     virtual const MultiDeviceMatrix<T>* multi_device() const { return nullptr; }
 
-    // A map that is a matrix made of parts says so, for its parts may be stored in another order than the vectors.
+    // A map that is a matrix made of parts returns it, because its parts may be stored in another order than the
+    // vectors.
     virtual const PartedMatrix<T>* parts() const { return nullptr; }
 
-    // Whether what apply() queues may be recorded in a CUDA graph.
+    // True if the work of apply() may be recorded in a CUDA graph.
     virtual bool can_be_recorded() const { return true; }
 };
 
@@ -102,7 +104,8 @@ private:
 template <class T>
 class DiagonalMap : public LinearMap<T> {
 public:
-    // Where there are no elements there need be no address; a rank that has none goes the way of the others even so.
+    // An empty diagonal need not have an address; a rank without elements must still take the same branches as the
+    // others.
     explicit DiagonalMap(const T* diagonal) : diagonal_(diagonal == nullptr ? &kNone : diagonal) {}
 
     void apply(const T*, T*, Stream) const override { throw std::logic_error("a diagonal is multiplied in passing"); }

@@ -1,4 +1,4 @@
-// The memory of solves with one operator, kept from one to the next.
+// The memory of solves with one operator, which later ones reuse.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace spmvgpu {
 
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// Hands out memory from an address on, in the order of a list. From no address it adds up what the same list takes.
+// Hands out memory from an address on, in the order of a list. Without an address it adds up the sizes.
 class Arena {
 public:
     explicit Arena(char* memory = nullptr) : memory_(reinterpret_cast<std::uintptr_t>(memory)) {}
@@ -38,7 +38,8 @@ public:
     class Lease {
     public:
         Lease(SolverMemory& from, std::size_t bytes, Device device);
-        // Of the size that list(arena) takes, which is called twice: to add up, and to take.
+        // Memory of the size that list(arena) needs. It is called twice, to add up the sizes and to hand out the
+        // memory.
         template <class List>
         Lease(SolverMemory& from, Device device, const List& list) : Lease(from, bytes_of(list), device) {
             Arena arena(data());
@@ -63,8 +64,8 @@ public:
     };
 
     Device device() const { return device_; }
-    std::size_t nbytes() const;  // what no solve uses at the moment, on all devices
-    void clear();                // gives that back
+    std::size_t nbytes() const;  // unused at the moment, on all devices
+    void clear();                // frees unused memory
 
 private:
     Device device_;

@@ -1,4 +1,4 @@
-// A system of linear equations to solve: what the caller gives, how far to go, and what is reported in the end.
+// A system of linear equations: the operands, the limits of the iterations, and the report.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace spmvgpu {
 
-// Adds what the other ranks have to so many numbers, in place: with the same bits on all of them. All call it alike.
+// Adds the other ranks' numbers to these, in place, with the same bits on all ranks. All ranks call it alike.
 using AddOverRanks = std::function<void(double* sums, int count)>;
 
-// Vectors of length n on one device, where they are also given if A is over several that keep pieces of them. Of a
-// system over the ranks of a communicator every rank has a piece of length n, on a device of its own. The columns of
-// several right-hand sides, of the guess and of x lie one after the other.
+// Vectors have length n and are on one device, also if A is over several that keep pieces of them. In a system over the
+// ranks of a communicator every rank has a piece of length n, on a device of its own. The columns of several right-hand
+// sides, of the guess and of x lie one after the other.
 template <class T>
 struct System {
     index_t n;
@@ -25,11 +25,11 @@ struct System {
     const T* b;
     const T* guess;                       // null: zero
     T* x;                                 // result; need not be initialised, must not overlap the others
-    const AddOverRanks* ranks = nullptr;  // of such a system, through host memory; null: none
-    const gpu::NcclCommunicator* gpus_of_ranks = nullptr;  // the same between GPUs
+    const AddOverRanks* ranks = nullptr;  // sums over ranks through host memory; null: no ranks
+    const gpu::NcclCommunicator* gpus_of_ranks = nullptr;  // sums over ranks between GPUs
     index_t columns = 1;
 
-    const T* diagonal() const { return M == nullptr ? nullptr : M->diagonal(); }  // that M is; null if it is none
+    const T* diagonal() const { return M == nullptr ? nullptr : M->diagonal(); }  // M as a diagonal; null if it is none
     bool has_operator() const { return M != nullptr && M->diagonal() == nullptr; }
 
     // The system of one of the columns.
@@ -50,16 +50,16 @@ struct Limits {
     bool guess_is_mb = false;      // the guess is M b
     bool check = false;            // minres: look whether A and M are symmetric
     double shift = 0;              // minres solves (A - shift I) x = b
-    bool look_each = false;        // look() after every iteration, and not now and then
-    bool look_restarts = false;    // gmres: after every restart
-    int look_every = 0;            // after so many iterations; 0: ever more rarely
-    bool record = false;           // whether the report has all residuals
-    bool recorded = true;          // whether iterations may be recorded as a CUDA graph
-    bool cooperative = true;       // whether kernels may have blocks that wait for each other
+    bool look_each = false;        // calls look() after every iteration
+    bool look_restarts = false;    // gmres: calls look() after every restart
+    int look_every = 0;            // iterations between looks; 0: growing intervals
+    bool record = false;           // the report has all residuals
+    bool recorded = true;          // iterations may be recorded as a CUDA graph
+    bool cooperative = true;       // cooperative kernels are allowed
     bool scaled = false;           // b, A and M are multiplied by powers of two (engines/scales.hpp)
 };
 
-// What the caller sees of a solve under way, of each column.
+// The state of one column of a running solve, for the caller.
 struct Look {
     std::int64_t iterations;
     double residual;  // as the method updates it
@@ -71,18 +71,19 @@ using LookAt = std::function<void(const std::vector<Look>&)>;
 enum class Status : std::int32_t {
     kRunning,
     kConverged,
-    kExhausted,          // all iterations that were allowed are done
-    kNotFinite,          // NaN or inf came up
+    kExhausted,          // maxiter iterations are done
+    kNotFinite,          // NaN or inf occurred
     kIndefinite,         // p.Ap <= 0
     kBadPreconditioner,  // r.Mr <= 0
     kRho,                // bicgstab: the residual is orthogonal to the first one
     kOmega,              // bicgstab: no step along A s makes the residual smaller
     kSingular,           // gmres: the basis ended, and the residual is not small
     kUnsymmetric,        // minres: A is not symmetric, as far as its checks see
-    kUnsymmetricM,       // minres: the same of M
-    kLeastSquares,       // minres: |A r| is small, and |r| is not: the system has no solution, and x comes nearest
-    kStagnated,          // the true residual is not small enough, and going on from it does not help
-    kOutOfRange,         // numbers of the first iteration are so large or small that the system has to be scaled
+    kUnsymmetricM,       // minres: M is not symmetric, as far as its checks see
+    // In minres |A r| is small, and |r| is not: the system has no solution, and x is a least-squares solution.
+    kLeastSquares,
+    kStagnated,   // the true residual is not small enough, and further iterations do not help
+    kOutOfRange,  // numbers of the first iteration are so large or small that the system must be scaled
 };
 
 // The names of the statuses in Python, in their order.
@@ -106,19 +107,19 @@ struct Report {
     std::int64_t iterations = 0;
     double offending_value = 0;
     double residual = 0;       // as the method updates it
-    double true_residual = 0;  // |b - A x| in the end
-    double goal = 0;           // what the residual was to fall below
+    double true_residual = 0;  // at the end
+    double goal = 0;           // bound for the residual
     double norm_b = 0;
-    double seconds = 0;          // all of it
-    double product_seconds = 0;  // in products with A; on a GPU from those of one iteration
+    double seconds = 0;          // of the whole solve
+    double product_seconds = 0;  // in products with A; on a GPU estimated from one iteration
     double precondition_seconds = 0;
-    std::int64_t products = 0, preconditionings = 0;  // that the method made use of
+    std::int64_t products = 0, preconditionings = 0;  // that the method used
     int pieces = 1;                                   // of the vectors, each on a device of its own
-    bool resident = false;                            // whether the iterations were done within one kernel
-    bool chained = false;                             // whether the sweeps between two products were
-    std::vector<double> residuals;  // where they are recorded: that of the guess, and one for every iteration
+    bool resident = false;                            // the iterations were done within one kernel
+    bool chained = false;                             // the sweeps between two products were one kernel
+    std::vector<double> residuals;                    // if they are recorded: for the guess, and for every iteration
 };
 
-using Reports = std::vector<Report>;  // one for each column
+using Reports = std::vector<Report>;  // for each column
 
 }  // namespace spmvgpu

@@ -45,7 +45,7 @@ struct Builder<CsrB<T>, Passes> {
         if (csr.nnz > 0 || csr.rows == 0) {
             return find_bounds(passes, csr.rows, csr.row_offsets.data(), csr.nnz, fragment);
         }
-        Array<RowBound> all_rows = passes.template make<RowBound>(1);  // somebody has to write the empty rows
+        Array<RowBound> all_rows = passes.template make<RowBound>(1);  // empty rows must be written as well
         passes.fill(all_rows.data(), 1, RowBound{0, csr.rows - 1});
         return all_rows;
     }
@@ -55,7 +55,7 @@ struct Builder<CsrB<T>, Passes> {
         const auto fragments = static_cast<std::int64_t>(plan.bounds.size());
         const CsrBTuning tuning = plan.tuning;
         return passes.template reduce<FragmentRounds>(fragments, [=] SPMVGPU_BODY(std::int64_t f) {
-            // As the kernel does: with the empty rows before the fragment, and after the last one.
+            // As in the kernel, the empty rows before the fragment and after the last one are included.
             const index_t after_last = f > 0 ? bounds[f - 1].last + 1 : 0;
             const index_t begin = after_last < bounds[f].first ? after_last : bounds[f].first;
             const index_t count = (f + 1 < fragments ? bounds[f].last + 1 : rows) - begin;

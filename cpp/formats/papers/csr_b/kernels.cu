@@ -12,16 +12,16 @@ using namespace gpu;
 
 static_assert(kBlockSize == CsrBTuning::kBlockSize);
 
-// Blocks to hold at a time, as in the balanced kernel of csr: more of them where a thread has fewer loads in flight,
-// or values are narrower.
+// Blocks to keep on a multiprocessor, as in the balanced kernel of csr: more of them if a thread has fewer loads in
+// flight, or values are narrower.
 template <class T>
 constexpr int blocks_per_processor(int items) {
     return (items <= 4 ? 8 : items <= 8 ? 6 : 4) / (sizeof(T) > 8 ? 2 : 1);
 }
 
-// A block per fragment: the products of its kBlockSize * kItems non-zeros go to shared memory, where `lanes` lanes at a
-// time add up a row. A row that began in an earlier fragment leaves its sum in entering[fragment], one that goes on in
-// the next in leaving[fragment]; all others are stored.
+// A block takes a fragment: the products of its kBlockSize * kItems non-zeros go to shared memory, where `lanes` lanes
+// at a time add up a row. A row that began in an earlier fragment leaves its sum in entering[fragment], one that goes
+// on in the next in leaving[fragment]; all others are stored.
 template <class T, int kItems>
 __global__ void __launch_bounds__(kBlockSize, blocks_per_processor<T>(kItems))
     csr_b_block_per_fragment(index_t rows, index_t nnz, const RowBound* __restrict__ bounds,
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kBlockSize, blocks_per_processor<T>(kItems))
     const auto begin = static_cast<index_t>(blockIdx.x * kFragment);
     const int count = nnz - begin < kFragment ? nnz - begin : kFragment;
 
-    // All loads of the matrix are under way before the first gather waits for one.
+    // All loads of the matrix are issued before the first gather waits for one.
     index_t cols[kItems];
     T factors[kItems];
 #pragma unroll
@@ -53,7 +53,8 @@ __global__ void __launch_bounds__(kBlockSize, blocks_per_processor<T>(kItems))
     }
     __syncthreads();
 
-    // The rows of the fragment, and the empty ones between it and the fragment before it; after the last fragment too.
+    // The rows of the fragment, with the empty ones between it and the fragment before it; the last fragment also has
+    // the ones at the end.
     const index_t row_begin = row_before < bound.first ? row_before + 1 : bound.first;
     const index_t row_end = row_after == rows ? rows : bound.last + 1;
     // More rows than non-zeros: nearly all of them are empty, and a thread is enough for each.
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(kBlockSize, blocks_per_processor<T>(kItems))
         const auto row = static_cast<index_t>(position);
         T sum = 0;
         if (valid) {
-            // Within the fragment, whatever the row has before and after it.
+            // Only the part of the row within the fragment.
             const int first = row_offsets[row] > begin ? row_offsets[row] - begin : 0;
             const int last = row_offsets[row + 1] - begin < count ? row_offsets[row + 1] - begin : count;
             for (int k = first + lane; k < last; k += lanes) sum += load(products + k);

@@ -11,8 +11,8 @@
 //
 // First kernel: a block writes the products of its fragment to shared memory, and groups of lanes (half warps, as in
 // the paper) add up its rows there. A row that lies in one fragment is done. A row that crosses into other fragments
-// leaves one partial sum per fragment, and a second kernel adds these in order, however many they are: no atomics.
-// Empty rows belong to the fragment whose first row follows them, those at the end to the last fragment.
+// leaves one partial sum per fragment, and a second kernel adds these in order, without atomics. Empty rows belong to
+// the fragment whose first row follows them, and the ones at the end to the last fragment.
 //
 // Do not use it where most rows are empty, since a block walks every row between its bounds, nor for long even rows,
 // which `csr` and `sell` multiply without the detour through shared memory. On the CPU the bounds are not used: there
@@ -82,7 +82,7 @@ struct CsrB {
     static CsrB from_csr(const CsrMatrix<T>& csr, const Plan& plan);
     CsrMatrix<T> to_csr() const;
 
-    // Two partial sums a fragment: of its first row, if that began before, and of its last, if that goes on.
+    // Two partial sums a fragment: for its first row, if that began before, and for its last, if that goes on.
     std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * bounds.size() : 0; }
 
     void spmv(const Product<T>& product) const;                      // on the CPU

@@ -23,7 +23,7 @@ CsrMPlan CsrM<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Targ
 
 template <class T>
 CsrM<T> CsrM<T>::from_csr(const CsrMatrix<T>& csr, const Plan& plan) {
-    // Nobody else makes the copy of our own that outlives the caller's arrays.
+    // No later step copies the caller's arrays, which this copy must outlive.
     const auto indices = plan.indices_stay_on_host ? csr.col_indices.to({}) : csr.col_indices;
     return {csr.rows, csr.cols, csr.nnz, plan.indices_stay_on_host, csr.row_offsets, indices, csr.values, plan.tuning};
 }

@@ -64,7 +64,7 @@ struct CsrM {
     Array<T> values;                    // length nnz
     Tuning tuning;
 
-    // What is not visited stays where from_csr left it: on the host.
+    // Arrays that are not visited stay on the host.
     template <class Self, class Visit>
     static void each_array(Self& self, Visit&& visit) {
         visit("row_offsets", self.row_offsets);
@@ -76,14 +76,14 @@ struct CsrM {
     static CsrM from_csr(const CsrMatrix<T>& csr, const Plan& plan);
     CsrMatrix<T> to_csr() const;
 
-    // The first half of a product, left out where the scratch space has col_x of this x already (see Matrix::set_x). If
-    // the host gathers for a GPU, spmv_cuda takes what gather() wrote for x.
+    // The first half of a product, left out if the scratch space has col_x of this x already (see Matrix::set_x). If
+    // the host gathers for a GPU, spmv_cuda takes the result of gather() as x.
     bool gathers_on_host() const { return indices_stay_on_host; }
     void gather(const T* x, T* col_x, index_t begin, index_t end) const;  // col_x[0] belongs to non-zero `begin`
     void gather_x(const Product<T>& product) const;                       // on the CPU
     void gather_x_cuda(const Product<T>& product, Stream stream) const;   // kernels.cu
 
-    // col_x, unless it comes from the host; the CPU has one too.
+    // col_x, unless the host gathers it for a GPU; the CPU has one too.
     std::size_t workspace_bytes() const { return indices_stay_on_host ? 0 : nnz * sizeof(T); }
 
     void spmv(const Product<T>& product) const;                      // on the CPU

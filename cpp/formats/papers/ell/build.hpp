@@ -10,7 +10,6 @@
 
 namespace spmvgpu {
 
-// The threads per row of ellr_t.
 int choose_threads(index_t rows, index_t nnz);
 
 // The smallest shape that holds the longest row.
@@ -22,8 +21,8 @@ EllShape fit_shape(Passes& passes, index_t rows, const index_t* row_offsets, int
     return {rows, threads_per_row, width, aligned_pitch(std::int64_t(rows) * threads_per_row)};
 }
 
-// Puts values into the slots of their rows, and 0 into the others. In the order of groups of neighbouring rows, not of
-// columns, so that the values of a row are read together.
+// Puts values into the slots of their rows, and 0 into the others, in the order of groups of neighbouring rows, so that
+// the values of a row are read together.
 template <class T, class Passes>
 void store_slot_values(Passes& passes, EllSlots<T>& ell, const index_t* row_offsets, const T* values) {
     constexpr int kGroup = 32;
@@ -60,7 +59,7 @@ EllSlots<T> build_slots(Passes& passes, const CsrMatrix<T>& csr, const EllShape&
     return ell;
 }
 
-// How many entries of a row lie in slots: they come before the padding.
+// Number of entries of a row in slots: they come before the padding.
 constexpr index_t count_in_slots(const index_t* cols, const EllShape& shape, index_t row) {
     std::int64_t begin = 0, end = std::int64_t(shape.width) * shape.threads_per_row;
     while (begin < end) {
@@ -74,7 +73,7 @@ constexpr index_t count_in_slots(const index_t* cols, const EllShape& shape, ind
     return static_cast<index_t>(begin);
 }
 
-// Where rows of these lengths begin in CSR order: what maps of new values say.
+// Begins of rows of these lengths in CSR order: the contents of maps of new values.
 template <class Passes>
 Array<index_t> begin_of_rows(Passes& passes, index_t rows, const index_t* row_lengths) {
     return sum_row_lengths(passes, rows, [=] SPMVGPU_BODY(index_t row) { return row_lengths[row]; });
@@ -89,7 +88,7 @@ Array<index_t> count_row_lengths(Passes& passes, index_t rows, const index_t* ro
     return lengths;
 }
 
-// Where rows begin in CSR order, found from their slots: for a format that stores no lengths of rows.
+// Begins of rows in CSR order, found from their slots: for a format that stores no lengths of rows.
 template <class T, class Passes>
 Array<index_t> begin_of_rows(Passes& passes, const EllSlots<T>& slots) {
     constexpr std::int64_t kNanosecondsPerRow = 20;

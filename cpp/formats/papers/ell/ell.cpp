@@ -44,13 +44,13 @@ CsrMatrix<T> EllSlots<T>::to_csr(index_t cols, index_t nnz) const {
 namespace {
 
 // Threads are added to a row of ellr_t until about this many run in all, which keeps the largest GPUs busy, or until a
-// further doubling would leave a thread fewer than kEntriesPerThread entries to overlap. Not the number of processors
-// at hand, so that the cost of the format is known without a device.
+// further doubling would leave a thread fewer than kEntriesPerThread entries to overlap. The number of processors at
+// hand does not count, so that the cost of the format is known without a device.
 constexpr std::int64_t kThreadsWanted = 1 << 17;
 constexpr std::int64_t kEntriesPerThread = 8;
 
 // Calls visit(begin, end, columns) for groups of neighbouring rows that take kSliceLanes threads together, with the
-// columns of slots that they reach.
+// number of columns of slots that they reach.
 template <class T, class Visit>
 void for_each_slice(const EllSlots<T>& ell, const index_t* row_lengths, const Visit& visit) {
     const EllShape& shape = ell.shape;
@@ -117,7 +117,7 @@ int choose_threads(index_t rows, index_t nnz) {
 
 std::vector<Options> EllrTTuning::candidates() {
     std::vector<Options> list;
-    // From the least padding to the most, so that whatever follows a refused one is refused as well.
+    // Padding ascends, so every choice after a refused one is refused as well.
     for (std::int64_t threads : {1, 2, 4, 8, 16, 32}) list.push_back({{"threads_per_row", threads}});
     return list;
 }

@@ -13,7 +13,7 @@ namespace gpu {
 
 namespace {
 
-// kThreads neighbouring threads per row, one slot of every column each; each column is read by all threads in order.
+// kThreads neighbouring threads take a row, one slot of every column each; each column is read by all threads in order.
 // With row_lengths a thread stops after the last entry of its own, without (nullptr) it reads the padding too.
 template <class T, int kThreads>
 __global__ void ell_threads_per_row(EllShape shape, const index_t* __restrict__ row_lengths,

@@ -1,9 +1,9 @@
-// What ELLPACK, ELLPACK-R and ELLR-T have in common, which is all but their names, their tuning, and whether the length
-// of every row is stored.
+// Common parts of ELLPACK, ELLPACK-R and ELLR-T, which differ in their names, their tuning, and whether the length of
+// every row is stored.
 //
 // Slots form columns of `pitch` slots each, a slot for every thread of a product, so that the threads of a warp always
-// read neighbouring slots. A row belongs to threads_per_row neighbouring threads (one, but in ELLR-T), which take its
-// entries in turn: entry k of a row is in column k / threads_per_row, in thread k % threads_per_row of that row.
+// read neighbouring slots. A row belongs to threads_per_row neighbouring threads (one, except in ELLR-T), which take
+// its entries in turn: entry k of a row is in column k / threads_per_row, in thread k % threads_per_row of that row.
 #pragma once
 
 #include "formats/format.hpp"
@@ -11,7 +11,6 @@
 
 namespace spmvgpu {
 
-// Everything that is decided before a slot is stored.
 struct EllShape {
     index_t rows = 0;
     int threads_per_row = 1;  // a power of two up to 32
@@ -44,17 +43,17 @@ struct EllSlots {
         visit("values", self.values);
     }
 
-    // Of a format called `name` that stores this and extra_bytes. Throws FormatError beyond max_padding.
+    // The cost of a format called `name` that stores this and extra_bytes. Throws FormatError beyond max_padding.
     static Cost cost(const char* name, const EllShape& shape, const CsrMatrix<T>& csr, double max_padding,
                      std::size_t extra_bytes, const Target& target);
     CsrMatrix<T> to_csr(index_t cols, index_t nnz) const;
 
-    // With row_lengths (or nullptr), columns that are padding throughout a group of neighbouring rows are not read.
+    // With row_lengths (or nullptr), columns that are padding in a whole group of neighbouring rows are not read.
     void spmv(const index_t* row_lengths, const Product<T>& product) const;            // on the CPU
     void multiply_panel(const index_t* row_lengths, const Product<T>& product) const;  // several vectors
 };
 
-// One of the three. Kind says kName, the Tuning, and kHasLengths.
+// One of the three formats. Kind defines kName, Tuning and kHasLengths.
 template <class T, class Kind>
 struct Ell {
     static constexpr const char* kName = Kind::kName;

@@ -8,9 +8,9 @@
 //     [ . 6 . 4 ]
 // clang-format on
 //
-// Padding takes memory as in ELLPACK, but is read only as far as the longest row of a warp goes: four bytes a row buy
-// that. Faster than ELLPACK as soon as rows differ. Do not use it where a few rows are much longer than the rest: they
-// still set the width of all, and beyond max_padding the matrix is refused.
+// Padding takes memory as in ELLPACK, but is read only as far as the longest row of a warp goes, at the cost of four
+// bytes a row. Faster than ELLPACK as soon as rows differ. Do not use it where a few rows are much longer than the
+// rest: they still set the width of all, and beyond max_padding the matrix is refused.
 #pragma once
 
 #include "formats/papers/ell/layout.hpp"

@@ -9,7 +9,7 @@
 
 namespace spmvgpu {
 
-// How many rows reach each of some widths, of which a pass looks at several: a GPU is waited for after each pass.
+// Counts the rows that reach each of several widths in one pass, because a GPU is waited for after each pass.
 struct RowsReaching {
     static constexpr int kWidths = 8;
     std::int64_t counts[kWidths] = {};
@@ -20,15 +20,16 @@ struct RowsReaching {
     }
 };
 
-// The widest ELL part of which every column is worth its padding: reached by rows enough. Bell and Garland: ELL moves
-// its slots about three times as fast as COO its entries, given rows enough to fill the device.
+// The widest ELL part whose columns are all worth their padding, because enough rows reach them. Bell and Garland: ELL
+// moves its slots about three times as fast as COO its entries, given rows enough to fill the device.
 template <class Passes>
 index_t choose_ell_width(Passes& passes, index_t rows, const index_t* row_offsets) {
     constexpr index_t kSpeedOfEll = 3, kRowsToFillDevice = 4096;
     const index_t third = rows / kSpeedOfEll + (rows % kSpeedOfEll != 0);
     const index_t enough = third > kRowsToFillDevice ? third : kRowsToFillDevice;
     if (enough > rows) return 0;
-    // The fewer rows the wider it is; so between a width that enough rows reach and one that too few do.
+    // The wider the part, the fewer rows reach it, so the search is between a width that enough rows reach and one that
+    // too few do.
     const auto longest = largest<index_t>(
         passes, rows, [=] SPMVGPU_BODY(std::int64_t row) { return row_offsets[row + 1] - row_offsets[row]; });
     constexpr int kWidths = RowsReaching::kWidths;
@@ -57,7 +58,7 @@ struct Builder<Hyb<T>, Passes> {
         const index_t width = choose_width(passes, csr, tuning.width);
         const std::int64_t slots = width * aligned_pitch(rows);
         HybPlan plan{tuning, {}, width, {tuning.ell, {}, {rows, 1, width, aligned_pitch(rows)}}, {}, {}};
-        CsrMatrix<T> rest;  // without its entries, which do not matter
+        CsrMatrix<T> rest;  // the pattern of the COO part, without its entries
         rest.rows = rows;
         rest.row_offsets = passes.template scratch<index_t>(rows + std::size_t(1));
         index_t* const rest_offsets = rest.row_offsets.data();
@@ -74,7 +75,7 @@ struct Builder<Hyb<T>, Passes> {
         plan.cost.slots = slots + rest.nnz;
         plan.cost.entries = plan.cost.gathers = csr.nnz;
         check_padding(Hyb<T>::kName, plan.cost, tuning.ell.max_padding, csr.bytes());
-        // Rows that have nothing in the COO part stay as the ELL part leaves them.
+        // Rows without entries in the COO part keep the result of the ELL part.
         plan.coo.cost.launches -= target.device.is_gpu() && plan.coo.has_empty_rows;
         plan.coo.has_empty_rows = false;
         if (target.device.is_gpu()) plan.cost.launches = (rows > 0) + plan.coo.cost.launches;
@@ -154,7 +155,7 @@ struct Builder<Hyb<T>, Passes> {
         });
     }
 
-    // The width that is asked for, where rows are as long; 0 chooses.
+    // The requested width, bounded by the longest row; 0 chooses.
     static index_t choose_width(Passes& passes, const CsrMatrix<T>& csr, int asked) {
         const index_t* const row_offsets = csr.row_offsets.data();
         if (asked == 0) return choose_ell_width(passes, csr.rows, row_offsets);

@@ -12,7 +12,7 @@ namespace {
 
 index_t row_length(const Array<index_t>& row_offsets, index_t row) { return row_offsets[row + 1] - row_offsets[row]; }
 
-// Copies the rows of `part` to where `used` of each row's entries are there already.
+// Copies the rows of `part` behind the first `used` entries of each row.
 template <class T>
 void append_rows(const CsrMatrix<T>& part, HostVector<index_t>& used, CsrMatrix<T>& whole) {
     InterruptTimer timer;

@@ -1,4 +1,4 @@
-// No kernels of its own: the product of the ELL part, which writes every row, then that of the COO part, which adds.
+// Products have no kernels of their own: the ELL part writes every row, then the COO part adds to them.
 #include "formats/papers/hyb/layout.hpp"
 
 namespace spmvgpu {

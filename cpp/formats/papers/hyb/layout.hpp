@@ -12,9 +12,9 @@
 // ELL kernel writes every row of y; the COO kernels then add to the rows that go on there.
 //
 // Width 0 chooses by Bell and Garland's rule: a column is worth its padding while at least a third of the rows, and at
-// least 4096 rows, reach it; so a small matrix lies in the COO part altogether. "max" puts everything into the ELL
-// part. Do not use it where the row lengths spread evenly (`csr`, `sell`): either part is then large, the one with
-// padding, the other with row indices. A width whose padding passes max_padding is refused.
+// least 4096 rows, reach it, so a small matrix lies entirely in the COO part. "max" puts everything into the ELL part.
+// Do not use it where the row lengths spread evenly (`csr`, `sell`): either part is then large, the one with padding,
+// the other with row indices. A width whose padding passes max_padding is refused.
 #pragma once
 
 #include "formats/coo/layout.hpp"
@@ -42,10 +42,10 @@ struct HybTuning {
 struct HybPlan {
     HybTuning tuning;
     Cost cost;
-    index_t width = 0;  // of the ELL part
+    index_t width = 0;  // width of the ELL part
     EllPlan<PaddedTuning> ell;
     CooPlan coo;
-    Array<index_t> rest_offsets;  // of the rows in the COO part; length rows + 1
+    Array<index_t> rest_offsets;  // begins of the rows in the COO part; length rows + 1
 
     template <class Visit>
     void each_count(const Visit& visit) const {
@@ -64,7 +64,7 @@ struct Hyb {
 
     index_t rows = 0, cols = 0, nnz = 0;
     Ellpack<T> ell;  // the first entries of every row
-    Coo<T> coo;      // the others; all rows and columns count in both
+    Coo<T> coo;      // the other entries; with all rows and columns
     Tuning tuning;
 
     template <class Self, class Visit>
