@@ -111,6 +111,20 @@ def test_the_linter_reads_notebooks_and_docstrings(prose, rules):
     assert [line for line, _ in prose.findings(prose.in_docstrings(private + public), rules)] == [3]
 
 
+def test_the_linter_reads_comments(prose):
+    python = "# one\n# comment\nx = 1  # another\n# a third\ny = 'a#b'\n#!x\n"
+    assert list(prose.comments(python, "#")) == [(1, "one comment"), (3, "another"), (4, "a third")]
+    cpp = "// two\n//\n// paragraphs\nint x;  // one\n        // more\nconst char* u = 'https://a';"
+    assert list(prose.comments(cpp, "//")) == [(1, "two"), (3, "paragraphs"), (4, "one more")]
+
+
+def test_the_number_of_comments_with_a_phrase_only_falls(prose, capsys):
+    assert not list(prose.over_budgets(prose.BUDGETS))
+    *_, message = prose.over_budgets({"^namespace ": (0, 1)})
+    assert "at most 0: reword" in message
+    assert "lower the budget from 1 to 0" in capsys.readouterr().out
+
+
 def test_the_linter_finds_lost_links(prose):
     here = "https://github.com/spmvgpu/spmvgpu"
     raw = here.replace("github.com", "raw.githubusercontent.com")

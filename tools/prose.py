@@ -2,7 +2,8 @@
 
 Words and phrases to avoid are in ``tools/prose.txt``. Sentences and headings have a longest length. Links to
 files of the repository must lead to a file. A file is Markdown, a notebook (its Markdown cells are checked)
-or Python (its docstrings with an example are checked). Without files, all of these are checked.
+or Python (its docstrings with an example are checked). Without files, all of these are checked, and so are
+the comments of all C++ and Python files: the number with a phrase of ``BUDGETS`` may only fall.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).resolve().parents[1]
 PATTERNS = ("*.md", "docs/*.md", "experiments/*.md", "notebooks/*.ipynb", "python/spmvgpu/**/*.py")
 LONGEST_SENTENCE, LONGEST_HEADING = 40, 9  # words
+BUDGETS = {  # most comments with a phrase, in C++ and in Python
+    r"\bthose of\b": (0, 12),
+    r"\bso many\b": (0, 12),
+    r"\b(nobody|somebody)\b": (0, 13),
+    r"^(Of|Those|The same|What|Whether)\b": (0, 117),
+}
 
 
 class Text(NamedTuple):
@@ -127,9 +134,43 @@ def check(file: Path, rules: list[Rule], repository: str) -> list[tuple[int, str
     return sorted(found)
 
 
-def files() -> list[Path]:
+# -- comments ----------------------------------------------------------------------------------------------
+
+
+def comments(text: str, marker: str) -> Iterator[tuple[int, str]]:
+    """Paragraphs of comments and their first lines; the next line continues one from the same column on."""
+    start, column, words = 0, 0, ""
+    for line, content in enumerate([*text.splitlines(), ""], 1):
+        found = re.match(rf"(|.*\s){marker}\s+(.+)$", content)
+        continues = found is not None and not found[1].strip() and len(found[1]) == column
+        if words and not continues:
+            yield start, words
+            words = ""
+        if found is not None:
+            start, column = (start if words else line), len(found[1])
+            words = f"{words} {found[2]}".strip()
+
+
+def over_budgets(budgets: dict[str, tuple[int, int]]) -> Iterator[str]:
+    """Comments with a phrase that more have than its budget allows. Prints how far budgets can be lowered."""
+    for column, (marker, pattern) in enumerate((("//", "cpp/**"), ("#", "**/*.py"))):
+        read = [
+            (f"{file.relative_to(ROOT)}:{line}: {words}", words)
+            for file in files(pattern)
+            for line, words in comments(file.read_text(encoding="utf-8"), marker)
+        ]
+        for phrase, limits in budgets.items():
+            found = [where for where, words in read if re.search(phrase, words)]
+            if len(found) > limits[column]:
+                yield from found
+                yield f"{len(found)} comments with {phrase}, at most {limits[column]}: reword new ones"
+            elif len(found) < limits[column]:
+                print(f"{phrase}: lower the budget from {limits[column]} to {len(found)} {marker} comments")
+
+
+def files(*patterns: str) -> list[Path]:
     listed = subprocess.run(
-        ["git", "ls-files", *(f":(glob){pattern}" for pattern in PATTERNS)],
+        ["git", "ls-files", *(f":(glob){pattern}" for pattern in patterns)],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.splitlines()  # fmt: skip
     return [ROOT / name for name in listed]
@@ -142,10 +183,13 @@ def main(arguments: list[str]) -> int:
     if repository is None:
         raise SystemExit("pyproject.toml has no Repository among its URLs")
     count = 0
-    for file in [Path(name).resolve() for name in arguments] or files():
+    for file in [Path(name).resolve() for name in arguments] or files(*PATTERNS):
         for line, what in check(file, rules, repository[1]):
             print(f"{file.relative_to(ROOT)}:{line}: {what}")
             count += 1
+    for what in [] if arguments else over_budgets(BUDGETS):
+        print(what)
+        count += 1
     print(f"{count} findings" if count else "no findings")
     return 1 if count else 0
 
