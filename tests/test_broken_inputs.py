@@ -7,7 +7,6 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator
 
 import spmvgpu as sg
 from battery import uniform
@@ -83,11 +82,6 @@ def test_values_with_strides():
     broken = A.copy()
     broken.data = apart
     np.testing.assert_array_equal(product(broken), A @ np.ones(3))
-
-
-def test_index_arrays_with_strides():
-    arrays = A.data, np.repeat(A.indices, 3)[::3], np.repeat(A.indptr, 2)[::2]
-    np.testing.assert_array_equal(product(arrays, shape=A.shape), A @ np.ones(3))
 
 
 def test_arrays_that_are_not_aligned():
@@ -293,27 +287,6 @@ def test_pickled_arrays_in_buffers_of_others(device):
 FULL = sp.csr_array(np.array([[4.0, 1, 0], [1, 5, 2], [0, 2, 6]]))
 
 
-@pytest.mark.parametrize("symmetric", [True, np.True_], ids=repr)
-def test_symmetric_is_true(symmetric):
-    op = sg.aslinearoperator(FULL, device="cpu", symmetric=symmetric)
-    assert op.T is op
-    np.testing.assert_array_equal(op.tocsr().toarray(), FULL.toarray())
-
-
-@pytest.mark.parametrize("symmetric", [None, False, np.False_], ids=repr)
-def test_nothing_is_known_of_symmetry(symmetric):
-    op = sg.aslinearoperator(A, device="cpu", symmetric=symmetric, format="csr")
-    np.testing.assert_array_equal(op.T @ np.ones(3), A.T @ np.ones(3))
-
-
-@pytest.mark.parametrize(
-    "symmetric", [1, 0, 1.0, "Lower", "", b"lower", [True], np.array([True, False])], ids=repr
-)
-def test_what_says_nothing_of_symmetry(symmetric):
-    with pytest.raises((TypeError, ValueError), match=r"symmetric=.*'upper' or 'hermitian'"):
-        sg.aslinearoperator(FULL, device="cpu", symmetric=symmetric)
-
-
 def test_completing_a_triangle_past_the_limit(monkeypatch):
     lower = sp.csr_array(sp.tril(FULL))
     monkeypatch.setattr(limits, "ENTRY_LIMIT", FULL.nnz - 1)
@@ -325,23 +298,6 @@ def test_completing_a_triangle_past_the_limit(monkeypatch):
 
 
 # -- what is no matrix, and what is one already --------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (None, "NoneType, not a matrix"),
-        ("A.mtx", r"read_matrix"),
-        (b"A.mtx", r"read_matrix"),
-        (LinearOperator((3, 3), matvec=lambda x: x, dtype=float), "whose entries cannot be read"),
-        ({"data": 1}, "dict, not a matrix"),
-    ],
-    ids=["None", "path", "bytes", "LinearOperator", "dict"],
-)
-def test_what_is_no_matrix(given, message):
-    for function in (sg.aslinearoperator, sg.predict, lambda A: sg.estimate(A, "csr"), partition.pmf):
-        with pytest.raises(TypeError, match=message):
-            function(given)
 
 
 def test_an_operator_is_its_own_operator():

@@ -1,9 +1,12 @@
-"""How the format of an operator is found: predicted, tried, remembered."""
+"""How the format of an operator is found: predicted, tried, remembered. Most of it is tested on tables."""
 
 import math
 import multiprocessing
 import os
 import pickle
+import re
+import weakref
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,25 +17,23 @@ import spmvgpu as sg
 from battery import CASES, matrix, vector
 from reference import assert_product
 from spmvgpu import _core, gallery
-from spmvgpu._core import PartedMatrix
 from spmvgpu.devices import CPU
 from spmvgpu.formats import Choice, candidates, traits
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.csr import CanonicalCsr
-from spmvgpu.multi_device import division
-from spmvgpu.operator import build
 from spmvgpu.papers import guo2011_planning
 from spmvgpu.papers.guo2011 import Separator
-from spmvgpu.planning import choosing, predict, profile, trials, tuning_cache
+from spmvgpu.planning import choosing, tuning_cache
 from spmvgpu.planning.profile import SHIPPED, Profile
 from spmvgpu.planning.reordering import in_order
 from spmvgpu.planning.request import MODES, Request
 from spmvgpu.planning.symmetry import declared, of_part
-from support import explained, over
+from spmvgpu.planning.trials import Ordered, Trials
+from spmvgpu.planning.tuning import Trial, Tuning, reason_for
+from support import explained
 
 A = gallery.poisson2d(40)
-
-CLOSE = {"csr": 10.0, "sell": 10.5, "coo": 30.0, "bsell": 10.6, "dia": 10.1}
+H100 = Profile.read(SHIPPED / "nvidia-h100-80gb-hbm3.json")
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +42,7 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "tuning"
 
 
-def choose(A, format, ordinal, mode, options, symmetric=None, budget=math.inf):
-    """With time for every trial, unless a budget is given."""
-    request = Request(format, options, mode, budget, symmetric)
-    return choosing.choose(CanonicalCsr.of(sp.csr_array(A)), request, ordinal)
+# Predictions are ranked
 
 
 def table_of(times, error=0.1):
@@ -54,92 +52,90 @@ def table_of(times, error=0.1):
     ]
 
 
-@pytest.fixture
-def predicted(monkeypatch):
-    """Sets the predicted times, of a large matrix."""
-
-    whole = choosing.ranked
-
-    def set_times(times):
-        def ranked(csr, request, ordinal, spent_us):
-            if request.format != "auto":
-                return whole(csr, request, ordinal, spent_us)
-            limits = request.budget, spent_us(), False
-            is_timed, found = _core.rank_predictions(table_of(times), csr.nnz, ordinal, request.tune, *limits)
-            return is_timed, [(Choice(*entry), trial_us) for *entry, trial_us in found]
-
-        monkeypatch.setattr(choosing, "ranked", ranked)
-
-    return set_times
+CLOSE = table_of({"csr": 10.0, "sell": 10.5, "coo": 30.0, "bsell": 10.6, "dia": 10.1})
+BY_RISK = "csr dia sell bsell coo"
+UNKNOWN = ("stencil", {}, None, 1, 1.0, None, "not known")
+UNSURE = [
+    (name, {}, us, 1, 1.0, error, "")
+    for name, us, error in (("sell", 10.0, 0.8), ("csr", 13.0, 0.05), ("coo", 30.0, 0.05))
+]
+# What each of the close ones is expected to take: a plan or a conversion, and 51 products.
+TRIALS = {"csr": 400 + 51 * 10.0, "dia": 600 + 51 * 10.1, "sell": 600 + 51 * 10.5}
+ALL_TRIALS = sum(TRIALS.values())
 
 
-@pytest.fixture
-def measured(monkeypatch):
-    """Replaces building by a record of what was built, with times given per format, on devices not there."""
-    monkeypatch.setattr(tuning_cache, "slug", lambda ordinal: f"device {ordinal}")
-    monkeypatch.setattr(tuning_cache, "load_profile", lambda ordinal: SimpleNamespace(measured={}))
-    monkeypatch.setattr(CanonicalCsr, "at", lambda csr, ordinal: csr)
-    plan = CanonicalCsr.plan
-    monkeypatch.setattr(
-        CanonicalCsr, "plan", lambda csr, format, ordinal, options: plan(csr, format, CPU, options)
+FEW = (TRIALS["csr"] + TRIALS["dia"]) / 10  # products that take as long as two trials
+NEAR, FAR = (table_of({"csr": 10.0, "sell": us, "coo": 30.0}) for us in (9.5, 9.0))
+# A table, the mode and the budget in products, the formats in their order, and the reason for the first.
+RANKED = [
+    (CLOSE, "off", math.inf, BY_RISK, "predicted"),
+    (CLOSE, "cached", 0, BY_RISK, ""),
+    (CLOSE, "cached", FEW - 1, BY_RISK, "timing them would take longer than 201.5"),  # one decides nothing
+    (table_of({"csr": 10.0, "sell": 20.0}), "cached", math.inf, "csr sell", ""),
+    ([*CLOSE, UNKNOWN], "off", math.inf, BY_RISK, ""),
+    (UNSURE, "off", math.inf, "csr sell coo", ""),
+    (NEAR, "off", math.inf, "csr sell coo", "needs no conversion"),
+    (NEAR, "cached", 0, "csr sell coo", "needs no conversion"),
+    (FAR, "off", math.inf, "sell csr coo", r"9.0 us \+- 10%"),
+]
+TIMED = [
+    (CLOSE, "cached", math.inf, "csr dia sell", ""),  # bsell is close, too, but three are enough
+    (CLOSE, "cached", FEW + 1, "csr dia", ""),
+    (CLOSE, "cached", ALL_TRIALS / 10 - 1, "csr dia", ""),
+    (CLOSE, "cached", ALL_TRIALS / 10 + 1, "csr dia sell", ""),
+    (CLOSE, "full", math.inf, BY_RISK, ""),
+    ([*CLOSE, UNKNOWN], "full", math.inf, f"{BY_RISK} stencil", ""),
+    (UNSURE, "cached", math.inf, "sell csr", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("is_timed", "row"), [*((False, row) for row in RANKED), *((True, row) for row in TIMED)]
+)
+def test_tables_are_ranked(is_timed, row):
+    table, mode, products, expected, reason = row
+    found = _core.rank_predictions(table, 10**6, 0, mode, products, 0.0, False)
+    assert (found[0], [format for format, *_ in found[1]]) == (is_timed, expected.split())
+    assert re.search(reason, found[1][0][2])
+
+
+def test_time_that_is_spent_counts():
+    assert not _core.rank_predictions(CLOSE, 10**6, 0, "cached", 1e4, 1e5 - 1600, False)[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (table_of({"coo": 1.0}), "coo csr"),
+        (table_of({"csr": 1.0}), "csr"),
+        ([("sell", {}, None, 1, 1.0, None, "")], "csr"),
+    ],
+)
+def test_csr_is_the_last_resort(table, expected):
+    _, found = _core.rank_predictions(table, 10**6, 0, "off", math.inf, 0.0, True)
+    assert [format for format, *_ in found] == expected.split()
+    assert ("has no times" in found[0][2]) == (len(table) == 1)
+
+
+def ranking(table, mode, products=math.inf):
+    return [format for format, *_ in _core.rank_predictions(table, 10**6, 0, mode, products, 0.0, False)[1]]
+
+
+def no_model():
+    raise AssertionError("a model was loaded")
+
+
+@pytest.mark.parametrize("mode", ["off", "cached"])
+@pytest.mark.parametrize(
+    ("ordinal", "reason"), [(0, "so small a matrix"), (CPU, "on a CPU, csr needs no conversion")]
+)
+def test_csr_without_predictions(mode, ordinal, reason):
+    is_timed, found, steps = CanonicalCsr.of(A).source.rank(
+        ordinal, "auto", {}, mode, None, 50.0, 0.0, no_model
     )
-    machine = SimpleNamespace(cache_bytes=10**9, memory_bandwidth=1e9)
-    monkeypatch.setattr(trials, "load_profile", lambda ordinal: machine)
-    built = []
-
-    class Matrix:
-        alive = 0
-
-        def __init__(self, time):
-            self.time = time
-            Matrix.alive += 1
-            self.most = max(Matrix.alive, built[-1].most if built else 0)
-
-        def __del__(self):
-            Matrix.alive -= 1
-
-        def try_products(self, product_us=None):
-            return self.time, 13
-
-    def set_times(times):
-        def build(csr, choice, ordinal):
-            time = times[choice.format]
-            if callable(time):
-                time = time(choice.options)
-            if isinstance(time, Exception):
-                raise time
-            made = Matrix(time)
-            built.append(type("Record", (), {"choice": choice, "most": made.most}))
-            return made
-
-        monkeypatch.setattr(choosing, "build", build)
-        return built
-
-    return set_times
-
-
-def test_off_times_nothing_and_writes_nothing(predicted, measured, cache):
-    predicted(CLOSE)
-    built = measured(dict.fromkeys(sg.formats(), 1.0))
-    choice, _, tuning = choose(A, "auto", 0, "off", {})
-    assert [record.choice.format for record in built] == ["csr"]
-    assert (choice.format, tuning.products, tuning.trials) == ("csr", 0, [])
-    assert "predicted" in choice.reason
-    assert not cache.exists()
-
-
-def test_the_close_ones_are_tried_and_the_fastest_kept(predicted, measured):
-    predicted(CLOSE)
-    built = measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
-    choice, made, tuning = choose(A, "auto", 0, "cached", {})
-    # bsell is close, too, but three are enough
-    assert [record.choice.format for record in built] == ["csr", "dia", "sell"]
-    assert choice.format == "sell"
-    assert made.time == 3.0
-    assert [trial.format for trial in tuning.trials] == ["csr", "dia", "sell"]
-    assert tuning.products == 3 * 13
-    assert not tuning.cached
-    assert max(record.most for record in built) == 2  # the best so far, and the one in trial
+    ((format, options, said, _),) = found
+    assert (is_timed, format, options, steps) == (False, "csr", {}, [])
+    assert reason in said
 
 
 def mesh_of_nodes(side):
@@ -147,42 +143,6 @@ def mesh_of_nodes(side):
     A = gallery.elasticity3d(side)
     A.data = np.random.default_rng(0).random(A.nnz)
     return A
-
-
-H100 = Profile.read(SHIPPED / "nvidia-h100-80gb-hbm3.json")
-
-
-def ranking(table, mode, products=math.inf, spent_us=0.0, has_last_resort=False):
-    """Formats in the order in which a GPU tries them, or takes the first that fits, and which of both."""
-    is_timed, found = _core.rank_predictions(table, 1_000_000, 0, mode, products, spent_us, has_last_resort)
-    return [format for format, *_ in found], is_timed
-
-
-def test_tables_are_ranked():
-    table = table_of(CLOSE)
-    by_risk = ["csr", "dia", "sell", "bsell", "coo"]
-    assert ranking(table, "off") == (by_risk, False)
-    assert ranking(table, "cached") == (["csr", "dia", "sell"], True)
-    assert ranking(table, "cached", products=0) == (by_risk, False)
-    assert ranking(table, "cached", 1e4, spent_us=1e5 - 1600) == (by_risk, False)  # one trial decides nothing
-    assert ranking(table, "full") == (["csr", "dia", "sell", "bsell", "coo"], True)
-    assert ranking([*table, ("stencil", {}, None, 1, 1.0, None, "not known")], "full")[0][-1] == "stencil"
-    assert ranking([*table, ("stencil", {}, None, 1, 1.0, None, "not known")], "off") == (by_risk, False)
-    reason = _core.rank_predictions([("sell", {}, None, 1, 1.0, None, "")], 10**6, 0, "off", 0, 0, True)
-    assert reason[1][0][0] == "csr"
-    assert "has no times" in reason[1][0][2]
-    assert ranking(table_of({"coo": 1.0}), "off", has_last_resort=True) == (["coo", "csr"], False)
-    assert ranking(table_of({"csr": 1.0}), "off", has_last_resort=True) == (["csr"], False)
-
-
-def test_a_large_error_of_a_prediction_is_a_risk():
-    table = [
-        ("sell", {}, 10.0, 1, 1.0, 0.8, ""),
-        ("csr", {}, 13.0, 1, 1.0, 0.05, ""),
-        ("coo", {}, 30.0, 1, 1.0, 0.05, ""),
-    ]
-    assert ranking(table, "off")[0] == ["csr", "sell", "coo"]
-    assert ranking(table, "cached") == (["sell", "csr"], True)
 
 
 def test_other_options_are_predicted_of_what_is_stored():
@@ -195,7 +155,9 @@ def test_other_options_are_predicted_of_what_is_stored():
     assert sigmas <= {0, taken}
 
 
-@over("case", [*CASES, "poisson2d", "powerlaw", "uniform_random", "elasticity3d", "mesh of nodes", "pairs"])
+@pytest.mark.parametrize(
+    "case", [*CASES, "poisson2d", "powerlaw", "uniform_random", "elasticity3d", "mesh", "pairs"]
+)
 def test_what_is_not_planned_would_not_have_been_chosen(case):
     made = {
         "pairs": lambda: sp.kron(
@@ -205,7 +167,7 @@ def test_what_is_not_planned_would_not_have_been_chosen(case):
         "powerlaw": lambda: gallery.powerlaw(20_000, 12),
         "uniform_random": lambda: gallery.uniform_random(20_000, 20_000, 30),
         "elasticity3d": lambda: gallery.elasticity3d(8),
-        "mesh of nodes": lambda: mesh_of_nodes(14),
+        "mesh": lambda: mesh_of_nodes(14),
     }
     csr = canonical_csr(made[case]() if case in made else matrix(case, np.dtype("float64")))
     model = H100.model(csr.dtype, True)
@@ -214,88 +176,191 @@ def test_what_is_not_planned_would_not_have_been_chosen(case):
         some, _ = csr.source.predict_considered(0, model, mode, None, products)
         with_own_options = [prediction for prediction in some if not prediction[1]]
         assert all(prediction in every for prediction in with_own_options)
-        assert ranking(some, mode, products)[0][0] == ranking(every, mode, products)[0][0]
+        assert ranking(some, mode, products)[0] == ranking(every, mode, products)[0]
         if case in made:
             assert len(with_own_options) < len(every)
 
 
-def test_a_clear_prediction_is_not_tried(predicted, measured):
-    predicted({"csr": 10.0, "sell": 20.0})
-    measured({"csr": 5.0, "sell": 3.0})
-    choice, _, tuning = choose(A, "auto", 0, "cached", {})
-    assert (choice.format, tuning.products) == ("csr", 0)
+# What is ranked is built
 
 
-def test_what_does_not_fit_is_passed_over(predicted, measured):
-    predicted(CLOSE)
-    measured({"csr": MemoryError("too large"), "dia": sg.FormatError("no"), "sell": 3.0})
-    choice, _, tuning = choose(A, "auto", 0, "cached", {})
-    assert (choice.format, len(tuning.trials)) == ("sell", 1)
-    predicted({"csr": 10.0, "sell": 20.0})
-    choice, _, _ = choose(A, "auto", 0, "off", {})
-    assert choice.format == "sell"
+def building(refused):
+    def build(choice):
+        if choice.format in refused:
+            raise refused[choice.format]
+        return choice.format
+
+    return build
 
 
-def test_the_first_refusal_is_raised_if_nothing_fits(predicted, measured):
-    predicted(CLOSE)
-    measured(dict.fromkeys(sg.formats(), MemoryError("too large")))
-    for mode in MODES:
-        with pytest.raises(MemoryError, match="too large"):
-            choose(A, "auto", 0, mode, {})
+def test_what_does_not_fit_is_passed_over():
+    choices = [Choice(name, {}, "predicted") for name in ("csr", "dia", "sell")]
+    refused = {"csr": MemoryError("too large"), "dia": sg.FormatError("no")}
+    choice, made = choosing.first_that_fits(choices, building(refused))
+    assert (choice.format, choice.reason, made) == ("sell", "predicted; csr, dia did not fit", "sell")
+    assert choosing.first_that_fits(choices, building({}))[0] is choices[0]
+    with pytest.raises(MemoryError, match="too large"):
+        choosing.first_that_fits(choices[:2], building(refused))
 
 
-def test_full_tries_every_format_and_the_tunables_of_those_that_come_close(predicted, measured):
-    predicted({"csr": 10.0, "sell": 15.0, "coo": 300.0})
-    built = measured({"csr": 7.0, "sell": 3.0, "coo": 5.0})
-    choice, _, tuning = choose(A, "auto", 0, "full", {})
-    assert [record.choice.name for record in built[:3]] == ["csr", "sell", "coo"]
-    assert {record.choice.format for record in built[3:]} == {"sell", "coo"}
-    assert choice.format == "sell"
-    assert f"the fastest of {len(tuning.trials)} timed variants" in choice.reason
-    resolved = [
-        tuple(sorted(CanonicalCsr.of(A).plan(name, CPU, options).options.items()))
-        for name, options in ((trial.format, trial.options) for trial in tuning.trials)
-    ]
-    assert len(set(resolved)) == len(resolved)
+@pytest.mark.parametrize(
+    ("fastest", "spent", "tried"),
+    [
+        (10, 0, "csr dia sell"),
+        (10, 0.9, "csr dia sell"),
+        (10, 1.5, "csr dia"),
+        (10, 3, "csr"),
+        (0.1, 0, "csr"),
+    ],
+)
+def test_a_budget_that_is_used_up_ends_the_trials(fastest, spent, tried):
+    tuning, found = Tuning("cached"), []
+    choices = [(Choice(name), us) for name, us in TRIALS.items()]
+
+    def spent_us():
+        return spent * sum(TRIALS[name] for name in found)
+
+    for choice in choosing.while_time_lasts(choices, tuning, ALL_TRIALS / 10 + 1, spent_us):
+        found.append(choice.format)
+        tuning.trials.append(Trial(choice.format, {}, fastest))
+    assert found == tried.split()
+    assert tuning.out_of_time == (len(found) < 3)
+    if len(found) == 1:
+        assert reason_for(tuning, fastest).startswith("there was no time to time other formats")
 
 
-def test_full_ends_where_bytes_alone_take_longer_than_the_best(predicted, measured, monkeypatch):
-    predicted({"dia": 8.0, "sell": 9.0, "coo": 10.0, "csr": 11.0})
-    built = measured({"dia": 2.0, "sell": 9.0, "coo": 10.0, "csr": 11.0})
-    machine = SimpleNamespace(cache_bytes=0, memory_bandwidth=1e6)  # of a device that reads a byte in 1 us
-    monkeypatch.setattr(trials, "load_profile", lambda ordinal: machine)
-    choose(A, "auto", 0, "full", {})
-    assert {record.choice.format for record in built} == {"dia", "csr"}  # csr decides whether orders help
+@dataclass(eq=False)
+class Stored:
+    """A matrix whose products take a given time."""
+
+    time_us: float
+
+    def try_products(self, product_us=None):
+        return self.time_us, 13
 
 
-@pytest.fixture
-def timed(monkeypatch):
-    """Replaces the times of trials by what a function says of a stored matrix."""
+@dataclass
+class Tried:
+    """Trials of a matrix with given plans and times, by format, and what was built in them."""
 
-    def by(time_of):
-        monkeypatch.setattr(
-            trials.Trials, "_series", lambda self, matrix, product_us=None: time_of(matrix, product_us)
+    times: dict
+    mode: str = "cached"
+    format: str = "auto"
+    nbytes: dict = field(default_factory=dict)
+    is_wide: bool = False  # as a CanonicalCsr
+
+    def __post_init__(self):
+        self.tuning, self.built, self.alive, self.most = Tuning(self.mode), [], weakref.WeakSet(), 0
+        self.trials = Trials(Request(self.format, tune=self.mode), CPU, self.tuning, self.build)
+
+    def plan(self, format, ordinal, options):
+        """Every option is stored otherwise."""
+        nbytes = self.nbytes.get(format, 0) + sum(map(hash, options.values())) % 97
+        return SimpleNamespace(options=options, bytes=nbytes, padding=1.0)
+
+    def build(self, csr, choice):
+        time = self.times[choice.format]
+        if isinstance(time, Exception):
+            raise time
+        self.built.append(choice)
+        made = Stored(time(choice.options) if callable(time) else time)
+        self.alive.add(made)
+        self.most = max(self.most, len(self.alive))
+        return made
+
+    def add(self, names):
+        for name in names.split():
+            self.trials.add(Ordered(self), Choice(name))
+        return self.trials.best
+
+    def add_all(self, names, **options):
+        self.trials.add_all(self, lambda csr: [Choice(name, options) for name in names.split()], False)
+        return self.trials.best
+
+
+def test_the_fastest_is_kept():
+    tried = Tried({"csr": 5.0, "sell": 3.0, "dia": 4.0})
+    best = tried.add("csr dia sell")
+    assert (best.choice.format, best.matrix.time_us) == ("sell", 3.0)
+    assert [trial.format for trial in tried.tuning.trials] == ["csr", "dia", "sell"]
+    assert tried.tuning.products == 3 * 13
+    assert tried.most == 2  # the best so far, and the one in trial
+    assert reason_for(tried.tuning, 3.0) == "it was the fastest of 3 timed variants, at 3.0 us per product"
+
+
+def test_a_trial_must_be_clear_to_contradict_the_prediction():
+    tried = Tried({"csr": 5.0, "sell": 6.0, "dia": 4.9})
+    assert tried.add("csr dia sell").choice.format == "csr"
+    said = "a product took 5.0 us; dia took 4.9 us, a difference within the noise"
+    assert said in reason_for(tried.tuning, 5.0)
+
+
+@pytest.mark.parametrize("mode", ["cached", "full"])
+def test_trials_of_what_does_not_fit(mode):
+    refused = {"csr": MemoryError("too large"), "dia": sg.FormatError("no")}
+    tried = Tried({**refused, "sell": 3.0}, mode)
+    assert tried.add("csr dia sell").choice.format == "sell"
+    assert len(tried.tuning.trials) == 1
+    with pytest.raises(MemoryError, match="too large"):
+        Tried(refused, mode).add("csr dia")
+
+
+def test_full_tries_the_tunables_of_those_that_come_close():
+    tried = Tried({"csr": 7.0, "sell": 3.0, "coo": 5.0}, "full")
+    assert tried.add_all("csr sell coo").choice.format == "sell"
+    assert [choice.format for choice in tried.built[:3]] == ["csr", "sell", "coo"]
+    assert {choice.format for choice in tried.built[3:]} == {"sell", "coo"}
+    stored = [(choice.format, *sorted(choice.options.items())) for choice in tried.built]
+    assert len(set(stored)) == len(stored)
+
+
+def test_full_ends_where_bytes_alone_take_longer_than_the_best():
+    tried = Tried({"dia": 2.0, "sell": 9.0, "csr": 11.0}, "full", nbytes={"sell": 10**12, "csr": 10**12})
+    tried.add_all("dia sell csr")
+    assert {choice.format for choice in tried.built} == {"dia", "csr"}  # csr decides whether orders help
+
+
+def test_what_is_close_is_timed_again_in_turns():
+    short, long = {"csr": 10.0, "coo": 9.9, "sell": 16.0}, {"csr": 12.0, "coo": 12.4}
+
+    class Turns(Stored):
+        def try_products(self, product_us=None):
+            return (short if product_us is None else long)[self.time_us], 1
+
+    tried = Tried({}, "full")
+    tried.trials._build = lambda csr, choice: Turns(choice.format)
+    assert tried.add("csr coo sell").choice.format == "csr"
+    assert {trial.format: trial.time_us for trial in tried.tuning.trials} == {**long, "sell": 16.0}
+
+
+def test_full_tuning_of_a_format_keeps_given_options():
+    tried = Tried({"sell": 3.0}, "full", "sell")
+    tried.add_all("sell", sigma=1)
+    assert len(tried.built) == 1 + len({options["warps_per_slice"] for options in candidates("sell")})
+    assert all(choice.options["sigma"] == 1 for choice in tried.built)
+
+
+# Orders of rows and columns
+
+
+class Timed(Trials):
+    """Trials of stored matrices whose times follow from a function of them."""
+
+    def __init__(self, B, time_of):
+        self.csr, self.time_of = canonical_csr(B), time_of
+        request = Request(tune="full")
+        super().__init__(request, CPU, Tuning("full"), lambda csr, choice: choosing.build(csr, choice, CPU))
+
+        def ranked(csr):
+            return [choice for choice, _ in choosing.ranked(csr, request, CPU, float)[1]]
+
+        self.add_all(self.csr, ranked, may_reorder=True)
+        tuning_cache.Results(self.csr, CPU, request, True).keep(
+            self.best.choice, self.best.time_us, self.best.where.reorder
         )
 
-    return by
-
-
-def holds(A, format):
-    try:
-        return CanonicalCsr.of(A).plan(format, CPU).bytes > 0
-    except sg.FormatError:
-        return False
-
-
-def test_on_the_cpu_full_tries_every_format_once(timed):
-    timed(lambda *_: 1.0)
-    op = sg.aslinearoperator(A, device="cpu", tune="full", reorder=False)
-    allowed = [name for name in sg.formats() if not traits(name).only_if_asked and holds(A, name)]
-    tried = [trial.format for trial in op.tuning.trials]
-    assert set(tried) == set(allowed)
-    assert all(trial.reorder is False for trial in op.tuning.trials)
-    # Tunables of kernels on a GPU have no effect; tiles of tsmv are stored in other sizes.
-    assert sorted(name for name in tried if name != "tsmv") == sorted(set(allowed) - {"tsmv"})
+    def _series(self, matrix, product_us=None):
+        return self.time_of(matrix)
 
 
 def shuffled():
@@ -304,45 +369,158 @@ def shuffled():
 
 
 @pytest.mark.parametrize("best", ["clusters", "rcm"])
-def test_full_finds_an_order(best, timed, cache):
+def test_full_finds_an_order(best):
     B = shuffled()
     rcm = in_order(CanonicalCsr.of(B), "rcm", CPU)[0]
 
-    def time_of(matrix, _):
-        if not isinstance(matrix, PartedMatrix):
+    def time_of(matrix):
+        if not isinstance(matrix, _core.PartedMatrix):
             return 10.0 if matrix.format == "csr" else 20.0
         ((part, rows, _),) = matrix.parts
         is_best = np.array_equal(rows, rcm) == (best == "rcm")
         return (5.0 if is_best else 9.0) * (1 if part.format == "sell" else 1.1)
 
-    timed(time_of)
+    found = Timed(B, time_of).best
+    assert (found.choice.format, found.where.reorder) == ("sell", best)
+    # The order is kept with the format.
     op = sg.aslinearoperator(B, device="cpu", tune="full")
-    fastest = min(op.tuning.trials, key=lambda trial: trial.time_us)
-    assert (op.format, fastest.format, fastest.reorder) == ("sell", "sell", best)
-    assert f"sell reorder={best}" in repr(op.tuning)
+    assert (op.tuning.cached, op.format) == (True, "sell")
     assert "reordered" in explained(op)
     x = vector(B.shape[1], B.dtype)
     assert_product(op @ x, B, x)
-    # The order is kept with the format.
-    again = sg.aslinearoperator(B, device="cpu", tune="full")
-    assert again.tuning.cached
-    assert (again.format, again.nbytes) == (op.format, op.nbytes)
-    assert_product(again @ x, B, x)
     # What takes thousands of products to find is not found anew by default.
-    later = sg.aslinearoperator(B, device="cpu")
-    assert later.tuning.cached == (best == "clusters")
+    assert sg.aslinearoperator(B, device="cpu").tuning.cached == (best == "clusters")
     # What is to stay as given has trials of its own.
     assert not sg.aslinearoperator(B, device="cpu", tune="full", reorder=False).tuning.cached
 
 
-def test_an_order_that_does_not_help_csr_is_left(timed):
-    timed(lambda matrix, _: 12.0 if isinstance(matrix, PartedMatrix) else 10.0)
-    op = sg.aslinearoperator(shuffled(), device="cpu", tune="full")
-    assert [trial.name for trial in op.tuning.trials if trial.reorder] == [
+def test_an_order_that_does_not_help_csr_is_left():
+    trials = Timed(shuffled(), lambda matrix: 12.0 if isinstance(matrix, _core.PartedMatrix) else 10.0)
+    assert [trial.name for trial in trials._tuning.trials if trial.reorder] == [
         "csr reorder=clusters",
         "csr reorder=rcm",
     ]
-    assert not isinstance(op._stored.matrix, PartedMatrix)
+    assert not trials.best.where.reorder
+
+
+def test_on_the_cpu_full_tries_every_format_once():
+    op = sg.aslinearoperator(A, device="cpu", tune="full", reorder=False)
+    considered = {name for name in sg.formats() if not traits(name).only_if_asked}
+    allowed = {entry.format for entry in sg.predict(A, "cpu") if entry.bytes} & considered
+    tried = [trial.format for trial in op.tuning.trials]
+    assert set(tried) <= allowed
+    # Tunables of kernels on a GPU have no effect; tiles of tsmv are stored in other sizes.
+    assert len(set(tried) - {"tsmv"}) == len([name for name in tried if name != "tsmv"])
+    text = explained(op)
+    assert f"tuning took {op.tuning.products} products" in text
+    assert all(f"{trial.format} " in text and f"{trial.time_us:.2f} us" in text for trial in op.tuning.trials)
+
+
+# Results are kept
+
+
+def results(A, format="auto", mode="cached", ordinal=0, may_reorder=False, **more):
+    request = Request(format, {}, mode, **more)
+    return tuning_cache.Results(CanonicalCsr.of(sp.csr_array(A)), ordinal, request, may_reorder)
+
+
+def known(*arguments, **options):
+    """The formats that are known of, the best first."""
+    return [choice.format for choice, _ in results(*arguments, **options).known()]
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """What results are kept for on a GPU that need not be there: its name and its profile."""
+    profile = SimpleNamespace(measured={})
+    monkeypatch.setattr(tuning_cache, "slug", lambda ordinal: f"device {ordinal}")
+    monkeypatch.setattr(tuning_cache, "load_profile", lambda ordinal: profile)
+    return profile
+
+
+def test_results_are_kept_by_what_they_depend_on(gpu, cache):
+    kept = [
+        {},
+        {"A": gallery.poisson2d(41)},
+        {"A": A.astype(np.float32)},
+        {"ordinal": 1},
+        {"ordinal": CPU},
+        {"budget": 500.0},
+        {"mode": "full", "format": "sell"},
+        {"symmetric": declared(True, A.dtype)},
+        {"symmetric": declared(False, A.dtype)},
+        {"may_reorder": True},
+    ]
+    for number, given in enumerate(kept):
+        assert known(**{"A": A, **given}) == []
+        results(**{"A": A, **given}).keep(Choice("sell"), 3.0, False)
+        assert len(os.listdir(cache)) == number + 1
+        ((choice, reorder),) = results(**{"A": A, **given}).known()
+        assert (choice.format, choice.options, reorder) == ("sell", {}, None)
+        assert "like this one" in choice.reason
+    assert known(A, mode="off") == []
+    gpu.measured["date"] = "today"
+    assert known(A) == []
+
+
+def test_what_full_found_is_used_later(gpu):
+    results(A).keep(Choice("csr"), 5.0, False)
+    results(A, mode="full").keep(Choice("sell"), 3.0, False)
+    assert known(A, mode="full") == ["sell"]
+    assert known(A) == ["sell", "csr"]
+    results(A, mode="full", may_reorder=True).keep(Choice("dia"), 3.0, "rcm")
+    assert known(A, may_reorder=True) == []
+    assert known(A, mode="full", may_reorder=True) == ["dia"]
+
+
+def test_ignoring_the_cache_neither_reads_nor_writes(cache):
+    with sg.cache.ignored():
+        sg.aslinearoperator(A, device="cpu", tune="full")
+        assert not cache.exists()
+    sg.aslinearoperator(A, device="cpu", tune="full")
+    with sg.cache.ignored():
+        assert not sg.aslinearoperator(A, device="cpu", tune="full").tuning.cached
+    assert sg.aslinearoperator(A, device="cpu", tune="full").tuning.cached
+
+
+def test_predictions_are_not_written(cache):
+    op = sg.aslinearoperator(A, device="cpu")
+    assert (op.format, op.tuning.cached, op.tuning.trials, op.tuning.products) == ("csr", False, [], 0)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("mode", ["cached", "off"])
+def test_a_format_that_was_asked_for_does_not_depend_on_earlier_tuning(mode):
+    results(A, "sell", "full", CPU).keep(Choice("sell", {"sigma": 32}), 3.0, False)
+    assert sg.aslinearoperator(A, "sell", "cpu", tune="full").tuning.cached
+    own = sg.aslinearoperator(A, "sell", "cpu", tune=mode)
+    assert (own.options["sigma"], own.tuning.cached) == (1, False)
+
+
+def test_a_remembered_format_that_no_longer_fits_is_found_anew():
+    B = gallery.powerlaw(300, 3, max_length=200)
+    results(B, "dia", "full", CPU).keep(Choice("dia", {"max_padding": 1.0}), 3.0, False)
+    op = sg.aslinearoperator(B, "dia", "cpu", tune="full", max_padding=1e6)
+    assert not op.tuning.cached
+    results(B, "auto", "full", CPU, may_reorder=True).keep(Choice("dia"), 3.0, False)
+    op = sg.aslinearoperator(B, device="cpu", tune="full")
+    assert not op.tuning.cached
+
+
+def test_the_cache_is_bounded(tmp_path, monkeypatch):
+    """And also where another process stores some: as many as come before the next count are too many."""
+    monkeypatch.setattr(sg.cache, "MAX_TUNING_ENTRIES", 100)
+    for i in range(200):
+        path = tmp_path / f"{i:03}.json"
+        tuning_cache.keep(path, Choice("csr"), 1.0)
+        os.utime(path, (i, i))
+        assert len(os.listdir(tmp_path)) <= 100
+    assert max(os.listdir(tmp_path)) == "199.json"
+    for i in range(150):
+        (tmp_path / f"of another {i}.json").touch()
+    for i in range(100):
+        tuning_cache.keep(tmp_path / f"{i:03}.json", Choice("csr"), 1.0)
+    assert len(os.listdir(tmp_path)) <= 100
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (5, 7), (0, 0)])
@@ -351,169 +529,6 @@ def test_full_tuning_of_what_has_no_order(shape, device):
     op = sg.aslinearoperator(B, device=device, tune="full")
     assert not any(trial.reorder for trial in op.tuning.trials)
     assert (op @ np.ones(shape[1])).shape == shape[:1]
-
-
-def test_what_is_close_is_timed_again_in_turns(timed):
-    short, long = {"csr": 10.0, "coo": 9.9, "sell": 16.0}, {"csr": 12.0, "coo": 12.4}
-    timed(lambda matrix, product_us: (short if product_us is None else long).get(matrix.format, 99.0))
-    op = sg.aslinearoperator(A, device="cpu", tune="full", reorder=False)
-    assert op.format == "csr"
-    found = {trial.format: trial.time_us for trial in op.tuning.trials}
-    assert (found["csr"], found["coo"], found["sell"]) == (12.0, 12.4, 16.0)
-
-
-def test_full_tuning_of_a_format_keeps_given_options(measured):
-    built = measured({"sell": 3.0})
-    choose(A, "sell", 0, "full", {"sigma": 1})
-    assert len(built) == len({options["warps_per_slice"] for options in candidates("sell")})
-    assert all(record.choice.options["sigma"] == 1 for record in built)
-    built.clear()
-    choose(A, "sell", 0, "full", {"warps_per_slice": 4})  # which leaves nothing to try
-    assert len(built) == 1
-
-
-def test_results_are_remembered(predicted, measured, cache):
-    predicted(CLOSE)
-    built = measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
-    choose(A, "auto", 0, "cached", {})
-    assert len(os.listdir(cache)) == 1
-    built.clear()
-    choice, _, tuning = choose(A, "auto", 0, "cached", {})
-    assert [record.choice.format for record in built] == ["sell"]
-    assert tuning.cached
-    assert tuning.products == 0
-    assert choice.format == "sell"
-    assert "like this one" in choice.reason
-    choose(gallery.poisson2d(41), "auto", 0, "cached", {})  # another matrix
-    choose(A.astype(np.float32), "auto", 0, "cached", {})  # another dtype
-    assert len(os.listdir(cache)) == 3
-
-
-def tuned(options):
-    """The time of a format that chooses its options worse than one can."""
-    return 3.0 if options else 3.5
-
-
-def test_what_full_found_is_used_later(predicted, measured):
-    predicted(CLOSE)
-    for format, device, modes in (
-        ("auto", -1, ("cached", "full")),
-        ("auto", 0, ("cached",)),
-        ("sell", 0, ("full",)),
-    ):
-        measured({"csr": 5.0, "sell": tuned, "bsell": 4.0, "dia": 4.0, "coo": 6.0})
-        found, _, tuning = choose(A, format, device, "full", {})
-        assert not tuning.cached
-        for mode in modes:
-            again, _, tuning = choose(A, format, device, mode, {})
-            assert (again.format, again.options) == (found.format, found.options) != ("csr", {})
-            assert (tuning.cached, tuning.products) == (True, 0)
-    own, _, tuning = choose(A, "sell", 0, "full", {"sigma": 32})
-    assert own.options["sigma"] == 32
-    assert not tuning.cached
-
-
-@pytest.mark.parametrize("mode", ["cached", "off"])
-def test_a_format_that_was_asked_for_does_not_depend_on_earlier_tuning(mode, measured):
-    measured({"sell": tuned})
-    found, _, _ = choose(A, "sell", 0, "full", {})
-    assert found.options != {}
-    own, _, tuning = choose(A, "sell", 0, mode, {})
-    assert own.options == {}
-    assert not tuning.cached
-
-
-def test_ignoring_the_cache_neither_reads_nor_writes(predicted, measured, cache):
-    predicted(CLOSE)
-    measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
-    with sg.cache.ignored():
-        choose(A, "auto", 0, "cached", {})
-        assert not cache.exists()
-    choose(A, "auto", 0, "cached", {})
-    with sg.cache.ignored():
-        assert not choose(A, "auto", 0, "cached", {})[2].cached
-    assert choose(A, "auto", 0, "cached", {})[2].cached
-
-
-def test_predictions_are_not_written(predicted, measured, cache, monkeypatch):
-    predicted({"csr": 10.0, "sell": 20.0})
-    measured({"csr": 5.0, "sell": 3.0})
-    monkeypatch.setattr(tuning_cache, "fingerprint", None)  # nothing is looked up where nothing is kept
-    for _ in range(2):
-        choice, _, tuning = choose(A, "auto", 0, "cached", {})
-        assert (choice.format, tuning.cached, tuning.trials) == ("csr", False, [])
-    assert not cache.exists()
-
-
-def test_another_profile_tries_anew(predicted, measured, monkeypatch):
-    predicted(CLOSE)
-    measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
-    choose(A, "auto", 0, "cached", {})
-    assert choose(A, "auto", 0, "cached", {})[2].cached
-    other = SimpleNamespace(measured={"date": "today"})
-    monkeypatch.setattr(tuning_cache, "load_profile", lambda ordinal: other)
-    measured({"csr": 3.0, "sell": 5.0, "dia": 4.0})
-    choice, _, tuning = choose(A, "auto", 0, "cached", {})
-    assert (choice.format, tuning.cached) == ("csr", False)
-
-
-def test_a_trial_must_be_clear_to_contradict_the_prediction(predicted, measured):
-    predicted(CLOSE)
-    measured({"csr": 5.0, "sell": 6.0, "dia": 4.9})
-    choice, _, _ = choose(A, "auto", 0, "cached", {})
-    assert choice.format == "csr"
-    assert "5.0 us" in choice.reason
-    assert "dia took 4.9 us, a difference within the noise" in choice.reason
-
-
-def test_the_reason_is_what_the_predictions_say(predicted, measured):
-    measured({"csr": 5.0, "sell": MemoryError("too large")})
-    predicted({"csr": 12.0, "sell": 10.0})
-    reason = choose(A, "auto", 0, "off", {})[0].reason
-    assert "12.0 us +- 10%" in reason
-    assert "sell did not fit" in reason
-    assert "least" not in reason
-
-
-def test_a_remembered_format_that_no_longer_fits_is_found_anew(predicted, measured):
-    predicted(CLOSE)
-    measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
-    choose(A, "auto", 0, "cached", {})
-    measured({"csr": 5.0, "sell": MemoryError("too large"), "dia": 4.0})
-    choice, _, tuning = choose(A, "auto", 0, "cached", {})
-    assert choice.format == "dia"
-    assert not tuning.cached
-
-
-def test_the_cache_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(sg.cache, "MAX_TUNING_ENTRIES", 8)
-    for i in range(20):
-        path = tmp_path / f"{i:02}.json"
-        tuning_cache.keep(path, Choice("csr"), 1.0)
-        os.utime(path, (i, i))
-        assert len(os.listdir(tmp_path)) <= 8
-    left = sorted(os.listdir(tmp_path))
-    assert left[-1] == "19.json"
-
-
-def test_results_are_counted_now_and_then(tmp_path, monkeypatch):
-    """And also where another process stores some: as many as are stored before the next time are too many."""
-    listings = []
-    listed = sg.cache._results
-    monkeypatch.setattr(sg.cache, "_results", lambda folder: listings.append(folder) or listed(folder))
-    monkeypatch.setattr(sg.cache, "MAX_TUNING_ENTRIES", 100)
-    for i in range(200):
-        tuning_cache.keep(tmp_path / f"{i:03}.json", Choice("csr"), 1.0)
-        assert len(os.listdir(tmp_path)) <= 100
-    assert 4 <= len(listings) <= 16
-    for i in range(150):
-        (tmp_path / f"of another {i}.json").touch()
-    for i in range(sg.cache._ROOM_AT_ONCE + 1):
-        tuning_cache.keep(tmp_path / f"{i:03}.json", Choice("csr"), 1.0)
-    assert len(os.listdir(tmp_path)) <= 100
-    elsewhere = tmp_path / "elsewhere" / "0.json"
-    tuning_cache.keep(elsewhere, Choice("csr"), 1.0)
-    assert listings[-1] == elsewhere.parent
 
 
 def _keep_often(path, format):
@@ -548,102 +563,6 @@ def test_products_are_right_in_every_mode(mode, case, device, dtype):
 # Budgets
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """Replaces the clock by one that stands still until it is set, in seconds."""
-    now = SimpleNamespace(seconds=100.0)
-    monkeypatch.setattr(choosing, "perf_counter", lambda: now.seconds)
-    return now
-
-
-# What each of the close ones is expected to take: a plan or a conversion, and 51 products.
-TRIALS = {"csr": 400 + 51 * 10.0, "dia": 600 + 51 * 10.1, "sell": 600 + 51 * 10.5}
-
-
-@over(
-    ("products", "tried"),
-    [
-        (0, []),
-        (50, []),
-        (sum(TRIALS.values()) / 10 - 1, ["csr", "dia"]),
-        ((TRIALS["csr"] + TRIALS["dia"]) / 10 + 1, ["csr", "dia"]),
-        ((TRIALS["csr"] + TRIALS["dia"]) / 10 - 1, []),  # one alone would decide nothing
-        (sum(TRIALS.values()) / 10 + 1, ["csr", "dia", "sell"]),
-        (math.inf, ["csr", "dia", "sell"]),
-    ],
-)
-def test_what_the_budget_lasts_for_is_tried(products, tried, predicted, measured, clock):
-    predicted(CLOSE)
-    measured({"csr": 10.0, "sell": 9.0, "dia": 9.9})
-    with sg.cache.ignored():
-        choice, _, tuning = choose(A, "auto", 0, "cached", {}, budget=products)
-    assert [trial.format for trial in tuning.trials] == tried
-    if not tried:
-        assert choice.format == "csr"
-        assert f"timing them would take longer than {products:g} products" in choice.reason
-    assert not tuning.out_of_time
-
-
-def test_a_budget_that_is_used_up_ends_the_trials(predicted, measured, clock, monkeypatch):
-    predicted(CLOSE)
-    measured({"csr": 10.0, "sell": 3.0, "dia": 9.9})
-    build = choosing.build
-    products = sum(TRIALS.values()) / 10 + 1
-
-    def build_slowly(*arguments):
-        clock.seconds += 1e-6 * TRIALS["csr"] * clock.slowness
-        return build(*arguments)
-
-    monkeypatch.setattr(choosing, "build", build_slowly)
-    for factor, tried in (0.9, ["csr", "dia", "sell"]), (1.5, ["csr", "dia"]), (3, ["csr"]):
-        clock.slowness = factor
-        with sg.cache.ignored():
-            choice, _, tuning = choose(A, "auto", 0, "cached", {}, budget=products)
-        assert [trial.format for trial in tuning.trials] == tried
-        assert tuning.out_of_time == (len(tried) < 3)
-    assert choice.reason.startswith("there was no time to time other formats")
-
-
-def test_faster_products_leave_less_time(predicted, measured, clock):
-    predicted(CLOSE)
-    measured({"csr": 0.1, "sell": 3.0, "dia": 9.9})
-    _, _, tuning = choose(A, "auto", 0, "cached", {}, budget=sum(TRIALS.values()) / 10 + 1)
-    assert [trial.format for trial in tuning.trials] == ["csr"]
-    assert tuning.out_of_time
-
-
-def test_what_was_predicted_takes_time_too(predicted, measured, clock, monkeypatch):
-    predicted(CLOSE)
-    measured({"csr": 10.0, "sell": 3.0, "dia": 9.9})
-    rank = choosing.ranked
-
-    def rank_slowly(*arguments):
-        clock.seconds += 3e-6 * sum(TRIALS.values())
-        return rank(*arguments)
-
-    monkeypatch.setattr(choosing, "ranked", rank_slowly)
-    _, _, tuning = choose(A, "auto", 0, "cached", {}, budget=sum(TRIALS.values()) / 10 + 1)
-    assert tuning.trials == []
-
-
-def test_a_larger_budget_does_not_take_what_a_smaller_one_predicted(predicted, measured):
-    predicted(CLOSE)
-    measured({"csr": 10.0, "sell": 3.0, "dia": 9.9})
-    assert choose(A, "auto", 0, "cached", {}, budget=50)[0].format == "csr"
-    choice, _, tuning = choose(A, "auto", 0, "cached", {})
-    assert (choice.format, tuning.cached) == ("sell", False)
-    assert not choose(A, "auto", 0, "cached", {}, budget=50)[2].cached
-
-
-@over(
-    ("budget", "error"),
-    [(-1, ValueError), (math.nan, ValueError), ("50", TypeError), (None, TypeError), (True, TypeError)],
-)
-def test_what_is_no_budget(budget, error):
-    with pytest.raises(error, match=rf"budget={budget!r} is not allowed; give a number of products"):
-        sg.aslinearoperator(A, device="cpu", budget=budget)
-
-
 def test_budgets_that_are(device):
     for budget in (0, 50, 2.5, np.float32(3), math.inf):
         op = sg.aslinearoperator(A, device=device, budget=budget)
@@ -661,47 +580,6 @@ def test_trials_count_their_products():
     made = canonical_csr(gallery.poisson2d(470)).build("csr", {}, -1)
     _, products = made.try_products()
     assert 1 <= products <= 13
-
-
-def test_explain_says_what_tuning_took():
-    op = sg.aslinearoperator(A, device="cpu", tune="full")
-    text = explained(op)
-    assert f"tuning took {op.tuning.products} products" in text
-    for trial in op.tuning.trials:
-        assert f"{trial.format} " in text
-        assert f"{trial.time_us:.2f} us" in text
-
-
-def test_memory_is_planned_for_formats_that_may_be_chosen(monkeypatch):
-    """Not for one that takes fewer bytes, and that nobody gets on a GPU unasked."""
-    monkeypatch.setattr(profile, "load_profile", lambda _: H100)
-    csr = CanonicalCsr.of(gallery.poisson2d(60))
-    expected = predict.fastest(predict.predict_considered(csr, Request(), 0))
-    assert expected.format in _core.formats_to_consider(0, "cached", None)
-    assert division._bytes_needed(csr, Request(), 0) == expected.bytes
-
-
-def no_model():
-    raise AssertionError("a model was loaded")
-
-
-@pytest.mark.parametrize("mode", ["off", "cached"])
-def test_a_small_matrix_for_a_gpu_is_csr_without_a_look_at_it(mode):
-    csr = CanonicalCsr.of(A)
-    is_timed, found, steps = csr.source.rank(0, "auto", {}, mode, None, 50.0, 0.0, no_model)
-    ((format, options, reason, _),) = found
-    assert (is_timed, format, options, steps) == (False, "csr", {}, [])
-    assert "so small a matrix" in reason
-
-
-@pytest.mark.parametrize(("sell", "taken"), [(9.5, "csr"), (9.0, "sell")])
-def test_csr_stays_where_others_bring_little(predicted, measured, sell, taken):
-    predicted({"csr": 10.0, "sell": sell, "coo": 30.0})
-    measured(dict.fromkeys(sg.formats(), 1.0))
-    for given in ({"mode": "off"}, {"mode": "cached", "budget": 0.0}):
-        choice, _, _ = choose(A, "auto", 0, options={}, **given)
-        assert choice.format == taken
-        assert ("needs no conversion" in choice.reason) == (taken == "csr")
 
 
 def test_formats_that_plan_for_long_need_a_symmetric_matrix():
@@ -738,40 +616,20 @@ def test_a_format_that_stores_values_once_is_planned_where_there_are_few():
         assert ("packed_sell" in planned) == few
 
 
-def known_of(op):
-    return op._stored.description.request.symmetric
-
-
 @pytest.mark.parametrize("said", [None, False, True])
-def test_what_was_said_of_the_symmetry_is_kept(said, monkeypatch):
+def test_what_was_said_of_the_symmetry_is_kept(said):
     """An operator that goes elsewhere, and its parts, look for symmetry no more than it did."""
-    asked = []
 
-    def ask(csr, request, ordinal, may_reorder=False):
-        asked.append(request.symmetric)
-        return choosing.choose(csr, request, ordinal)
+    def known_of(op):
+        return op._stored.description.request.symmetric
 
     op, known = sg.aslinearoperator(A, device="cpu", symmetric=said), declared(said, A.dtype)
-    for module in (build, division):
-        monkeypatch.setattr(module, "choose", ask)
     several = op.to(["cpu", "cpu"])
-    of_parts = of_part(known)
-    assert asked == [of_parts, of_parts]
     assert known_of(several.to(["cpu"]).to("cpu")) is known
-    assert asked[2:] == [of_parts, known]
     assert known_of(pickle.loads(pickle.dumps(several))) is known
     for other in (op, several):
-        assert known_of(other[:5]) is of_parts
+        assert known_of(other[:5]) is of_part(known)
         assert known_of(2 * other) is known
-
-
-@pytest.mark.parametrize("mode", ["off", "cached"])
-def test_on_the_cpu_csr_is_taken_without_predictions_or_trials(mode, monkeypatch, cache):
-    monkeypatch.setattr(choosing, "load_model", no_model)
-    choice, _, tuning = choose(A, "auto", -1, mode, {})
-    assert (choice.format, tuning.products) == ("csr", 0)
-    assert "on a CPU, csr needs no conversion" in choice.reason
-    assert not cache.exists()
 
 
 @pytest.mark.parametrize(
@@ -852,29 +710,6 @@ def test_on_the_cpu_diagonals_are_counted_before_they_are_stored():
     for row in range(A.shape[0] - 11, A.shape[0]):
         A[row, rng.integers(0, A.shape[1], 20)] = 1.5
     assert sg.aslinearoperator(sp.csr_array(A), device="cpu").format == "csr"
-
-
-def test_numpy_numbers_are_options():
-    op = sg.aslinearoperator(
-        A, format="sell", device="cpu", sigma=np.int64(32), max_padding=np.float32(4), tune="full"
-    )
-    assert op.options["sigma"] == 32
-    op = sg.aslinearoperator(A, format="partitioned", device="cpu", separator=np.int64(3), tune="off")
-    assert op.format == "partitioned"
-
-
-def test_symmetric_matrices_are_remembered_apart(predicted, measured, cache):
-    predicted(CLOSE)
-    measured({"csr": 5.0, "sell": 3.0, "dia": 4.0})
-    for symmetric in (False, True, True):
-        _, _, tuning = choose(A, "auto", 0, "cached", {}, symmetric)
-    assert tuning.cached
-    assert len(os.listdir(cache)) == 2
-
-
-def test_an_unknown_mode_is_refused():
-    with pytest.raises(ValueError, match=r"sometimes.*off.*cached.*full"):
-        sg.aslinearoperator(A, device="cpu", tune="sometimes")
 
 
 # format="partitioned"

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from support import over, run_python
+from support import over
 
 pytestmark = pytest.mark.usefixtures("still_usable")
 
@@ -77,31 +77,6 @@ def test_matrix(given, shape, error, says, fmt, device):
         assert "float32, float64, complex64 and complex128" in str(caught.value)
 
 
-BROKEN = """
-    import numpy as np
-    import scipy.sparse as sp
-    import spmvgpu as sg
-
-    compressed = [(kind, name) for kind in ("csc_array", "bsr_array") for name in ("indices", "indptr")]
-    for kind, attribute in [("coo_array", "row"), ("coo_array", "col"), *compressed]:
-        for bad in (-1, -(10**6), 60, 10**6):
-            A = getattr(sp, kind)(np.eye(60))
-            getattr(A, attribute)[33] = bad
-            try:
-                sg.aslinearoperator(A, device="cpu")
-            except ValueError as error:
-                assert str(error)
-            else:
-                raise AssertionError(f"{kind}, {attribute}, {bad}: no ValueError")
-            assert (sg.aslinearoperator(np.eye(60), device="cpu") @ np.ones(60) == 1).all(), (kind, bad)
-"""
-
-
-def test_other_kinds_broken_after_scipy_checked_them():
-    """In a process of its own: SciPy converts without a check and would write out of bounds."""
-    run_python(BROKEN)
-
-
 # What is asked for
 
 
@@ -131,8 +106,3 @@ def test_unknown_device(name):
 def test_device_that_is_not_there():
     with pytest.raises((ValueError, sg.CudaError), match=r"cuda:99|without CUDA"):
         sg.aslinearoperator(np.eye(3), device="cuda:99")
-
-
-def test_estimate_of_an_unknown_format():
-    with pytest.raises(ValueError, match="nonsense"):
-        sg.estimate(np.eye(3), "nonsense")

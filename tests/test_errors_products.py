@@ -82,10 +82,3 @@ def test_out_that_overlaps_x(fmt, device, dtype):
 def test_beta_without_out(op):
     with pytest.raises(ValueError, match=r"beta.*out|out.*beta"):
         op.spmv(np.ones(50, op.dtype), beta=1.0)
-
-
-@over("factor", ["alpha", "beta"])
-@over("value", ["text", None, 1j, [1.0, 2.0]], ids=str)
-def test_factor_that_is_no_number(factor, value, op):
-    with pytest.raises((TypeError, ValueError)):
-        op.spmv(np.ones(50, op.dtype), out=np.ones(100, op.dtype), **{factor: value})

@@ -7,8 +7,6 @@ import pytest
 import scipy.sparse as sp
 
 from battery import matrix, vector
-from libraries import OnlyDlpack
-from reference import assert_product
 from support import build, each_format_of
 
 # Around powers of two of elements up to several MB: every chunk size of the staging has a boundary here
@@ -113,22 +111,3 @@ def test_x_may_change_as_soon_as_the_call_returns(device, dtype):
     y = op @ x
     x[:] = np.nan
     np.testing.assert_array_equal(y, op.tocsr().data)
-
-
-@each_format_of("uniform")
-def test_tensor_of_the_cpu(fmt, dtype):
-    torch = pytest.importorskip("torch")
-    A = matrix("uniform", dtype)
-    op = build(A, fmt, "cpu")
-    x = vector(A.shape[1], dtype)
-    y = op @ torch.from_numpy(x)
-    assert isinstance(y, torch.Tensor)
-    assert_product(y.numpy(), A, x)
-
-
-@each_format_of("uniform")
-def test_host_memory_through_dlpack(fmt, dtype):
-    A = matrix("uniform", dtype)
-    x = vector(A.shape[1], dtype)
-    y = np.from_dlpack(build(A, fmt, "cpu") @ OnlyDlpack(x))
-    assert_product(y, A, x)

@@ -43,12 +43,6 @@ def check(op, A, dtype=None):
 
 @over("flavour", ["array", "matrix"])
 @over("kind", KINDS)
-def test_scipy_kinds(kind, flavour, A, fmt, device):
-    check(build(make(kind, flavour, A), fmt, device), A)
-
-
-@over("flavour", ["array", "matrix"])
-@over("kind", KINDS)
 def test_scipy_kinds_are_not_changed(kind, flavour, A, fmt):
     given = make(kind, flavour, A)
     kept = copy.deepcopy(given)
@@ -72,40 +66,6 @@ def test_tuple(A, fmt, device):
     check(build((A.data, A.indices, A.indptr), fmt, device, shape=A.shape), A)
 
 
-def test_tuple_of_lists(fmt):
-    op = build(([1.0, 2.0, 3.0], [0, 2, 1], [0, 2, 3]), fmt, shape=(2, 3))
-    np.testing.assert_array_equal(op @ np.ones(3), [3.0, 3.0])
-
-
-@over("order", ["C", "F"])
-def test_dense(order, A, fmt, device):
-    check(build(np.asarray(A.toarray(), order=order), fmt, device), A)
-
-
-def test_dense_with_strides(A, fmt):
-    wide = np.zeros((120, 88), dtype=A.dtype)
-    wide[::2, ::2] = A.toarray()
-    check(build(wide[::2, ::2], fmt), A)
-
-
-def test_nested_list(fmt):
-    check(build([[1, 0, 2], [0, 0, 3]], fmt), np.array([[1.0, 0, 2], [0, 0, 3]]))
-
-
-@pytest.mark.gpu
-@over("kind", ["csr", "csc", "coo"])
-def test_cupy_sparse(kind, A, fmt, cuda_device):
-    pytest.importorskip("cupy")
-    sparse = pytest.importorskip("cupyx.scipy.sparse")
-    given = getattr(sparse, f"{kind}_matrix")(sparse.csr_matrix(sp.csr_matrix(A)))
-    check(build(given, fmt, cuda_device), A)
-
-
-def test_another_operator(A, fmt):
-    """An operator is a matrix already: the same format and device give the same product."""
-    check(build(build(A, "csr").tocsr(), fmt), A)
-
-
 # Indices
 
 
@@ -115,31 +75,11 @@ def test_index_types(index, A, fmt, device):
     check(build(arrays, fmt, device, shape=A.shape), A)
 
 
-@over("kind", ["csr", "csc", "coo"])
-def test_int64_indices_in_scipy(kind, A, fmt, device):
-    given = make(kind, "array", A)
-    for name in ("indices", "indptr"):
-        if hasattr(given, name):
-            setattr(given, name, getattr(given, name).astype(np.int64))
-    check(build(given, fmt, device), A)
-
-
 def shuffled_within_rows(A, rng):
     order = np.concatenate(
         [start + rng.permutation(n) for start, n in zip(A.indptr, np.diff(A.indptr), strict=False)]
     )
     return sp.csr_array((A.data[order], A.indices[order], A.indptr.copy()), shape=A.shape)
-
-
-@over("flagged", [True, False], ids=["flag_computed", "flag_unset"])
-def test_unsorted_indices(flagged, A, fmt, device, rng):
-    given = shuffled_within_rows(A, rng)
-    if flagged:
-        assert not given.has_sorted_indices
-    before = given.indices.copy(), given.data.copy()
-    check(build(given, fmt, device), A)
-    np.testing.assert_array_equal(given.indices, before[0])
-    np.testing.assert_array_equal(given.data, before[1])
 
 
 def test_a_wrong_flag_is_not_trusted(A, fmt, rng):
@@ -161,13 +101,6 @@ def test_duplicates_in_coo(fmt, device, dtype):
     given = sp.coo_array((data, (row, col)), shape=(3, 5))
     check(build(given, fmt, device), sp.coo_array((data, (row, col)), shape=(3, 5)))
     assert given.nnz == 7
-
-
-def test_duplicates_in_csr(fmt, device, dtype):
-    arrays = np.array([1, 2, 4, 8, 16], dtype), np.array([1, 0, 1, 1, 1]), np.array([0, 3, 3, 5])
-    op = build(sp.csr_array(arrays, shape=(3, 2)), fmt, device)
-    assert op.nnz == 3
-    np.testing.assert_array_equal(op.tocsr().toarray(), [[2, 5], [0, 0], [0, 24]])
 
 
 def test_duplicates_that_cancel_stay_stored(fmt):
@@ -214,16 +147,6 @@ def test_spellings_of_a_type(spelling, fmt):
     assert build(np.eye(3), fmt, dtype=spelling).dtype == np.float32
 
 
-def test_byteswapped_values(A, fmt):
-    swapped = sp.csr_array((A.data, A.indices, A.indptr), shape=A.shape)
-    arrays = (
-        swapped.data.astype(A.dtype.newbyteorder()),
-        swapped.indices.astype(">i4"),
-        swapped.indptr.astype(">i4"),
-    )
-    check(build(arrays, fmt, shape=A.shape), A)
-
-
 # Symmetric matrices
 
 
@@ -261,8 +184,3 @@ def test_an_entry_in_the_other_triangle(stored):
 def test_a_rectangular_matrix_is_not_symmetric(stored):
     with pytest.raises(ValueError, match=r"60.*44"):
         sg.aslinearoperator(MATRIX, device="cpu", symmetric=stored)
-
-
-def test_unknown_symmetry():
-    with pytest.raises(ValueError, match=r"both.*lower.*upper"):
-        sg.aslinearoperator(SYMMETRIC, device="cpu", symmetric="both")

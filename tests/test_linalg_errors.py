@@ -1,7 +1,5 @@
 """What solvers refuse, what they break down on, and callbacks that go wrong."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -90,12 +88,6 @@ def test_numbers_that_are_not_finite(value, where, solver, device):
 # Arguments
 
 
-@pytest.mark.parametrize("M", [1.0, {}], ids=["number", "dict"])
-def test_what_is_no_preconditioner(M, op, b):
-    with pytest.raises(TypeError, match=r"M must be .*LinearOperator"):
-        sg.linalg.cg(op, b, M=M)
-
-
 def test_names_of_no_preconditioner(op, b, solver):
     for wrong, meant in (("jacob", "'jacobi'"), ("ILU0", "ilu0"), ("", "'chebyshev'")):
         with pytest.raises(ValueError, match=rf"M='{wrong}' is not allowed; give one of .*{meant}"):
@@ -109,12 +101,6 @@ def test_a_named_jacobi_needs_a_diagonal(solver, device):
     op = sg.aslinearoperator(np.array([[1.0, 2.0], [2.0, 0.0]]), device=device)
     with pytest.raises(ValueError, match="the diagonal has zeros"):
         solver(op, np.ones(2), M="jacobi")
-
-
-def test_a_hierarchy_is_no_preconditioner_yet(op, b):
-    hierarchy = SimpleNamespace(levels=[SimpleNamespace(A=sp.eye_array(3))])  # as of pyamg
-    with pytest.raises(TypeError, match=r"aspreconditioner\(M\)$"):
-        sg.linalg.cg(op, b, M=hierarchy)
 
 
 @pytest.mark.parametrize(

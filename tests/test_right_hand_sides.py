@@ -7,7 +7,6 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
-from libraries import OnlyDlpack
 from spmvgpu import gallery, linalg
 from spmvgpu.linalg import SolverWarning
 from systems import SPD, convection, spd
@@ -103,16 +102,6 @@ def test_every_matrix(name, device):
     X, info = linalg.cg(sg.aslinearoperator(A, device=device), B, rtol=1e-9, M="jacobi")
     np.testing.assert_array_equal(info, 0)
     assert (residuals(A, X, B) <= 1.01e-9).all()
-
-
-def test_every_format(fmt, device, dtype):
-    from support import build
-
-    A = spd("poisson2d", dtype)
-    B = columns(A, dtype)
-    X, info = linalg.cg(build(A, fmt, device), B, rtol=tolerance(dtype))
-    np.testing.assert_array_equal(info, 0)
-    assert (residuals(A, X, B) <= 1.01 * tolerance(dtype)).all()
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
@@ -246,42 +235,6 @@ def test_minres_finds_matrices_that_are_not_symmetric(device):
 # What is given, and what is shown
 
 
-@pytest.mark.parametrize("kind", ["C", "Fortran", "strided", "list", "integer", "other_float", "read_only"])
-def test_kinds_of_right_hand_sides(kind, solver, device, dtype):
-    A = spd("poisson2d", dtype)
-    op, n = sg.aslinearoperator(A, device=device), A.shape[0]
-    B = (np.arange(3 * n).reshape(n, 3) % 5 + 1).astype(dtype)
-    expected, _ = solver(op, np.asfortranarray(B), rtol=1e-4)
-    other = np.float64 if dtype == np.float32 else np.float32
-    given = {
-        "C": B,
-        "Fortran": np.asfortranarray(B),
-        "strided": np.repeat(np.repeat(B, 2, axis=0), 2, axis=1)[::2, ::2],
-        "list": B.tolist(),
-        "integer": B.astype(int),
-        "other_float": B.astype(other),
-        "read_only": B.copy(),
-    }[kind]
-    if kind == "read_only":
-        given.flags.writeable = False
-    before = np.array(given)
-    X, info = solver(op, given, rtol=1e-4)
-    assert (X.shape, X.dtype) == ((n, 3), dtype)
-    np.testing.assert_array_equal(info, 0)
-    np.testing.assert_array_equal(X, expected)
-    np.testing.assert_array_equal(given, before)
-
-
-def test_one_column_is_a_vector(solver, device):
-    A = spd("poisson2d", np.float64)
-    op, b = sg.aslinearoperator(A, device=device), vector(A.shape[0], A.dtype)
-    x, info = solver(op, b[:, np.newaxis])
-    assert (x.shape, info) == (b.shape, 0)
-    assert isinstance(info, int)
-    assert op.solve_info.columns == ()
-    np.testing.assert_array_equal(solver(op, b)[0], x)
-
-
 def test_many_columns(device):
     """More than are multiplied at once."""
     A = spd("poisson2d", np.float64)
@@ -405,14 +358,6 @@ def test_what_the_report_says(device):
     assert how.columns[1].goal == pytest.approx(1e-8 * np.linalg.norm(B[:, 1]))
     assert how.iterations <= how.products <= how.iterations + 20
     assert len(repr(how).splitlines()) <= 5
-
-
-def test_host_memory_through_dlpack():
-    A = spd("poisson2d", np.float64)
-    op, B = sg.aslinearoperator(A, device="cpu"), columns(A, A.dtype)
-    X, info = linalg.cg(op, OnlyDlpack(B), rtol=1e-9)
-    np.testing.assert_array_equal(info, 0)
-    assert (residuals(A, np.from_dlpack(X), B) <= 1.01e-9).all()
 
 
 @pytest.mark.gpu

@@ -176,17 +176,6 @@ def test_a_polynomial_in_the_old_matrix(where, device):
     assert sg.linalg.chebyshev(op)._is_polynomial_in(op._matrix)
 
 
-def test_a_hierarchy_keeps_its_values(device):
-    pyamg = pytest.importorskip("pyamg")
-    A = sp.csr_array(sg.gallery.poisson2d(20))
-    ml = pyamg.ruge_stuben_solver(sp.csr_matrix(A), max_coarse=20)
-    M = sg.linalg.aspreconditioner(ml, device=device)
-    before = bits(M)
-    op = sg.aslinearoperator(A, device=device)
-    op.update_values(2 * A.data)
-    assert bits(M) == before
-
-
 def test_gradients_that_are_still_to_be_computed(device):
     torch = pytest.importorskip("torch")
     A, B = matrices("real")
@@ -311,40 +300,6 @@ def is_one_of(op, *allowed):
     assert op.T.T is op
     assert op.format == op._stored.description.choice.format
     return A
-
-
-@over(
-    ("way", "kind", "shared"),
-    [
-        ("csr", "complex", False),
-        ("csr", "complex", True),
-        ("ellpack", "real", False),
-        ("tsmv", "hermitian", True),
-        ("packed_sell", "complex", False),
-        ("in another order", "complex", False),
-        ("of two parts", "real", True),
-    ],
-)
-def test_ctrl_c_in_an_update(way, kind, shared, device):
-    """Wherever it comes, the values are the old or the new ones, and `T` and `H` are those of the same."""
-    A, B = matrices(kind)
-
-    def prepare():
-        op = sg.aslinearoperator(A, device=device, **WAYS[way])
-        made = [one for one in (op.T, op.H) if one is not op] + [op.T @ op] * shared
-        return op, made, [bits(one) for one in made]
-
-    outcomes = []
-    for op, made, before in interrupted_everywhere(prepare, lambda given: given[0].update_values(B.data)):
-        outcomes.append(is_one_of(op, A, B) is B)
-        assert [bits(one) for one in made] == before
-        if op.T is not op:
-            is_one_of(made[0], sp.csr_array(A.T).sorted_indices())
-        op.update_values(B.data)
-        is_one_of(op, B)
-    assert outcomes[-1]
-    assert not all(outcomes)
-    assert len(outcomes) > 10
 
 
 @over("way", ["csr", "ellpack"])

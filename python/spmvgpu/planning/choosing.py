@@ -99,8 +99,10 @@ class _Search:
                 self.where = Ordered(csr) if order is None else Ordered(csr, "clusters", order)
             is_timed, candidates = self._ranked(csr)
             if not is_timed:
-                return self._first(choice for choice, _ in candidates)
-            for choice in self._while_time_lasts(candidates):
+                choices = (choice for choice, _ in candidates)
+                chosen, matrix = first_that_fits(choices, partial(self._build, self.where.csr))
+                return self.where.reordered(chosen), self.where.wrapped(matrix)
+            for choice in while_time_lasts(candidates, self.tuning, request.budget, self.spent_us):
                 trials.add(self.where, choice)
         best = trials.best
         results.keep(best.choice, best.time_us, best.where.reorder)
@@ -114,29 +116,33 @@ class _Search:
         with step("convert", choice.name):
             return build(csr, choice, self._ordinal)
 
-    def _first(self, choices: Iterable[Choice]) -> _Found:
-        """The first that fits the device."""
-        refused: dict[str, Exception] = {}
-        for choice in choices:
-            try:
-                matrix = self._build(self.where.csr, choice)
-            except (_core.FormatError, MemoryError) as refusal:
-                refused[choice.name] = refusal.with_traceback(None)  # which would keep the matrix alive
-                continue
-            if refused:
-                choice = replace(choice, reason=f"{choice.reason}; {', '.join(refused)} did not fit")
-            return self.where.reordered(choice), self.where.wrapped(matrix)
-        raise next(iter(refused.values()))
 
-    def _while_time_lasts(self, candidates: Iterable[Candidate]) -> Iterator[Choice]:
-        """The choices to try, of which the budget is asked again once there are times."""
-        for choice, trial_us in candidates:
-            if self.tuning.trials:
-                fastest = min(trial.time_us for trial in self.tuning.trials)
-                if self.spent_us() + trial_us > self._request.budget * fastest:
-                    self.tuning.out_of_time = True
-                    return
-            yield choice
+def first_that_fits(choices: Iterable[Choice], build: Callable[[Choice], AnyMatrix]) -> _Found:
+    """The first choice that the device has room for, and its matrix."""
+    refused: dict[str, Exception] = {}
+    for choice in choices:
+        try:
+            matrix = build(choice)
+        except (_core.FormatError, MemoryError) as refusal:
+            refused[choice.name] = refusal.with_traceback(None)  # which would keep the matrix alive
+            continue
+        if refused:
+            choice = replace(choice, reason=f"{choice.reason}; {', '.join(refused)} did not fit")
+        return choice, matrix
+    raise next(iter(refused.values()))
+
+
+def while_time_lasts(
+    candidates: Iterable[Candidate], tuning: Tuning, budget: float, spent_us: Callable[[], float]
+) -> Iterator[Choice]:
+    """The choices to try. Once there are times, each is compared with what is left of the budget."""
+    for choice, trial_us in candidates:
+        if tuning.trials:
+            fastest = min(trial.time_us for trial in tuning.trials)
+            if spent_us() + trial_us > budget * fastest:
+                tuning.out_of_time = True
+                return
+        yield choice
 
 
 def ranked(
