@@ -11,12 +11,12 @@
 namespace spmvgpu {
 
 using Indices = pybind11::array_t<index_t, pybind11::array::c_style>;
-using GivenIndexMap = std::variant<index_t, Indices>;
+using IndexMapArgument = std::variant<index_t, Indices>;
 
 // Reads index maps; parts that share a NumPy array share its copy.
 class IndexMapReader {
 public:
-    IndexMap read(const GivenIndexMap& given) {
+    IndexMap read(const IndexMapArgument& given) {
         if (const auto* first = std::get_if<index_t>(&given)) return {*first, {}};
         const auto& array = std::get<Indices>(given);
         const auto [found, is_new] = known_.try_emplace(array.ptr());
@@ -28,7 +28,7 @@ private:
     std::map<PyObject*, IndexMap> known_;
 };
 
-inline GivenIndexMap to_python(const IndexMap& map) {
+inline IndexMapArgument to_python(const IndexMap& map) {
     if (!map.scattered()) return map.first;
     Indices array(map.indices.size());
     copy_bytes(array.mutable_data(), {}, map.indices.data(), map.indices.device(), map.indices.bytes());

@@ -25,7 +25,7 @@ namespace spmvgpu {
 
 namespace {
 
-using GivenStrides = std::pair<std::int64_t, std::int64_t>;  // from row to row, from column to column
+using StridePair = std::pair<std::int64_t, std::int64_t>;  // from row to row, from column to column
 
 // Page-locked memory that belongs to a NumPy array.
 struct PinnedMemory {
@@ -150,8 +150,8 @@ void register_base(py::module_& module) {
             py::arg("X").noconvert(), py::arg("out").noconvert() = py::none(), py::arg("alpha") = Number(1),
             py::arg("beta") = Number(0), "Product of the columns of an array in host memory.")
         .def("multiply_column_pointers",
-             method<Matrices>([]<class T>(const AnyMatrix<T>& matrix, std::uintptr_t x, const GivenStrides& x_strides,
-                                          std::uintptr_t y, const GivenStrides& y_strides, index_t columns,
+             method<Matrices>([]<class T>(const AnyMatrix<T>& matrix, std::uintptr_t x, const StridePair& x_strides,
+                                          std::uintptr_t y, const StridePair& y_strides, index_t columns,
                                           const Number& alpha, const Number& beta, std::uintptr_t stream) {
                  Product<T> product{at<T>(x), at<T>(y), number_as<T>(alpha), number_as<T>(beta)};
                  product.columns = columns;

@@ -26,10 +26,10 @@ using Streamed = MatricesOf<StreamedMatrix>;
 using Parted = MatricesOf<PartedMatrix>;
 using MultiDevice = MatricesOf<MultiDeviceMatrix>;
 using AnyVector = AnyOf<MultiDeviceVector>;
-using StoredPart = std::variant<MatricesOf<Matrix>, Parted, Streamed>;  // matrices that may be a part
+using PartMatrix = std::variant<MatricesOf<Matrix>, Parted, Streamed>;  // matrices that may be a part
 
 template <class T>
-StoredPart stored(const std::shared_ptr<const AnyMatrix<T>>& part) {
+PartMatrix stored(const std::shared_ptr<const AnyMatrix<T>>& part) {
     const auto matrix = std::const_pointer_cast<AnyMatrix<T>>(part);
     if (auto in_one_format = std::dynamic_pointer_cast<Matrix<T>>(matrix)) return MatricesOf<Matrix>(in_one_format);
     if (auto parted = std::dynamic_pointer_cast<PartedMatrix<T>>(matrix)) return Parted(parted);
@@ -61,10 +61,10 @@ void register_streamed(py::module_& module) {
 }
 
 void register_parted(py::module_& module) {
-    using GivenPart = std::tuple<Matrices, GivenIndexMap, GivenIndexMap>;
+    using PartTuple = std::tuple<Matrices, IndexMapArgument, IndexMapArgument>;
     py::class_<Parted, Matrices> matrices(module, "PartedMatrix", "A matrix on one device that is made of parts.");
     matrices
-        .def(py::init([](index_t rows, index_t cols, const std::vector<GivenPart>& given) {
+        .def(py::init([](index_t rows, index_t cols, const std::vector<PartTuple>& given) {
                  return with_first(given, [&]<class T>(const std::shared_ptr<AnyMatrix<T>>&) -> Parted {
                      std::vector<typename PartedMatrix<T>::Part> parts;
                      IndexMapReader maps;
@@ -83,7 +83,7 @@ void register_parted(py::module_& module) {
              py::arg("matrix"), py::arg("permutation"), py::call_guard<GilRelease>(),
              "The square matrix whose rows and columns `matrix` has in another order.")
         .def_property_readonly("parts", method<Parted>([]<class T>(const PartedMatrix<T>& matrix) {
-                                   std::vector<std::tuple<StoredPart, GivenIndexMap, GivenIndexMap>> parts;
+                                   std::vector<std::tuple<PartMatrix, IndexMapArgument, IndexMapArgument>> parts;
                                    for (const auto& part : matrix.parts()) {
                                        parts.emplace_back(stored(part.matrix), to_python(part.rows),
                                                           to_python(part.cols));
@@ -123,9 +123,9 @@ void register_vector(py::module_& module) {
 }
 
 void register_multi_device(py::module_& module) {
-    using GivenPart = std::tuple<Matrices, GivenIndexMap, index_t, index_t, std::size_t>;
+    using PartTuple = std::tuple<Matrices, IndexMapArgument, index_t, index_t, std::size_t>;
     py::class_<MultiDevice, Matrices>(module, "MultiDeviceMatrix", "One matrix over several devices.")
-        .def(py::init([](index_t rows, index_t cols, const std::vector<GivenPart>& given) {
+        .def(py::init([](index_t rows, index_t cols, const std::vector<PartTuple>& given) {
                  return with_first(given, [&]<class T>(const std::shared_ptr<AnyMatrix<T>>&) -> MultiDevice {
                      std::vector<DevicePart<T>> parts;
                      IndexMapReader maps;
@@ -140,7 +140,7 @@ void register_multi_device(py::module_& module) {
              py::arg("rows"), py::arg("cols"), py::arg("parts"))
         .def_property_readonly(
             "parts", method<MultiDevice>([]<class T>(const MultiDeviceMatrix<T>& matrix) {
-                std::vector<std::tuple<StoredPart, GivenIndexMap, index_t, index_t, std::size_t>> parts;
+                std::vector<std::tuple<PartMatrix, IndexMapArgument, index_t, index_t, std::size_t>> parts;
                 for (const auto& part : matrix.parts()) {
                     parts.emplace_back(stored(part.matrix), to_python(part.rows), part.col_begin, part.col_end,
                                        part.interior_parts);

@@ -20,7 +20,7 @@ namespace spmvgpu {
 
 StepTuples tuples(const Steps& steps) {
     StepTuples list;
-    for (const Step& step : steps) list.emplace_back(step.name, step.format, step.seconds);
+    for (const PlanningStep& step : steps) list.emplace_back(step.name, step.format, step.seconds);
     return list;
 }
 
@@ -63,7 +63,7 @@ std::tuple<bool, CandidateTuples, StepTuples> rank_source(const AnyCsrSource& gi
                                                           const std::string& mode, std::optional<bool> symmetric,
                                                           double products, double spent_us,
                                                           const py::typing::Callable<Model()>& load_model) {
-    const Request request{Device{ordinal}, format, options, mode_named(mode), symmetric, products, spent_us};
+    const FormatRequest request{Device{ordinal}, format, options, mode_named(mode), symmetric, products, spent_us};
     AnySource& source = untyped(given);
     Model model;
     if (needs_predictions(request, source.any().nnz)) model = call_python(load_model).cast<Model>();
@@ -84,7 +84,7 @@ std::pair<PredictionTuples, StepTuples> predict_some(const AnyCsrSource& given, 
                                                      const std::string& mode, std::optional<bool> symmetric,
                                                      std::optional<double> products) {
     const GilRelease release;
-    const Request request{Device{ordinal}, "auto", {}, mode_named(mode), symmetric, products.value_or(0)};
+    const FormatRequest request{Device{ordinal}, "auto", {}, mode_named(mode), symmetric, products.value_or(0)};
     AnySource& source = untyped(given);
     Steps steps;
     const Budget budget = budget_of(request, source.any().nnz);
@@ -97,7 +97,7 @@ std::pair<bool, CandidateTuples> rank_given(const PredictionTuples& given, std::
                                             bool has_last_resort) {
     std::vector<Prediction> predictions;
     for (const PredictionTuple& entry : given) predictions.push_back(std::make_from_tuple<Prediction>(entry));
-    const Request request{Device{ordinal}, "auto", {}, mode_named(mode), {}, products, spent_us};
+    const FormatRequest request{Device{ordinal}, "auto", {}, mode_named(mode), {}, products, spent_us};
     const Ranking ranking = rank_predictions(std::move(predictions), request, budget_of(request, nnz), has_last_resort);
     return {ranking.is_timed, tuples(ranking)};
 }
@@ -135,7 +135,7 @@ void register_planning(py::module_& module) {
     module.def(
         "formats_to_consider",
         [](int ordinal, const std::string& mode, std::optional<bool> symmetric, bool has_few_values) {
-            Request request{Device{ordinal}, "auto", {}, mode_named(mode), symmetric};
+            FormatRequest request{Device{ordinal}, "auto", {}, mode_named(mode), symmetric};
             request.has_few_values = has_few_values;
             return formats_to_consider(request);
         },

@@ -19,9 +19,9 @@ namespace spmvgpu {
 
 namespace {
 
-using GivenMessages = std::vector<std::tuple<int, index_t, index_t>>;
+using MessageTuples = std::vector<std::tuple<int, index_t, index_t>>;
 
-std::vector<RankMessage> messages_of(const GivenMessages& given) {
+std::vector<RankMessage> messages_of(const MessageTuples& given) {
     std::vector<RankMessage> messages;
     for (const auto& [rank, begin, end] : given) messages.push_back({rank, begin, end});
     return messages;
@@ -34,7 +34,7 @@ void register_kind(py::module_& module, const char* name, const char* text) {
     py::class_<MatricesOf<Kind>, Matrices>(module, name, text)
         .def(py::init([](std::shared_ptr<gpu::NcclCommunicator> ranks, const Matrices& inner,
                          const std::optional<Matrices>& halo, const Dense<index_t>& boundary,
-                         const Dense<index_t>& wanted, const GivenMessages& sent, const GivenMessages& received) {
+                         const Dense<index_t>& wanted, const MessageTuples& sent, const MessageTuples& received) {
                  const GilRelease release;
                  return inner.visit([&]<class T>(const std::shared_ptr<AnyMatrix<T>>& held) -> MatricesOf<Kind> {
                      const Device device{ranks->ordinal()};

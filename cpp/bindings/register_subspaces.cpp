@@ -29,7 +29,7 @@ using AnyMap = AnyOf<LinearMap>;
 // The vectors of a method, as Python holds them. Their operations run without the interpreter's lock, on a given number
 // of threads.
 template <template <class> class Vectors>
-struct Held {
+struct MethodVectors {
     AnyOf<Vectors> vectors;
     int threads;
 
@@ -43,13 +43,13 @@ struct Held {
 
 int at_most(std::optional<int> threads) { return threads.value_or(std::numeric_limits<int>::max()); }
 
-using HeldBasis = Held<KrylovBasis>;
-using HeldLeastSquares = Held<LeastSquares>;
+using BasisVectors = MethodVectors<KrylovBasis>;
+using LeastSquaresVectors = MethodVectors<LeastSquares>;
 using Coefficients = std::vector<std::variant<double, Complex<double>>>;
 
 // Calls call() with the factors of linear combinations of the vectors of a basis.
 template <class Call>
-void with_factors(const HeldBasis& basis, const py::array& q, Call&& call) {
+void with_factors(const BasisVectors& basis, const py::array& q, Call&& call) {
     basis.vectors.visit([&]<class T>(const std::shared_ptr<KrylovBasis<T>>& held) {
         const auto factors = array_as<Dense<Wide<T>>>(q);
         const auto count = static_cast<int>(q.shape(0)), from = static_cast<int>(q.shape(1));
@@ -60,26 +60,26 @@ void with_factors(const HeldBasis& basis, const py::array& q, Call&& call) {
 }
 
 void register_basis(py::module_& module) {
-    py::class_<HeldBasis>(module, "KrylovBasis", "An orthonormal basis on a device.")
+    py::class_<BasisVectors>(module, "KrylovBasis", "An orthonormal basis on a device.")
         .def(py::init(of_dtype(
                  []<class T>(index_t n, int length, std::shared_ptr<SolverMemory> memory, std::optional<int> threads) {
                      const GilRelease release;
-                     return HeldBasis{make_krylov_basis<T>(n, length, std::move(memory)), at_most(threads)};
+                     return BasisVectors{make_krylov_basis<T>(n, length, std::move(memory)), at_most(threads)};
                  })),
              py::arg("dtype"), py::arg("n"), py::arg("length"), py::arg("memory"), py::arg("threads"))
-        .def("put", method<HeldBasis>([]<class T>(KrylovBasis<T>& basis, std::uintptr_t x, int number) {
+        .def("put", method<BasisVectors>([]<class T>(KrylovBasis<T>& basis, std::uintptr_t x, int number) {
                  const auto found = basis.put(at<T>(x), number);
                  return Coefficients(found.begin(), found.end());
              }),
              py::arg("x"), py::arg("number"),
              "The vector at an address made orthonormal to those before `number`; its coefficients.")
-        .def("exponent", method<HeldBasis>([]<class T>(KrylovBasis<T>& basis, const AnyMap& map) {
+        .def("exponent", method<BasisVectors>([]<class T>(KrylovBasis<T>& basis, const AnyMap& map) {
                  return basis.exponent(*map.of<T>());
              }),
              py::arg("map"), "The exponent of the product with the first vector, which overwrites the second one.")
         .def(
             "extend",
-            [](const HeldBasis& basis, const AnyMap& map, int first, int last, int exponent) {
+            [](const BasisVectors& basis, const AnyMap& map, int first, int last, int exponent) {
                 const auto found = basis.visit([&]<class T>(const std::shared_ptr<KrylovBasis<T>>& held) {
                     return held->extend(*map.of<T>(), first, last, exponent);
                 });
@@ -91,7 +91,7 @@ void register_basis(py::module_& module) {
             "The diagonal and what stands beside it, of steps of the Lanczos method.")
         .def(
             "restart",
-            [](const HeldBasis& basis, const py::array& q) {
+            [](const BasisVectors& basis, const py::array& q) {
                 with_factors(basis, q, []<class T>(KrylovBasis<T>& held, const Wide<T>* factors, int count, int from) {
                     held.restart(factors, from, count);
                 });
@@ -99,7 +99,7 @@ void register_basis(py::module_& module) {
             py::arg("q"), "Combinations of vectors in place of the first ones, and behind them the next vector.")
         .def(
             "combine",
-            [](const HeldBasis& basis, const py::array& q, std::uintptr_t to) {
+            [](const BasisVectors& basis, const py::array& q, std::uintptr_t to) {
                 with_factors(basis, q,
                              [to]<class T>(KrylovBasis<T>& held, const Wide<T>* factors, int count, int from) {
                                  held.combine(factors, from, count, at<T>(to));
@@ -107,24 +107,24 @@ void register_basis(py::module_& module) {
             },
             py::arg("q"), py::arg("to"), "Combinations of vectors at an address, one after the other.")
         .def("multiply",
-             method<HeldBasis>([]<class T>(KrylovBasis<T>& basis, const AnyMap& map, int number, std::uintptr_t to) {
+             method<BasisVectors>([]<class T>(KrylovBasis<T>& basis, const AnyMap& map, int number, std::uintptr_t to) {
                  basis.multiply(*map.of<T>(), number, at<T>(to));
              }),
              py::arg("map"), py::arg("number"), py::arg("to"), "The product with a vector, at an address.");
 }
 
 void register_least_squares(py::module_& module) {
-    py::class_<HeldLeastSquares>(module, "LeastSquares", "The vectors of a least-squares method on a device.")
+    py::class_<LeastSquaresVectors>(module, "LeastSquares", "The vectors of a least-squares method on a device.")
         .def(py::init(method<AnyMap>([]<class T>(const std::shared_ptr<LinearMap<T>>& A, const AnyMap& adjoint,
                                                  index_t rows, index_t cols, std::shared_ptr<SolverMemory> memory,
                                                  std::optional<int> threads) {
                  const GilRelease release;
-                 return HeldLeastSquares{make_least_squares<T>(A, adjoint.of<T>(), rows, cols, std::move(memory)),
-                                         at_most(threads)};
+                 return LeastSquaresVectors{make_least_squares<T>(A, adjoint.of<T>(), rows, cols, std::move(memory)),
+                                            at_most(threads)};
              })),
              py::arg("A"), py::arg("adjoint"), py::arg("rows"), py::arg("cols"), py::arg("memory"), py::arg("threads"))
         .def("start",
-             method<HeldLeastSquares>(
+             method<LeastSquaresVectors>(
                  []<class T>(LeastSquares<T>& work, std::uintptr_t b, std::uintptr_t guess, std::uintptr_t x) {
                      const auto start = work.start(at<T>(b), at<T>(guess), at<T>(x));
                      return std::tuple(start.beta, start.alpha, start.exponent_b, start.exponent_A);
@@ -133,27 +133,30 @@ void register_least_squares(py::module_& module) {
              "(beta, alpha, exponent of b, exponent of A) of the first residual; x is the guess, or zero for address "
              "0.")
         .def("next",
-             method<HeldLeastSquares>([]<class T>(LeastSquares<T>& work, std::uintptr_t x,
-                                                  const std::array<double, 4>& factors, bool has_p,
-                                                  std::uintptr_t variances, double of_variance) {
+             method<LeastSquaresVectors>([]<class T>(LeastSquares<T>& work, std::uintptr_t x,
+                                                     const std::array<double, 4>& factors, bool has_p,
+                                                     std::uintptr_t variances, double of_variance) {
                  const auto step = work.next(at<T>(x), {factors[0], factors[1], factors[2], factors[3]}, has_p,
                                              at<T>(variances), of_variance);
                  return std::tuple(step.alpha, step.beta, step.x_squared, step.w_squared);
              }),
              py::arg("x"), py::arg("factors"), py::arg("has_p"), py::arg("variances"), py::arg("of_variance"),
              "Updates with factors of p, x, v and w, and the next step: (alpha, beta, |x|^2, |w|^2).")
-        .def("start_descent",
-             method<HeldLeastSquares>([]<class T>(LeastSquares<T>& work, std::uintptr_t x, double damp, double goal) {
-                 return work.start_descent(at<T>(x), damp, goal).gamma;
-             }),
-             py::arg("x"), py::arg("damp"), py::arg("goal"), "|p|^2 of the first direction.")
-        .def("descend", method<HeldLeastSquares>([]<class T>(LeastSquares<T>& work, std::uintptr_t x, int iterations) {
+        .def(
+            "start_descent",
+            method<LeastSquaresVectors>([]<class T>(LeastSquares<T>& work, std::uintptr_t x, double damp, double goal) {
+                return work.start_descent(at<T>(x), damp, goal).gamma;
+            }),
+            py::arg("x"), py::arg("damp"), py::arg("goal"), "|p|^2 of the first direction.")
+        .def("descend",
+             method<LeastSquaresVectors>([]<class T>(LeastSquares<T>& work, std::uintptr_t x, int iterations) {
                  const auto now = work.descend(at<T>(x), iterations);
                  return std::tuple(now.iterations, now.gamma, now.stopped);
              }),
              py::arg("x"), py::arg("iterations"), "(iterations so far, gamma, whether it has ended).")
-        .def("finish",
-             method<HeldLeastSquares>([]<class T>(LeastSquares<T>& work, std::uintptr_t x) { work.finish(at<T>(x)); }),
+        .def("finish", method<LeastSquaresVectors>([]<class T>(LeastSquares<T>& work, std::uintptr_t x) {
+                 work.finish(at<T>(x));
+             }),
              py::arg("x"), "Make x what the caller gets.");
 }
 

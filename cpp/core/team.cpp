@@ -214,11 +214,11 @@ public:
         const std::lock_guard lock(mutex_);
         while (static_cast<int>(idle_.size()) < 2 * count && started_ < 2 * kMaxThreads && start()) {
         }
-        const int taken = std::min(count, static_cast<int>(idle_.size()));
+        const int reserved = std::min(count, static_cast<int>(idle_.size()));
         std::ranges::stable_partition(idle_, [](const Helper* helper) { return helper->stays_awake.load(); });
-        std::copy_n(idle_.begin(), taken, helpers);
-        idle_.erase(idle_.begin(), idle_.begin() + taken);
-        return taken;
+        std::copy_n(idle_.begin(), reserved, helpers);
+        idle_.erase(idle_.begin(), idle_.begin() + reserved);
+        return reserved;
     }
 
     void give_back(int count, Helper** helpers) {
@@ -268,23 +268,23 @@ void run(const Work& work, int threads) {
         return;
     }
     Helper* helpers[kMaxThreads];
-    const int taken = whole_team().take(threads - 1, helpers);
-    keep_off_own_core(taken, helpers);
-    Job job(work, taken + 1);
-    std::copy_n(helpers, taken, job.helpers + 1);
-    for (int i = 0; i < taken; ++i) {
+    const int reserved = whole_team().take(threads - 1, helpers);
+    keep_off_own_core(reserved, helpers);
+    Job job(work, reserved + 1);
+    std::copy_n(helpers, reserved, job.helpers + 1);
+    for (int i = 0; i < reserved; ++i) {
         helpers[i]->job = &job;
         helpers[i]->number = i + 1;
         helpers[i]->state.store(Helper::kCalled, std::memory_order_release);
     }
     job.call_children(0);
     job.take_part(0);
-    for (int i = 0; i < taken; ++i) {
+    for (int i = 0; i < reserved; ++i) {
         int now = Helper::kCalled;
         if (helpers[i]->state.compare_exchange_strong(now, Helper::kIdle, std::memory_order_acq_rel)) continue;
         helpers[i]->wait_until_idle(job);
     }
-    whole_team().give_back(taken, helpers);
+    whole_team().give_back(reserved, helpers);
     if (job.error) std::rethrow_exception(job.error);
 }
 

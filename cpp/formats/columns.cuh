@@ -93,7 +93,7 @@ private:
 
 // A few entries of kRows rows each, first + i * stride; column -1 where a row has none.
 template <int kInFlight, int kRows, class T, class Rows>
-struct Entries {
+struct RowEntries {
     index_t cols[kInFlight][kRows];
     T factors[kInFlight][kRows];
 
@@ -123,7 +123,7 @@ __device__ __forceinline__ void add_rows(const Rows& rows, const Row (&row)[kRow
     unsigned longest = 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) longest = max(longest, row[r].count);
-    Entries<kInFlight, kRows, T, Rows> now, ahead;
+    RowEntries<kInFlight, kRows, T, Rows> now, ahead;
     if constexpr (kLoadsAhead) ahead.load(rows, row, first, stride);
     for (unsigned k = first; k < longest; k += kInFlight * stride) {
         if constexpr (kLoadsAhead) {

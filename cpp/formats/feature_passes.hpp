@@ -98,8 +98,8 @@ struct FewOf {
     }
 
 private:
-    constexpr std::uint64_t key_of_sampled_value(index_t i, index_t taken) const {
-        return key_of_value(static_cast<index_t>(sample_place(csr.nnz, taken, i)), 0);
+    constexpr std::uint64_t key_of_sampled_value(index_t i, index_t samples) const {
+        return key_of_value(static_cast<index_t>(sample_place(csr.nnz, samples, i)), 0);
     }
     constexpr std::uint64_t key_of_row(index_t row) const {
         constexpr index_t kMost = Features::kRowEntries;

@@ -36,8 +36,7 @@ struct GeneralModel {
     }
     static Terms on_cpu(const Work& work, const Plan&) { return work.on_cpu(); }
 
-    // Default costs for formats without measurements: the ones of coo on a GPU, which takes them from here, and of sell
-    // on the CPU.
+    // Costs of coo on a GPU and of sell on the CPU, which stand for all formats without measurements.
     static constexpr bool kIsMeasured = false;
     static const Terms& gpu_costs(const Plan&) {
         static constexpr Terms kCosts = times::costs({{times::kLaunch, 3},

@@ -14,7 +14,7 @@ constexpr std::array<Rate, kTermCount> kRateOf = {SPMVGPU_FOR_TERMS(SPMVGPU_TERM
 
 constexpr double kWarpsOfProcessor = kThreadsOfProcessor / 32;
 constexpr double kSectorsOfMesh = 0.15;
-constexpr double kHeld = 2.5e5;  // bytes of an L1
+constexpr double kL1Bytes = 2.5e5;  // bytes of an L1
 
 // The fraction of a product's data that the next one finds in a cache; the size is in caches.
 double kept(double size, double all_up_to, double none_from) {
@@ -44,7 +44,7 @@ double Work::run_sectors() const {
     if (features.nnz < Features::kSmall) return item_ < 8 ? 0.1 : kSectorsOfMesh;
     const double x_bytes = double(features.cols) * item_;
     // If all of x stays in the L1, each processor reads it once.
-    const double stays = machine.is_gpu ? kept(x_bytes / kHeld, 0.6, 1) : 0;
+    const double stays = machine.is_gpu ? kept(x_bytes / kL1Bytes, 0.6, 1) : 0;
     const double once = std::min(features.run_sectors, x_bytes / 32 * machine.processors / features.nnz);
     return stays * once + (1 - stays) * features.run_sectors;
 }
@@ -129,7 +129,7 @@ Terms Work::by_rows(int lanes) const {
     const double held = at_once * (item_ + kColumn + 32 * run_sectors());
     Terms terms = base(csr_bytes());
     terms[kLines] = steps * (touched(item_) + touched(kColumn)) / kMillion;
-    terms[kRefetch] = std::max(0.0, mean / (kInFlight * lanes) - 1) * rows / kMillion * std::min(1.0, held / kHeld);
+    terms[kRefetch] = std::max(0.0, mean / (kInFlight * lanes) - 1) * rows / kMillion * std::min(1.0, held / kL1Bytes);
     terms[kWaves] = waves_of(fills);
     terms[kDepth] = waves_of(fills) * i;
     terms[kLoads] = std::max(steps / kInFlight / full + 0.5 * std::min(1.0, fills),

@@ -79,7 +79,7 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
             if (changed.empty()) return roofline::time_us<Format>(subject, stored, made);
             auto other = made;
             Options options = changed;
-            for (const OptionInfo& taken : plan.options) options.try_emplace(taken.name, taken.value);
+            for (const OptionInfo& choice : plan.options) options.try_emplace(choice.name, choice.value);
             other.tuning = read_options<typename Format::Tuning>(Format::kName, options);
             if constexpr (requires { other.tuning.sigma; }) {  // the window of the sort of rows; 0: unsorted
                 if (other.tuning.sigma == 0) other.tuning.sigma = made.tuning.sigma;
@@ -94,15 +94,15 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
 // The CSR crosses the bus, if that is not where it is built, or the format, if that is not where it stays. As little as
 // possible depends on the format, because this is compiled for each of them.
 template <class T>
-Stored<T> convert(const CsrMatrix<T>& given, const std::string& format, const Options& options, Device device,
-                  Builders builders, const MatrixPlan* planned) {
+FormatMatrix<T> convert(const CsrMatrix<T>& given, const std::string& format, const Options& options, Device device,
+                        Builders builders, const MatrixPlan* planned) {
     Device builder;
     with_format<T>(format, [&]<class Format>() {
         read_options<typename Format::Tuning>(format, options);  // bad options end it before any copy
         if (kBuildsOnGpu<Format> && builders == Builders::kOfDevice) builder = device;
     });
 
-    Stored<T> stored;
+    FormatMatrix<T> stored;
     auto start = std::chrono::steady_clock::now();
     const bool is_there = given.device().has_own_memory() == builder.has_own_memory();
     const CsrMatrix<T> csr = is_there ? given : copy_to(given, builder);
@@ -157,20 +157,20 @@ CsrMatrix<T> read_csr_there(const AnyFormat<T>& stored, Device device) {
 }
 
 template <class T>
-std::size_t Stored<T>::bytes() const {
+std::size_t FormatMatrix<T>::bytes() const {
     std::size_t bytes = 0;
     std::visit([&](const auto& f) { f.each_array(f, [&](const char*, const auto& array) { bytes += array.bytes(); }); },
                format);
     return bytes;
 }
 
-#define INSTANTIATE(T)                                                                                       \
-    template MatrixPlan plan_matrix(const CsrMatrix<T>&, const std::string&, const Options&, const Target&); \
-    template Stored<T> convert(const CsrMatrix<T>&, const std::string&, const Options&, Device, Builders,    \
-                               const MatrixPlan*);                                                           \
-    template CsrMatrix<T> read_csr(const AnyFormat<T>&);                                                     \
-    template CsrMatrix<T> read_csr_there(const AnyFormat<T>&, Device);                                       \
-    template struct Stored<T>;
+#define INSTANTIATE(T)                                                                                          \
+    template MatrixPlan plan_matrix(const CsrMatrix<T>&, const std::string&, const Options&, const Target&);    \
+    template FormatMatrix<T> convert(const CsrMatrix<T>&, const std::string&, const Options&, Device, Builders, \
+                                     const MatrixPlan*);                                                        \
+    template CsrMatrix<T> read_csr(const AnyFormat<T>&);                                                        \
+    template CsrMatrix<T> read_csr_there(const AnyFormat<T>&, Device);                                          \
+    template struct FormatMatrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

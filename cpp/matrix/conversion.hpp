@@ -48,7 +48,7 @@ enum class Builders { kOfDevice, kOfHost };
 
 // A matrix in a format, and facts from its conversion.
 template <class T>
-struct Stored {
+struct FormatMatrix {
     AnyFormat<T> format;
     bool stores_in_order = false;          // see Cost
     std::map<std::string, double> counts;  // see counts_of()
@@ -62,8 +62,8 @@ struct Stored {
 // std::invalid_argument (unknown format or bad option), OutOfMemory or CudaError; nothing is left allocated then. A
 // plan for the same matrix, format, options and target may be given, and is not made again.
 template <class T>
-Stored<T> convert(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
-                  Builders builders = Builders::kOfDevice, const MatrixPlan* planned = nullptr);
+FormatMatrix<T> convert(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
+                        Builders builders = Builders::kOfDevice, const MatrixPlan* planned = nullptr);
 
 // The matrix in host memory, or on the device where it is stored, with values of its own. For a format without rows,
 // see formats/rows.hpp, the latter goes through host memory.

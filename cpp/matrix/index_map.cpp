@@ -46,16 +46,16 @@ void RowCheck::add(const IndexMap& map, index_t count) {
     constexpr index_t kNone = std::numeric_limits<index_t>::max();
     index_t twice = kNone;
     parallel_for(count, count, [&](std::int64_t i) {
-        const std::atomic_ref<std::uint8_t> taken(taken_[map[static_cast<index_t>(i)]]);
-        if (taken.exchange(1, std::memory_order_relaxed) != 0) lower(&twice, map[static_cast<index_t>(i)]);
+        const std::atomic_ref<std::uint8_t> counted(counted_[map[static_cast<index_t>(i)]]);
+        if (counted.exchange(1, std::memory_order_relaxed) != 0) lower(&twice, map[static_cast<index_t>(i)]);
     });
     if (twice != kNone) throw std::invalid_argument("row " + std::to_string(twice) + " lies in two parts");
 }
 
 void RowCheck::finish() const {
-    const auto missing = std::find(taken_.begin(), taken_.end(), 0);
-    if (missing != taken_.end()) {
-        throw std::invalid_argument("row " + std::to_string(missing - taken_.begin()) + " lies in no part");
+    const auto missing = std::find(counted_.begin(), counted_.end(), 0);
+    if (missing != counted_.end()) {
+        throw std::invalid_argument("row " + std::to_string(missing - counted_.begin()) + " lies in no part");
     }
 }
 

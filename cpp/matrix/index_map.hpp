@@ -25,12 +25,12 @@ void check_index_map(const char* what, const IndexMap& map, index_t count, index
 // Checks that every row lies in exactly one part.
 class RowCheck {
 public:
-    explicit RowCheck(index_t rows) : taken_(rows) {}
+    explicit RowCheck(index_t rows) : counted_(rows) {}
     void add(const IndexMap& map, index_t count);  // throws std::invalid_argument for a repeated row
     void finish() const;                           // throws std::invalid_argument for a missing row
 
 private:
-    HostVector<std::uint8_t> taken_;
+    HostVector<std::uint8_t> counted_;
 };
 
 }  // namespace spmvgpu

@@ -75,7 +75,7 @@ private:
 
     Device device_;
     Options options_;  // as given by the caller
-    Stored<T> stored_;
+    FormatMatrix<T> stored_;
     std::uint64_t policy_ = 0;  // cache policy of loads on a GPU
 
     mutable Mutex values_mutex_;  // protects update_values() and the data that it changes, except for products

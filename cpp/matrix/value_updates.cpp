@@ -50,7 +50,7 @@ CsrMatrix<T> ValueUpdates<T>::in_pattern(const AnyFormat<T>& format, const Array
 }
 
 template <class T>
-void ValueUpdates<T>::store(Stored<T>& stored, const Array<T>& values, const Options& options, Device device) {
+void ValueUpdates<T>::store(FormatMatrix<T>& stored, const Array<T>& values, const Options& options, Device device) {
     std::visit(
         [&]<class Format>(Format& format) {
             if constexpr (Format::kTraits.new_values == NewValues::kCopy) {
@@ -60,7 +60,7 @@ void ValueUpdates<T>::store(Stored<T>& stored, const Array<T>& values, const Opt
             } else {
                 gpu::synchronize_device(device);
                 const CsrMatrix<T> csr = in_pattern(stored.format, values, kBuildsOnGpu<Format> ? device : Device{});
-                Stored<T> built = convert(csr, Format::kName, options, device);
+                FormatMatrix<T> built = convert(csr, Format::kName, options, device);
                 built.took = stored.took;
                 stored = std::move(built);
             }

@@ -15,7 +15,7 @@ public:
     // device; `options` are the options of the conversion. Returns once that is done, and waits for everything on the
     // device before. Throws FormatError if the format does not hold them, OutOfMemory or CudaError; the matrix is
     // unchanged then, except after an error of the device.
-    void store(Stored<T>& stored, const Array<T>& values, const Options& options, Device device);
+    void store(FormatMatrix<T>& stored, const Array<T>& values, const Options& options, Device device);
 
     // Bytes of the map from CSR order, or of the pattern.
     std::size_t nbytes() const;

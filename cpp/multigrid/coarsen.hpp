@@ -35,12 +35,12 @@ SPMVGPU_IN_BODY double magnitude(Complex<double> value) {
 }
 
 // Checks of the entries of a matrix.
-struct Entries {
+struct EntryChecks {
     std::int64_t not_finite = 0;    // number of entries
     std::int64_t not_positive = 0;  // rows that are not empty and whose diagonal entry is not positive
     double largest = 0;             // largest diagonal entry
 
-    constexpr Entries& operator+=(const Entries& other) {
+    constexpr EntryChecks& operator+=(const EntryChecks& other) {
         not_finite += other.not_finite;
         not_positive += other.not_positive;
         if (other.largest > largest) largest = other.largest;
@@ -60,21 +60,21 @@ struct Grid {
     Array<index_t> aggregates;  // aggregate of each node
     Array<Strength> kept;       // zero for the weak entries of A; empty if there are none
     Tentative<T> tentative;
-    Pattern of_AP;
+    PatternArrays of_AP;
     Array<index_t> entries_of_R;  // their positions in P
 };
 
 // D^-1 of a matrix, real and in double precision, and its square root.
-struct Diagonal {
+struct InverseDiagonal {
     Array<double> inverse, root;
 };
 
 // The diagonal of the filtered matrix: A's diagonal plus the weak entries of the row, which a filter moves there. If
-// that is not positive, the diagonal of A itself. An entry up to `nothing` has no inverse.
+// that is not positive, the diagonal of A itself. An entry up to `negligible` has no inverse.
 template <class T, class Passes>
-Diagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, const index_t* filtered,
-                         double nothing) {
-    Diagonal made{passes.template scratch<double>(A.rows), passes.template scratch<double>(A.rows)};
+InverseDiagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, const index_t* filtered,
+                                double negligible) {
+    InverseDiagonal made{passes.template scratch<double>(A.rows), passes.template scratch<double>(A.rows)};
     double *const inverse = made.inverse.data(), *const root = made.root.data();
     passes.each(
         A.rows,
@@ -87,7 +87,7 @@ Diagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, c
             }
             constexpr double kLeast = 0.1;  // the share of the diagonal that must be left
             const double pivot = sum > kLeast * own ? sum : own;
-            inverse[row] = pivot > nothing ? 1 / pivot : 0;
+            inverse[row] = pivot > negligible ? 1 / pivot : 0;
             root[row] = square_root(inverse[row]);
         },
         kNanosecondsPerTerm * (1 + A.nnz / std::max(1, A.rows)));
@@ -96,7 +96,8 @@ Diagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, c
 
 // The largest eigenvalue of D^-1 A; an entry in column -1 does not count.
 template <class T, class Passes>
-double largest_of_scaled(Passes& passes, const CsrPattern& A, const T* values, const Diagonal& diagonal, int steps) {
+double largest_of_scaled(Passes& passes, const CsrPattern& A, const T* values, const InverseDiagonal& diagonal,
+                         int steps) {
     const double* const root = diagonal.root.data();
     const std::int64_t nanoseconds = kNanosecondsPerTerm * (1 + A.nnz / std::max(1, A.rows));
     const double bound =
@@ -130,17 +131,17 @@ struct ConstantsOfNodes {
 
 template <class T>
 struct Inspect {
-    using Result = Entries;
+    using Result = EntryChecks;
     const CsrMatrix<T>& A;
 
     template <class Passes>
     Result operator()(Passes& passes) const {
         const CsrPattern csr = A.pattern();
         const T* const values = A.values.data();
-        return passes.template reduce<Entries>(
+        return passes.template reduce<EntryChecks>(
             csr.rows,
             [=] SPMVGPU_BODY(std::int64_t row) {
-                Entries found;
+                EntryChecks found;
                 double own = 0;
                 bool is_empty = true;
                 for (index_t k = csr.row_offsets[row]; k < csr.row_offsets[row + 1]; ++k) {
@@ -159,7 +160,7 @@ struct Inspect {
 
 // The nodes of a matrix and the strengths of their connections.
 struct NodeGraph {
-    Pattern own;  // unless each row is a node
+    PatternArrays own;  // unless each row is a node
     Array<Strength> strengths;
 
     Graph graph(const CsrPattern& A, const Nodes& nodes) const {
@@ -275,12 +276,12 @@ Array<Strength> kept_entries(Passes& passes, const CsrPattern& A, const T* value
 
 // The values of P, R and the coarser A, for a matrix whose patterns are known.
 template <class T, class Passes>
-CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double nothing, const Settings& settings, Grid<T>& grid,
-                         CsrMatrix<T> coarse) {
+CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligible, const Settings& settings,
+                         Grid<T>& grid, CsrMatrix<T> coarse) {
     CsrPattern pattern = A.pattern();
     const T* const values = A.values.data();
     const index_t rows = A.rows;
-    Diagonal diagonal = invert_diagonal(passes, pattern, values, pattern.col_indices, nothing);
+    InverseDiagonal diagonal = invert_diagonal(passes, pattern, values, pattern.col_indices, negligible);
     grid.inverse_diagonal = passes.template make<T>(rows);
     {
         T* const to = grid.inverse_diagonal.data();
@@ -296,7 +297,7 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double nothing, 
         Array<index_t> filtered;
         if (grid.kept.size() > 0) {
             filtered = filtered_columns(passes, pattern, grid.kept.data(), grid.nodes.view());
-            diagonal = invert_diagonal(passes, pattern, values, filtered.data(), nothing);
+            diagonal = invert_diagonal(passes, pattern, values, filtered.data(), negligible);
             pattern.col_indices = filtered.data();
             largest = largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps);
         }
@@ -321,7 +322,7 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double nothing, 
 struct Coarsening {
     Aggregates aggregates;
     bool is_smoothed = false;
-    Pattern of_P;
+    PatternArrays of_P;
     Array<Strength> kept;  // see Grid
 };
 
@@ -335,7 +336,7 @@ struct Coarsen {
     const CsrMatrix<T>& A;
     const Nodes& nodes;
     const NearNullSpace<T>& near_null;
-    double nothing;  // diagonal entries up to this count as zero
+    double negligible;  // diagonal entries up to this count as zero
     const Settings& settings;
     bool is_last;                         // do not make a coarser grid
     const Coarsening* decided = nullptr;  // on the device, from the same grid with other values; null: decide now
@@ -348,7 +349,7 @@ struct Coarsen {
         grid.nodes = nodes;
         CsrMatrix<T> coarse;
         if (!is_last) coarse = find_patterns(passes, grid);
-        result.coarse = fill_values(passes, A, nothing, settings, grid, coarse);
+        result.coarse = fill_values(passes, A, negligible, settings, grid, coarse);
         return result;
     }
 
@@ -403,7 +404,7 @@ template <class T>
 struct Renew {
     using Result = CsrMatrix<T>;
     const CsrMatrix<T>& A;
-    double nothing;
+    double negligible;
     const Settings& settings;
     Grid<T>& grid;
     const CsrMatrix<T>& coarse;  // its pattern is kept
@@ -414,7 +415,7 @@ struct Renew {
         to.values = passes.template make<T>(coarse.nnz);
         grid.P.values = passes.template make<T>(grid.P.nnz);
         grid.R.values = passes.template make<T>(grid.R.nnz);
-        return fill_values(passes, A, nothing, settings, grid, to);
+        return fill_values(passes, A, negligible, settings, grid, to);
     }
 };
 

@@ -20,7 +20,7 @@
 namespace spmvgpu::multigrid {
 
 // The positions of the entries of a matrix.
-struct Pattern {
+struct PatternArrays {
     index_t rows = 0, cols = 0, nnz = 0;
     Array<index_t> row_offsets, col_indices;
 
@@ -150,10 +150,10 @@ SPMVGPU_IN_BODY index_t count_distinct(const Lanes& lanes, const Group& group, W
 template <class Lanes, class Group>
 SPMVGPU_IN_BODY void write_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits, index_t count,
                                     index_t* to) {
-    Word* const taken = memory + (std::int64_t(1) << slot_bits);
-    auto* const list = reinterpret_cast<index_t*>(taken + 1);
-    lanes.once([&] { *taken = 0; });
-    hash_distinct(lanes, group, memory, slot_bits, [&](index_t number) { list[take_place(taken)] = number; });
+    Word* const size = memory + (std::int64_t(1) << slot_bits);
+    auto* const list = reinterpret_cast<index_t*>(size + 1);
+    lanes.once([&] { *size = 0; });
+    hash_distinct(lanes, group, memory, slot_bits, [&](index_t number) { list[take_place(size)] = number; });
     lanes.sort(count, list, to);
 }
 
@@ -210,8 +210,9 @@ private:
 
 // On the CPU each piece of the rows makes lists, which are then concatenated.
 template <class GroupOf>
-Pattern distinct_pattern(HostPasses& passes, index_t rows, index_t cols, const GroupOf& group_of, std::int64_t work) {
-    Pattern pattern{rows, cols, 0, Array<index_t>(rows + std::size_t(1)), {}};
+PatternArrays distinct_pattern(HostPasses& passes, index_t rows, index_t cols, const GroupOf& group_of,
+                               std::int64_t work) {
+    PatternArrays pattern{rows, cols, 0, Array<index_t>(rows + std::size_t(1)), {}};
     index_t* const offsets = pattern.row_offsets.data();
     const std::int64_t pieces = std::max<std::int64_t>(1, std::min<std::int64_t>(rows, piece_count(work * rows)));
     std::vector<HostVector<index_t>> lists(pieces);
@@ -247,7 +248,7 @@ struct Tables {
 };
 
 template <class Passes, class GroupOf>
-Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const GroupOf& group_of, std::int64_t work) {
+PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const GroupOf& group_of, std::int64_t work) {
     Array<Mark> sharing_of_rows = passes.template scratch<Mark>(rows);
     Mark* const sharing = sharing_of_rows.data();
     const auto found = passes.template reduce<RowBounds>(
@@ -262,7 +263,7 @@ Pattern distinct_pattern(Passes& passes, index_t rows, index_t cols, const Group
             return own;
         },
         work);
-    Pattern pattern{rows, cols, 0, passes.template make<index_t>(rows + std::size_t(1)), {}};
+    PatternArrays pattern{rows, cols, 0, passes.template make<index_t>(rows + std::size_t(1)), {}};
     index_t* const offsets = pattern.row_offsets.data();
     constexpr std::int64_t kFewSlots = std::int64_t(1) << kFewSlotBits;
     bool is_any_of_few = false, is_any_of_warp = found.of_warp > 0;

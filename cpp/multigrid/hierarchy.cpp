@@ -26,7 +26,7 @@ Nodes nodes_of(index_t rows, index_t block, Device device) {
 }
 
 Coarsening copy_to(const Coarsening& made, Device device) {
-    const Pattern& of_P = made.of_P;
+    const PatternArrays& of_P = made.of_P;
     return {{made.aggregates.count, made.aggregates.of_node.to(device)},
             made.is_smoothed,
             {of_P.rows, of_P.cols, of_P.nnz, of_P.row_offsets.to(device), of_P.col_indices.to(device)},
@@ -37,7 +37,7 @@ Coarsening copy_to(const Coarsening& made, Device device) {
 
 template <class T>
 double Hierarchy<T>::checked(const CsrMatrix<T>& A, std::size_t level) {
-    const Entries found = gpu::run(Inspect<T>{A}, A.device());
+    const EntryChecks found = gpu::run(Inspect<T>{A}, A.device());
     if (found.not_finite > 0) refusals_.push_back({static_cast<int>(level), false});
     if (level == 0) {
         if (found.not_positive > 0 && refusals_.empty()) refusals_.push_back({0, true});
@@ -65,7 +65,7 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_
         near_null = {modes, wide.to(device)};
     }
     for (int level = 0; next.rows > 0 && refusals_.empty(); ++level) {
-        const double nothing = checked(next, level);
+        const double negligible = checked(next, level);
         if (!refusals_.empty()) break;
         bool is_last = next.rows <= settings.max_coarse || level + 1 >= settings.max_levels;
         Coarsening here;
@@ -73,7 +73,7 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_
             is_last = static_cast<std::size_t>(level) >= decided->size();
             if (!is_last) here = copy_to((*decided)[level], device);
         }
-        auto made = gpu::run(Coarsen<T>{next, nodes, near_null, nothing, settings_, is_last,
+        auto made = gpu::run(Coarsen<T>{next, nodes, near_null, negligible, settings_, is_last,
                                         decided != nullptr && !is_last ? &here : nullptr},
                              device);
         next = std::move(made.coarse);
@@ -101,12 +101,12 @@ void Hierarchy<T>::renew(const Array<T>& values) {
     next.values = values.to(device);
     grids_[0].A.values = next.values;
     for (std::size_t level = 0; level < grids_.size(); ++level) {
-        const double nothing = checked(next, level);
+        const double negligible = checked(next, level);
         if (!refusals_.empty()) return;
         const bool is_last = level + 1 == grids_.size();
         const CsrMatrix<T> none;
-        CsrMatrix<T> coarse =
-            gpu::run(Renew<T>{next, nothing, settings_, grids_[level], is_last ? none : grids_[level + 1].A}, device);
+        CsrMatrix<T> coarse = gpu::run(
+            Renew<T>{next, negligible, settings_, grids_[level], is_last ? none : grids_[level + 1].A}, device);
         if (level > 0) grids_[level].A.values = next.values;
         next = std::move(coarse);
     }

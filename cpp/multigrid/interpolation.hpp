@@ -185,12 +185,12 @@ Tentative<T> tentative_prolongator(Passes& passes, index_t rows, const Nodes& no
 
 // The pattern of the tentative prolongator: a row has the columns of its own aggregate.
 template <class T, class Passes>
-Pattern tentative_pattern(Passes& passes, index_t rows, const Nodes& nodes, const Aggregates& aggregates,
-                          const Tentative<T>& tentative) {
+PatternArrays tentative_pattern(Passes& passes, index_t rows, const Nodes& nodes, const Aggregates& aggregates,
+                                const Tentative<T>& tentative) {
     const Nodes::View node_view = nodes.view();
     const index_t *const of_node = aggregates.of_node.data(), *const offsets = tentative.offsets.data(),
                          *const first_col = tentative.first_col.data();
-    Pattern pattern{rows, tentative.cols, 0, {}, {}};
+    PatternArrays pattern{rows, tentative.cols, 0, {}, {}};
     pattern.row_offsets = sum_row_lengths(passes, rows, [=] SPMVGPU_BODY(index_t row) {
         const index_t own = of_node[node_view.node(row)];
         return own == kNone ? 0 : offsets[own + 1] - offsets[own];
@@ -233,11 +233,11 @@ struct AggregatesNear {
 
 // The pattern of the smoothed prolongator.
 template <class T, class Passes>
-Pattern prolongator_pattern(Passes& passes, index_t rows, const Nodes& nodes, const Graph& graph,
-                            const Aggregates& aggregates, const Tentative<T>& tentative) {
+PatternArrays prolongator_pattern(Passes& passes, index_t rows, const Nodes& nodes, const Graph& graph,
+                                  const Aggregates& aggregates, const Tentative<T>& tentative) {
     const index_t* const of_node = aggregates.of_node.data();
     constexpr std::int64_t kNanoseconds = 100;
-    Pattern of_nodes = distinct_pattern(
+    PatternArrays of_nodes = distinct_pattern(
         passes, graph.nodes, aggregates.count,
         [=] SPMVGPU_BODY(std::int64_t node) {
             const index_t own = of_node[node], begin = graph.row_offsets[node], end = graph.row_offsets[node + 1];
@@ -248,7 +248,7 @@ Pattern prolongator_pattern(Passes& passes, index_t rows, const Nodes& nodes, co
     const Nodes::View node_view = nodes.view();
     const index_t *const offsets = tentative.offsets.data(), *const near_offsets = of_nodes.row_offsets.data(),
                          *const near = of_nodes.col_indices.data();
-    Pattern pattern{rows, tentative.cols, 0, {}, {}};
+    PatternArrays pattern{rows, tentative.cols, 0, {}, {}};
     pattern.row_offsets = sum_row_lengths(passes, rows, [=] SPMVGPU_BODY(index_t row) {
         const index_t node = node_view.node(row);
         index_t length = 0;

@@ -31,7 +31,7 @@ struct RowsOfRow {
 };
 
 template <class Passes>
-Pattern product_pattern(Passes& passes, const CsrPattern& left, const CsrPattern& right) {
+PatternArrays product_pattern(Passes& passes, const CsrPattern& left, const CsrPattern& right) {
     const std::int64_t terms_of_row = left.rows > 0 && right.rows > 0 ? (1 + left.nnz / std::int64_t(left.rows)) *
                                                                             (1 + right.nnz / std::int64_t(right.rows))
                                                                       : 1;
@@ -236,14 +236,14 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
 
 // A matrix with a pattern, whose values are not initialised. The arrays are shared.
 template <class T, class Passes>
-CsrMatrix<T> with_values(Passes& passes, const Pattern& pattern) {
+CsrMatrix<T> with_values(Passes& passes, const PatternArrays& pattern) {
     return {pattern.rows,        pattern.cols,        pattern.nnz,
             pattern.row_offsets, pattern.col_indices, passes.template make<T>(pattern.nnz)};
 }
 
 // The pattern of the transpose, and the position of each of its entries in the matrix.
 struct TransposedPattern {
-    Pattern pattern;
+    PatternArrays pattern;
     Array<index_t> entries;
 };
 

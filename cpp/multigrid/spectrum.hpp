@@ -60,7 +60,7 @@ inline double largest_of_tridiagonal(const std::vector<double>& diagonal, const 
     return high;
 }
 
-constexpr double kNothing = 1e-7;  // relative to a vector: only rounding errors are left
+constexpr double kNegligible = 1e-7;  // relative to a vector: only rounding errors are left
 
 // The largest Ritz value of the steps whose sums are known, as largest_eigenvalue() makes them.
 inline double largest_ritz_value(const std::vector<std::int64_t>& sums, int steps, double bound) {
@@ -68,7 +68,7 @@ inline double largest_ritz_value(const std::vector<std::int64_t>& sums, int step
     for (int step = 0; step < steps; ++step) {
         diagonal.push_back(from_fixed(sums[2 * step + 1]) * bound);
         const double norm = norm_of(sums[2 * step + 2], bound);
-        if (!(norm > kNothing * bound)) break;
+        if (!(norm > kNegligible * bound)) break;
         beside.push_back(norm);
     }
     return std::min(bound, largest_of_tridiagonal(diagonal, beside));
@@ -115,7 +115,7 @@ double largest_eigenvalue(Passes& passes, const CsrPattern& A, const T* values, 
         std::int64_t *const of_norm = sums + 2 * step, *const along = of_norm + 1, *const of_next = along + 1;
         passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) {
             const double norm = norm_of(*of_norm, unit);
-            v[i] = norm > kNothing * unit ? v[i] / norm : V(0);
+            v[i] = norm > kNegligible * unit ? v[i] / norm : V(0);
             scaled[i] = root[i] * v[i];
         });
         passes.template add_rows<V>(

@@ -134,11 +134,11 @@ bool Budget::affords_order(double product_us, index_t rows) const {
     return kOrderUs + kOrderProducts * product_us + kOrderUsPerRow * rows <= all_us(product_us);
 }
 
-Budget budget_of(const Request& request, std::int64_t nnz) {
+Budget budget_of(const FormatRequest& request, std::int64_t nnz) {
     return {request.products, request.spent_us, trial_series(request.device, nnz).launches(), request.device.is_gpu()};
 }
 
-bool needs_predictions(const Request& request, std::int64_t nnz) {
+bool needs_predictions(const FormatRequest& request, std::int64_t nnz) {
     if (request.format != "auto") return false;
     if (request.mode == Mode::kFull) return true;
     const bool lasts = request.mode == Mode::kCached && request.products >= kProductsOnCpu;
@@ -149,7 +149,7 @@ bool takes_long_to_plan(const std::string& format, Device device) {
     return takes_long_to_plan(format_named(format).traits, device);
 }
 
-std::vector<std::string> formats_to_consider(const Request& request) {
+std::vector<std::string> formats_to_consider(const FormatRequest& request) {
     const bool whatever_it_takes = request.mode == Mode::kFull;
     std::vector<std::string> names;
     for (const FormatInfo& format : all_formats()) {
@@ -162,7 +162,7 @@ std::vector<std::string> formats_to_consider(const Request& request) {
     return names;
 }
 
-bool is_worth_a_plan(const Request& request, const Budget& budget, const std::string& format, double least_us,
+bool is_worth_a_plan(const FormatRequest& request, const Budget& budget, const std::string& format, double least_us,
                      std::optional<double> error, const Prediction& best) {
     const double best_us = best.time_us.value_or(0), plan_us = format_named(format).traits.plan_us;
     if (plan_us > 0 && !budget.affords_plan(plan_us, best_us)) return false;
@@ -172,7 +172,7 @@ bool is_worth_a_plan(const Request& request, const Budget& budget, const std::st
     return risk_us(format, least_us, error) < risk_us(best);
 }
 
-Ranking rank_predictions(std::vector<Prediction> predictions, const Request& request, const Budget& budget,
+Ranking rank_predictions(std::vector<Prediction> predictions, const FormatRequest& request, const Budget& budget,
                          bool has_last_resort) {
     std::erase_if(predictions, [](const Prediction& prediction) { return !prediction.bytes; });
     std::ranges::stable_sort(predictions, {}, [](const Prediction& prediction) {
@@ -216,7 +216,7 @@ Ranking rank_predictions(std::vector<Prediction> predictions, const Request& req
     return ranking;
 }
 
-Ranking rank_options(const Request& request) {
+Ranking rank_options(const FormatRequest& request) {
     return {request.mode == Mode::kFull, {{request.format, request.options, "it was asked for"}}};
 }
 

@@ -34,7 +34,7 @@ struct Prediction {
 enum class Mode { kOff, kCached, kFull };  // time no format, a few promising ones, or all
 
 // How to choose a format.
-struct Request {
+struct FormatRequest {
     Device device;
     std::string format = "auto";
     Options options;  // options of the format
@@ -79,7 +79,7 @@ private:
     std::optional<Clock::time_point> start_;
 };
 
-Budget budget_of(const Request& request, std::int64_t nnz);
+Budget budget_of(const FormatRequest& request, std::int64_t nnz);
 
 // A way to store a matrix.
 struct Candidate {
@@ -106,29 +106,29 @@ inline constexpr std::int64_t kSmallEntries = 1 << 17;
 inline constexpr index_t kLeastEntriesOnCpu = 50'000;
 
 // Returns true if predictions are needed for a choice.
-bool needs_predictions(const Request& request, std::int64_t nnz);
+bool needs_predictions(const FormatRequest& request, std::int64_t nnz);
 
 // The formats to consider. Formats for symmetric matrices are among them if the matrix may be symmetric, and on a GPU
 // formats that store values once if there are few values. Formats that take long to plan are considered in mode full
 // only, or if the matrix is known to be symmetric.
-std::vector<std::string> formats_to_consider(const Request& request);
+std::vector<std::string> formats_to_consider(const FormatRequest& request);
 
 // Returns true if planning a format takes longer than choosing one may.
 bool takes_long_to_plan(const std::string& format, Device device);
 
 // Returns true if a format with this lower bound of its time may be tried, or chosen if there is no time for trials,
 // when another is predicted as `best`. Otherwise it need not be planned.
-bool is_worth_a_plan(const Request& request, const Budget& budget, const std::string& format, double least_us,
+bool is_worth_a_plan(const FormatRequest& request, const Budget& budget, const std::string& format, double least_us,
                      std::optional<double> error, const Prediction& best);
 
 // The ranking by predictions, which come in the order for equal times. In mode full it has every format that can hold
 // the matrix, and last the ones whose times are unknown. With `has_last_resort`, csr comes last if it is not
 // considered, because it takes the least memory to make.
-Ranking rank_predictions(std::vector<Prediction> predictions, const Request& request, const Budget& budget,
+Ranking rank_predictions(std::vector<Prediction> predictions, const FormatRequest& request, const Budget& budget,
                          bool has_last_resort);
 
 // The ranking for a requested format, whose options stay as they are.
-Ranking rank_options(const Request& request);
+Ranking rank_options(const FormatRequest& request);
 
 // The ranking on a GPU without predictions.
 Ranking rank_small();

@@ -61,15 +61,15 @@ double ModelOf<T>::least_time_us(const Subject& subject, const std::string& form
         if constexpr (Format::kTraits.only_if_asked) {
             least = 0;
         } else {
-            using Known = FormatModel<Format>;
+            using Model = FormatModel<Format>;
             const Features& features = subject.features;
             typename Format::Plan plan;
-            if (Known::least_slots(features, plan) > std::max(kMostSlots * features.nnz, kFewSlots)) return;
-            if (!Known::may_hold(features)) return;
-            const Amount band = of_band(format, Known::block(features), {device, subject.machine.processors});
+            if (Model::least_slots(features, plan) > std::max(kMostSlots * features.nnz, kFewSlots)) return;
+            if (!Model::may_hold(features)) return;
+            const Amount band = of_band(format, Model::block(features), {device, subject.machine.processors});
             const bool is_half = band.slots < 1;  // half of a symmetric matrix
-            Known::each_choice(features, plan, [&] {
-                const double slots = Known::least_slots(features, plan);
+            Model::each_choice(features, plan, [&] {
+                const double slots = Model::least_slots(features, plan);
                 const Amount stored{kLess * slots * band.bytes, is_half ? kLess * slots * band.slots : slots};
                 least = std::min(least, time_us<Format>(subject, stored, plan));
             });

@@ -45,14 +45,14 @@ std::optional<Promised> kept_promise(AnySource& source, const Target& target, St
 }
 
 // Formats in the order of their lower bounds, predicted as far as necessary.
-struct Asked {
+struct LowerBound {
     std::string format;
     double least_us = 0;
 };
 
 class Predictor {
 public:
-    using IsWorthAPlan = std::function<bool(const Asked&, std::optional<double> error, const Prediction& best)>;
+    using IsWorthAPlan = std::function<bool(const LowerBound&, std::optional<double> error, const Prediction& best)>;
 
     Predictor(AnySource& source, std::shared_ptr<const DeviceModel> model, int ordinal, Steps& steps)
         : source_(source),
@@ -65,14 +65,14 @@ public:
 
     std::vector<Prediction> predict(const std::vector<std::string>& formats, const IsWorthAPlan& is_worth,
                                     bool with_near_options) const {
-        std::vector<Asked> all;
+        std::vector<LowerBound> all;
         for (const std::string& format : formats) {
             all.push_back({format, is_worth ? case_.least_time_us(format, target_.device) : 0});
         }
-        std::ranges::stable_sort(all, {}, &Asked::least_us);
+        std::ranges::stable_sort(all, {}, &LowerBound::least_us);
         std::vector<Prediction> predictions;
         std::optional<Prediction> best;
-        for (const Asked& asked : all) {
+        for (const LowerBound& asked : all) {
             if (best && is_worth && !is_worth(asked, model_->of(asked.format).error, *best)) continue;
             const std::vector<Prediction> found = of(asked.format, with_near_options);
             const Prediction& own = found.front();
@@ -109,8 +109,8 @@ private:
             if (info.name != format) continue;
             for (const Options& options : info.candidates) {
                 const bool is_taken = std::ranges::all_of(options, [&](const auto& option) {
-                    return std::ranges::any_of(plan->options, [&](const OptionInfo& taken) {
-                        return taken.name == option.first && taken.value == option.second;
+                    return std::ranges::any_of(plan->options, [&](const OptionInfo& choice) {
+                        return choice.name == option.first && choice.value == option.second;
                     });
                 });
                 if (is_taken) continue;
@@ -140,7 +140,7 @@ std::vector<Prediction> predict(AnySource& source, const std::shared_ptr<const D
 }
 
 std::vector<Prediction> predict_considered(AnySource& source, const std::shared_ptr<const DeviceModel>& model,
-                                           const Request& request, const Budget* budget, Steps& steps) {
+                                           const FormatRequest& request, const Budget* budget, Steps& steps) {
     const Predictor predictor(source, model, request.device.ordinal, steps);
     std::vector<std::string> formats = formats_to_consider(request);
     const auto is_unknown = [&](const std::string& format) { return !model->is_known(format); };
@@ -148,13 +148,14 @@ std::vector<Prediction> predict_considered(AnySource& source, const std::shared_
     if (budget == nullptr) return predictor.predict(formats, {}, false);
     return predictor.predict(
         formats,
-        [&](const Asked& asked, std::optional<double> error, const Prediction& best) {
+        [&](const LowerBound& asked, std::optional<double> error, const Prediction& best) {
             return is_worth_a_plan(request, *budget, asked.format, asked.least_us, error, best);
         },
         request.mode == Mode::kCached);
 }
 
-Ranking rank(AnySource& source, const std::shared_ptr<const DeviceModel>& model, const Request& asked, Steps& steps) {
+Ranking rank(AnySource& source, const std::shared_ptr<const DeviceModel>& model, const FormatRequest& asked,
+             Steps& steps) {
     const index_t nnz = source.any().nnz;
     Budget budget = budget_of(asked, nnz);
     budget.start_clock();
@@ -162,7 +163,7 @@ Ranking rank(AnySource& source, const std::shared_ptr<const DeviceModel>& model,
     const bool is_gpu = asked.device.is_gpu(), is_bounded = asked.mode != Mode::kFull;
     const auto rank_sampled = [&] { return rank_on_cpu(kept_promise(source, target_of(asked.device), steps)); };
     if (!needs_predictions(asked, nnz)) return is_gpu ? rank_small() : rank_sampled();
-    Request request = asked;
+    FormatRequest request = asked;
     request.has_few_values = has_few_values(source, steps);
     auto predictions = predict_considered(source, model, request, is_bounded ? &budget : nullptr, steps);
     // Without the copy in CSR on a GPU the matrix may fit, and is then planned in host memory.

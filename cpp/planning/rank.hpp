@@ -21,9 +21,10 @@ std::vector<Prediction> predict(AnySource& source, const std::shared_ptr<const D
 // times are known, the others are included without times. They are for the options that a format chooses for the
 // matrix, and with `budget` also for others that are nearly as good, but not for formats that are not worth a plan.
 std::vector<Prediction> predict_considered(AnySource& source, const std::shared_ptr<const DeviceModel>& model,
-                                           const Request& request, const Budget* budget, Steps& steps);
+                                           const FormatRequest& request, const Budget* budget, Steps& steps);
 
 // The ranking of a request. The model is used only if needs_predictions().
-Ranking rank(AnySource& source, const std::shared_ptr<const DeviceModel>& model, const Request& request, Steps& steps);
+Ranking rank(AnySource& source, const std::shared_ptr<const DeviceModel>& model, const FormatRequest& request,
+             Steps& steps);
 
 }  // namespace spmvgpu

@@ -49,7 +49,7 @@ public:
         }
     }
 
-    void tell(RowSample& sample) const {
+    void add_to(RowSample& sample) const {
         if (pairs_ == 0) return;
         sample.alike = static_cast<double>(alike_) / static_cast<double>(pairs_);
         if (uneven_ > 0 && longest() <= csr_.nnz / kLongPart) {
@@ -125,7 +125,7 @@ RowSample sample_rows(const CsrMatrix<T>& csr) {
     for (std::int64_t i = 0; i < runs; ++i) {  // not at the ends, where rows are often different
         sampler.add_run(static_cast<index_t>((2 * i + 1) * all / (2 * runs)) * kRun);
     }
-    sampler.tell(sample);
+    sampler.add_to(sample);
     return sample;
 }
 

@@ -17,11 +17,11 @@
 namespace spmvgpu {
 
 // A step of a ranking and its time, named as in Python: "features", "plan", "order".
-struct Step {
+struct PlanningStep {
     std::string name, format;
     double seconds;
 };
-using Steps = std::vector<Step>;
+using Steps = std::vector<PlanningStep>;
 
 // Calls a function, and adds its time.
 template <class Call>

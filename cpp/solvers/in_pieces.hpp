@@ -14,12 +14,12 @@ namespace spmvgpu {
 
 // The vectors of a system, in pieces on its devices; null for a missing vector.
 template <class T>
-struct GivenInPieces {
+struct SystemPieces {
     T *b, *guess, *x;
     T* diagonal;  // M as a diagonal, or the inverse diagonal of the A that M is a polynomial in
     T *r, *d;     // vectors of the polynomial
 
-    GivenInPieces(const System<T>& whole, index_t room, Arena& arena) {
+    SystemPieces(const System<T>& whole, index_t room, Arena& arena) {
         const auto vector = [&](bool exists) { return exists ? arena.take<T>(room) : nullptr; };
         b = vector(true), guess = vector(whole.guess != nullptr), x = vector(true);
         diagonal = vector(whole.M != nullptr), r = vector(whole.has_operator()), d = vector(whole.has_operator());
@@ -63,7 +63,7 @@ struct SystemInPieces {
         piece.n = layout.room();
         Needs needs = needs_of(method, piece, limits);
         Arena arena;
-        const GivenInPieces<T> given(whole, piece.n, arena);
+        const SystemPieces<T> given(whole, piece.n, arena);
         needs.bytes += arena.bytes();
         return needs;
     }
@@ -101,7 +101,7 @@ Reports run_in_pieces(std::string_view method, Pieces& queues, const SystemInPie
     PiecesQueue<Pieces> queue(queues, pieces);
 
     Arena arena(memory[0]);
-    const GivenInPieces<T> given(whole, system.layout.room(), arena);
+    const SystemPieces<T> given(whole, system.layout.room(), arena);
     // Complete when it returns.
     const auto copy = [&](const T* from, Device device, T* to) {
         for (std::size_t k = 0; k < lanes.size() && from != nullptr; ++k) {

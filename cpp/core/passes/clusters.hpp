@@ -74,28 +74,28 @@ template <class Passes>
 Array<index_t> grow_clusters(Passes& passes, index_t rows, const index_t* row_offsets, const index_t* col_indices,
                              index_t size) {
     // The sweep in which a row was reached, and below it the root. The smallest such number counts.
-    using Reached = std::uint64_t;
+    using Arrival = std::uint64_t;
     constexpr int kSweepShift = 32;
-    constexpr Reached kNever = std::numeric_limits<Reached>::max();
+    constexpr Arrival kNever = std::numeric_limits<Arrival>::max();
     constexpr std::int64_t kNanoseconds = 20;
-    Array<Reached> reached_rows = passes.template scratch<Reached>(rows);
-    Reached* const reached = reached_rows.data();
+    Array<Arrival> reached_rows = passes.template scratch<Arrival>(rows);
+    Arrival* const reached = reached_rows.data();
     passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
         const std::uint64_t random = (static_cast<std::uint64_t>(row) + 1) * 0x9e3779b97f4a7c15u >> 33;
-        reached[row] = random % static_cast<std::uint64_t>(size) == 0 ? static_cast<Reached>(row) : kNever;
+        reached[row] = random % static_cast<std::uint64_t>(size) == 0 ? static_cast<Arrival>(row) : kNever;
     });
     std::int64_t unreached = rows, before = 0;
-    Reached sweep = 0;
+    Arrival sweep = 0;
     do {
         constexpr int kSweepsAtOnce = 4;  // checking after each sweep takes longer
-        for (const Reached last = sweep + kSweepsAtOnce; sweep < last; ++sweep) {
+        for (const Arrival last = sweep + kSweepsAtOnce; sweep < last; ++sweep) {
             passes.each(
                 rows,
                 [=] SPMVGPU_BODY(std::int64_t row) {
                     constexpr index_t kMostNeighbours = 64;
-                    const Reached own = read_shared(reached + row);
+                    const Arrival own = read_shared(reached + row);
                     if (own >> kSweepShift != sweep) return;
-                    const Reached next = own + (Reached(1) << kSweepShift);
+                    const Arrival next = own + (Arrival(1) << kSweepShift);
                     const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
                     const index_t end = begin + (length < kMostNeighbours ? length : kMostNeighbours);
                     for (index_t k = begin; k < end; ++k) lower(reached + col_indices[k], next);

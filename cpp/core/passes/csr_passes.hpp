@@ -61,10 +61,10 @@ Array<index_t> count_up(Passes& passes, index_t n) {
 template <class Passes, class Number>
 Array<Number> take_every(Passes& passes, const Number* from, std::int64_t n, std::int64_t step) {
     const std::int64_t count = (n + step - 1) / step;
-    Array<Number> taken = passes.template scratch<Number>(count);
-    Number* const to = taken.data();
+    Array<Number> sample = passes.template scratch<Number>(count);
+    Number* const to = sample.data();
     passes.each(count, [=] SPMVGPU_BODY(std::int64_t i) { to[i] = from[i * step]; });
-    return taken;
+    return sample;
 }
 
 // Counts of violations of the canonical form.

@@ -156,12 +156,12 @@ SPMVGPU_IN_BODY void count_one(index_t* count) {
 #endif
 }
 
-// Takes the next free place of a list, as several lanes may do at once; `taken` counts the occupied ones.
-SPMVGPU_IN_BODY Word take_place(Word* taken) {
+// Takes the next free place of a list, as several lanes may do at once; `size` counts the occupied ones.
+SPMVGPU_IN_BODY Word take_place(Word* size) {
 #ifdef __CUDA_ARCH__
-    return atomicAdd(taken, 1u);
+    return atomicAdd(size, 1u);
 #else
-    return (*taken)++;
+    return (*size)++;
 #endif
 }
 

@@ -32,11 +32,11 @@ template <class Passes>
 void sample_windows(Passes& passes, index_t nnz, const index_t* col_indices, int shift, index_t window, index_t sampled,
                     Tally* tally) {
     const index_t windows = nnz / window + (nnz % window != 0);
-    const index_t taken = std::min(windows, std::max<index_t>(2, sampled / window));
+    const index_t samples = std::min(windows, std::max<index_t>(2, sampled / window));
     passes.template distinct<Window>(
-        taken, std::min(nnz, window),
+        samples, std::min(nnz, window),
         [=] SPMVGPU_BODY(std::int64_t s) {
-            const auto begin = static_cast<index_t>(windows / taken * s + windows % taken * s / taken) * window;
+            const auto begin = static_cast<index_t>(windows / samples * s + windows % samples * s / samples) * window;
             return Window{tally, col_indices, shift, {begin, std::min(nnz - begin, window) + begin}};
         },
         4 * std::int64_t(window));

@@ -166,13 +166,13 @@ struct Builder<Dia<T>, Passes> {
     class FreePattern {
     public:
         FreePattern(Passes& passes, index_t nnz)
-            : taken_(passes.template scratch<Word>(words_for(std::int64_t(nnz) + 1))),
+            : used_(passes.template scratch<Word>(words_for(std::int64_t(nnz) + 1))),
               first_(passes.template scratch<index_t>(1)) {}
 
         Bits find(Passes& passes, index_t nnz, const T* values) {
             constexpr Bits kFirst = std::bit_cast<Bits>(std::numeric_limits<Real<T>>::quiet_NaN()) + 1;
             const std::int64_t candidates = std::int64_t(nnz) + 1;
-            Word* const words = taken_.data();
+            Word* const words = used_.data();
             index_t* const first = first_.data();
             passes.fill(words, words_for(candidates), Word(0));
             passes.fill(first, 1, nnz);
@@ -188,7 +188,7 @@ struct Builder<Dia<T>, Passes> {
         }
 
     private:
-        Array<Word> taken_;
+        Array<Word> used_;
         Array<index_t> first_;
     };
 };

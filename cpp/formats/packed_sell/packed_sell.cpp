@@ -14,7 +14,7 @@ namespace {
 
 // A slot of a slice: its columns unpacked, its values as stored.
 template <class T>
-struct StoredSlot {
+struct UnpackedSlot {
     std::int32_t base;
     std::uint32_t mask;  // the lanes with an entry
     bool has_offsets;
@@ -24,7 +24,7 @@ struct StoredSlot {
 };
 
 template <IndexMode kMode, class T>
-inline void read_offsets(const Byte* from, StoredSlot<T>& slot) {
+inline void read_offsets(const Byte* from, UnpackedSlot<T>& slot) {
     std::uint32_t missing = 0;
     for (int lane = 0; lane < kLanes; ++lane) {
         const std::uint32_t offset = load_element<Offset<kMode>>(from + lane * index_bytes(kMode));
@@ -35,7 +35,7 @@ inline void read_offsets(const Byte* from, StoredSlot<T>& slot) {
 }
 
 template <class T>
-inline void read_offsets(IndexMode mode, const Byte* from, StoredSlot<T>& slot) {
+inline void read_offsets(IndexMode mode, const Byte* from, UnpackedSlot<T>& slot) {
     switch (mode) {
         case IndexMode::k8:
             return read_offsets<IndexMode::k8>(from, slot);
@@ -53,7 +53,7 @@ inline void for_each_stored_slot(const PackedSell<T>& matrix, index_t slice, con
     Head head = head_of({words[0], words[1]});
     const Byte* const start = matrix.stream.data() + head.position * kGranule;
     const Byte* group = start;
-    StoredSlot<T> slot;
+    UnpackedSlot<T> slot;
     while (true) {
         const Sections at = sections_of<T>(head);
         const Byte *bases = group + at.bases, *constants = group + at.constants;
@@ -87,7 +87,7 @@ inline void for_each_stored_slot(const PackedSell<T>& matrix, index_t slice, con
 
 // The values of a slot, one per lane: in place, or in the buffer.
 template <class T>
-inline const T* values_of(const PackedSell<T>& matrix, const StoredSlot<T>& slot, T* buffer) {
+inline const T* values_of(const PackedSell<T>& matrix, const UnpackedSlot<T>& slot, T* buffer) {
     switch (slot.mode) {
         case ValueMode::kConstant:
             std::fill_n(buffer, kLanes, load_element<T>(slot.values));
@@ -122,7 +122,7 @@ SPMVGPU_SIMD_CLONES static void sum_packed_slice(const PackedSell<T>& matrix, in
     for (index_t lane = 0; lane < lanes; ++lane) rows[lane] = matrix.row_at(first + lane);
     for (int lane = 0; lane < kLanes; ++lane) sums[lane] = T(0);
     T buffer[kLanes];
-    for_each_stored_slot(matrix, slice, [&](const StoredSlot<T>& slot) {
+    for_each_stored_slot(matrix, slice, [&](const UnpackedSlot<T>& slot) {
         const T* const values = values_of(matrix, slot, buffer);
         const bool side_by_side = in_order && !slot.has_offsets;
         for_each_run(slot.mask, [&](int lane, int length) {
@@ -152,7 +152,7 @@ CsrMatrix<T> PackedSell<T>::to_csr() const {
     parallel_for(slices, nanoseconds, [&](index_t s) {
         const index_t first = s * kLanes, lanes = slice_end(s, rows) - first;
         index_t lengths[kLanes] = {};
-        for_each_stored_slot(*this, s, [&](const StoredSlot<T>& slot) {
+        for_each_stored_slot(*this, s, [&](const UnpackedSlot<T>& slot) {
             for (index_t lane = 0; lane < lanes; ++lane) lengths[lane] += slot.mask >> lane & 1;
         });
         for (index_t lane = 0; lane < lanes; ++lane) csr.row_offsets[row_at(first + lane) + 1] = lengths[lane];
@@ -163,7 +163,7 @@ CsrMatrix<T> PackedSell<T>::to_csr() const {
         index_t next[kLanes] = {};
         for (index_t lane = 0; lane < lanes; ++lane) next[lane] = csr.row_offsets[row_at(first + lane)];
         T buffer[kLanes];
-        for_each_stored_slot(*this, s, [&](const StoredSlot<T>& slot) {
+        for_each_stored_slot(*this, s, [&](const UnpackedSlot<T>& slot) {
             const T* const values = values_of(*this, slot, buffer);
             for (std::uint32_t left = slot.mask; left != 0; left &= left - 1) {
                 const int lane = std::countr_zero(left);

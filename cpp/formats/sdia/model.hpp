@@ -1,6 +1,6 @@
 #pragma once
 
-#include "formats/model.hpp"
+#include "formats/dia/model.hpp"
 #include "formats/sdia/rows.hpp"
 
 namespace spmvgpu::roofline {
@@ -13,11 +13,7 @@ struct FormatModel<Sdia<T>> : GeneralModel<Sdia<T>> {
             {{times::kLaunch, 1.27}, {times::kMemory, 0.328}, {times::kCache, 0.224}, {times::kLoads, 0.254}});
         return kCosts;
     }
-    static constexpr Terms kCpuCosts = times::costs({{times::kLaunch, 2.95},
-                                                     {times::kWake, 12.9},
-                                                     {times::kMemory, 85.9},
-                                                     {times::kSharedCache, 5.11},
-                                                     {times::kCache, 21.5}});
+    static constexpr Terms kCpuCosts = FormatModel<Dia<T>>::kCpuCosts;
     // Mirror images come from the last cache, mostly while memory is busy.
     static Terms on_gpu(const Work& work, const SdiaPlan& plan) {
         constexpr double kNotHidden = 0.55, kMillion = 1e6;

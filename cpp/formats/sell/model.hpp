@@ -22,12 +22,6 @@ struct FormatModel<Sell<T>> : GeneralModel<Sell<T>> {
     }
     static constexpr bool kIsMeasured = true;
     static const Terms& gpu_costs(const SellPlan&) { return kSellCosts; }
-    static constexpr Terms kCpuCosts = times::costs({{times::kWake, 51.1},
-                                                     {times::kMemory, 44.5},
-                                                     {times::kSharedCache, 1.77},
-                                                     {times::kXCache, 515},
-                                                     {times::kSlots, 1.06e+03},
-                                                     {times::kRows, 2.56e+03}});
     static Terms on_cpu(const Work& work, const SellPlan&) { return work.on_cpu(work.parts_of(32)); }
     static std::optional<Promise> promise(const RowSample& sample) { return sell_choice::promise(sample); }
 

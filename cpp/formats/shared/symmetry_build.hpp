@@ -13,7 +13,7 @@ namespace symmetry_passes {
 
 // The entries of a matrix, or of some rows of a larger one: column c belongs to row c - before, which may be absent.
 template <class T>
-struct Entries {
+struct MatrixRows {
     index_t rows, before;
     const index_t *row_offsets, *cols;
     const T* values;
@@ -40,13 +40,13 @@ struct Entries {
 };
 
 template <class T>
-Entries<T> entries_of(const CsrMatrix<T>& csr, index_t before) {
+MatrixRows<T> entries_of(const CsrMatrix<T>& csr, index_t before) {
     return {csr.rows, before, csr.row_offsets.data(), csr.col_indices.data(), csr.values.data()};
 }
 
 // The number of entries with mirror images above the diagonal, less the number below it.
 template <class T, class Passes>
-std::int64_t count_surplus(Passes& passes, const Entries<T>& entries) {
+std::int64_t count_surplus(Passes& passes, const MatrixRows<T>& entries) {
     return passes.template reduce<std::int64_t>(entries.rows, [=] SPMVGPU_BODY(std::int64_t row) {
         const std::int64_t begin = entries.row_offsets[row], end = entries.row_offsets[row + 1];
         const std::int64_t before = entries.before;
@@ -58,7 +58,7 @@ std::int64_t count_surplus(Passes& passes, const Entries<T>& entries) {
 // Returns true if all entries on and below the diagonal have mirror images, and above it there are as many entries.
 template <class T, class Passes>
 bool holds(Passes& passes, const CsrMatrix<T>& csr, bool hermitian, index_t before) {
-    const Entries<T> entries = entries_of(csr, before);
+    const MatrixRows<T> entries = entries_of(csr, before);
     if (count_surplus(passes, entries) != 0) return false;
     return !any_entry(passes, csr.rows, entries.row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
         return entries.cols[k] - entries.before <= row && !entries.has_mirror(row, k, hermitian);
@@ -69,7 +69,7 @@ bool holds(Passes& passes, const CsrMatrix<T>& csr, bool hermitian, index_t befo
 // entries are searched, each longer than the one before.
 template <class T, class Passes>
 std::int64_t first_without_mirror(Passes& passes, const CsrMatrix<T>& csr, bool hermitian, index_t before) {
-    const Entries<T> entries = entries_of(csr, before);
+    const MatrixRows<T> entries = entries_of(csr, before);
     constexpr std::int64_t kFirst = 1 << 16, kTimes = 8;
     for (std::int64_t begin = 0, length = kFirst; begin < csr.nnz; begin += length, length *= kTimes) {
         const std::int64_t end = begin + length < csr.nnz ? begin + length : csr.nnz;
@@ -85,7 +85,7 @@ std::int64_t first_without_mirror(Passes& passes, const CsrMatrix<T>& csr, bool 
 
 template <class T, class Passes>
 std::string describe(Passes& passes, const CsrMatrix<T>& csr, std::int64_t k, bool hermitian, index_t before) {
-    const Entries<T> entries = entries_of(csr, before);
+    const MatrixRows<T> entries = entries_of(csr, before);
     // row, column, and the position of the mirror image, or -1
     Array<index_t> found = passes.template scratch<index_t>(3);
     index_t* const to = found.data();

@@ -267,8 +267,8 @@ struct Builder<Stencil<T>, Passes> {
     }
 
     // The examples of all kinds that may share slots, and empty patterns for the others.
-    static std::vector<Pattern<T>> read_patterns(Passes& passes, const CsrMatrix<T>& csr, const StencilPlan& plan,
-                                                 const std::vector<index_t>& lengths) {
+    static std::vector<StencilRow<T>> read_patterns(Passes& passes, const CsrMatrix<T>& csr, const StencilPlan& plan,
+                                                    const std::vector<index_t>& lengths) {
         const auto count = static_cast<std::int64_t>(lengths.size());
         const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
         const index_t* const examples = plan.examples.data();
@@ -290,7 +290,7 @@ struct Builder<Stencil<T>, Passes> {
         });
         const std::vector<index_t> offsets = passes.read_all(offsets_there);
         const std::vector<T> numbers = passes.read_all(values_there);
-        std::vector<Pattern<T>> patterns(count);
+        std::vector<StencilRow<T>> patterns(count);
         for (std::int64_t kind = 0; kind < count; ++kind) {
             if (lengths[kind] > most) continue;
             const std::int64_t begin = kind * most, end = begin + lengths[kind];

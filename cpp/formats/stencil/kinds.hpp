@@ -17,12 +17,12 @@ namespace spmvgpu {
 
 // A row without its number.
 template <class T>
-struct Pattern {
+struct StencilRow {
     std::vector<index_t> offsets;
     std::vector<T> values;
 
     // A mask of the entries of another pattern that this one has, if it has no others.
-    std::optional<std::vector<Word>> part_of(const Pattern& other) const {
+    std::optional<std::vector<Word>> part_of(const StencilRow& other) const {
         std::vector<Word> has(words_for(other.offsets.size()));
         std::size_t i = 0;
         for (std::size_t k = 0; k < other.offsets.size() && i < offsets.size(); ++k) {
@@ -39,7 +39,7 @@ constexpr index_t kLongestShared = 256;
 
 // The number of slots in a third of a pattern that is equal in three layers, this many rows apart; 0 if it is not.
 template <class T>
-index_t third_of(const Pattern<T>& pattern, std::int64_t layer_rows) {
+index_t third_of(const StencilRow<T>& pattern, std::int64_t layer_rows) {
     const std::size_t third = pattern.offsets.size() / 3;
     if (layer_rows == 0 || 3 * third != pattern.offsets.size() || third > RowKind::kMostThird) return 0;
     for (std::size_t i = third; i < pattern.offsets.size(); ++i) {
@@ -51,7 +51,7 @@ index_t third_of(const Pattern<T>& pattern, std::int64_t layer_rows) {
 // Rows from a layer to the next one, if a pattern is equal in three; 0 if there are few layers, or short ones, or if so
 // little is gathered that finding the shared part takes longer.
 template <class T>
-index_t find_layers(const Pattern<T>& pattern, index_t rows) {
+index_t find_layers(const StencilRow<T>& pattern, index_t rows) {
     constexpr index_t kLeastRows = 64, kLeastLayers = 16, kLeastBytes = 64;
     if (pattern.offsets.size() < 3) return 0;
     const std::int64_t apart = std::int64_t(pattern.offsets[pattern.offsets.size() / 3]) - pattern.offsets.front();
@@ -69,7 +69,7 @@ struct Kinds {
 // A warp of a GPU reads the slots of its rows together only if these have the same stencil, so a row with a part of
 // another's entries shares its slots. The longest rows are tried first, and not more than kMostAsked.
 template <class T>
-Kinds share_slots(const std::vector<index_t>& lengths, const std::vector<Pattern<T>>& patterns, index_t rows) {
+Kinds share_slots(const std::vector<index_t>& lengths, const std::vector<StencilRow<T>>& patterns, index_t rows) {
     constexpr std::size_t kMostAsked = 32;
     const auto count = static_cast<index_t>(lengths.size());
     std::vector<index_t> order(count);
@@ -91,7 +91,7 @@ Kinds share_slots(const std::vector<index_t>& lengths, const std::vector<Pattern
         }
         if (owners[kind] == kind && asked.size() < kMostAsked) asked.push_back(kind);
     }
-    Kinds kinds{{}, {}, find_layers(asked.empty() ? Pattern<T>{} : patterns[asked.front()], rows)};
+    Kinds kinds{{}, {}, find_layers(asked.empty() ? StencilRow<T>{} : patterns[asked.front()], rows)};
     for (index_t kind = 0; kind < count; ++kind) {
         const index_t owner = owners[kind], third = third_of(patterns[owner], kinds.layer_rows);
         kinds.all.push_back({0, lengths[owner], static_cast<index_t>(kinds.masks.size()),

@@ -81,7 +81,7 @@ public:
                     for (int j = 0; j < kLanes && chunk + j < end; ++j) {
                         const Placement block = lanes.of(j, [&](int lane) { return held[lane]; });
                         if (block.step == Placement::kDropped) continue;
-                        const index_t column = block.column == own ? Row::kNobody : block.column;
+                        const index_t column = block.column == own ? Row::kNoColumn : block.column;
                         const index_t bank = row.bank_of(thread, block.column);
                         const index_t step = find_step(lanes, row, words, column, bank, limit, open);
                         lanes.once([&] {
@@ -105,8 +105,8 @@ private:
     // Layout of the words for 32 steps: masks of each column, of the current node and of the banks, and the number of
     // blocks in each step, with the threads up to the last of these in the upper half.
     struct Row {
-        static constexpr index_t kNobody = -1;  // stands for a column that receives no sums
-        static constexpr int kBankBytes = 128;  // bytes that shared memory serves at once, to neighbouring threads
+        static constexpr index_t kNoColumn = -1;  // stands for a column that receives no sums
+        static constexpr int kBankBytes = 128;    // bytes that shared memory serves at once, to neighbouring threads
 
         SPMVGPU_IN_BODY Row(const TsmvLimits& limits, index_t tasks, index_t columns)
             : block(limits.block), banks(kBankBytes / limits.value_bytes), node(columns), first_bank(columns + 1) {
@@ -127,15 +127,15 @@ private:
                                              index_t bank, index_t limit, index_t& open) {
         index_t first_free = -1;
         for (index_t w = 0;; ++w) {
-            Word* const taken = words + w * row.words;
+            Word* const occupied = words + w * row.words;
             if (w == open) {
-                lanes.share(static_cast<index_t>(row.words), [&](index_t i) { taken[i] = 0; });
+                lanes.share(static_cast<index_t>(row.words), [&](index_t i) { occupied[i] = 0; });
                 ++open;
             }
-            const Word free = ~(taken[row.node] | (column == Row::kNobody ? 0 : taken[column]));
+            const Word free = ~(occupied[row.node] | (column == Row::kNoColumn ? 0 : occupied[column]));
             const auto first = static_cast<index_t>(kWordBits * w), left = limit - first;
             const Word below_limit = left >= kWordBits ? ~Word(0) : left > 0 ? (Word(1) << left) - 1 : 0;
-            const Word clean = free & ~taken[bank] & below_limit;
+            const Word clean = free & ~occupied[bank] & below_limit;
             if (clean != 0) return first + lowest_bit(clean);
             if (first_free < 0 && free != 0) first_free = first + lowest_bit(free);
             if (first_free >= 0 && left <= kWordBits) return first_free;
@@ -145,15 +145,16 @@ private:
     static SPMVGPU_IN_BODY void take(const Row& row, Word* words, index_t column, index_t bank, index_t step,
                                      index_t thread) {
         constexpr auto kBits = static_cast<index_t>(kWordBits);
-        Word* const taken = words + step / kBits * row.words;
+        Word* const occupied = words + step / kBits * row.words;
         const Word bit = Word(1) << step % kBits;
         // All are read before any is written, because the compiler cannot know that they differ.
-        const index_t use = row.uses + step % kBits, maybe_column = column == Row::kNobody ? row.node : column;
-        const Word of_node = taken[row.node], of_column = taken[maybe_column], of_bank = taken[bank], used = taken[use];
-        taken[maybe_column] = of_column | bit;
-        taken[row.node] = of_node | bit;
-        taken[bank] = of_bank | bit;
-        taken[use] = ((used & 0xffff) + 1) | static_cast<Word>(thread + 1) << 16;
+        const index_t use = row.uses + step % kBits, maybe_column = column == Row::kNoColumn ? row.node : column;
+        const Word of_node = occupied[row.node], of_column = occupied[maybe_column], of_bank = occupied[bank],
+                   used = occupied[use];
+        occupied[maybe_column] = of_column | bit;
+        occupied[row.node] = of_node | bit;
+        occupied[bank] = of_bank | bit;
+        occupied[use] = ((used & 0xffff) + 1) | static_cast<Word>(thread + 1) << 16;
     }
 };
 

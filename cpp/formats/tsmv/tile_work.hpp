@@ -230,11 +230,11 @@ public:
                 if (words[s] > most) return;
                 const SliceTasks tasks = all.tasks_of(s);
                 StepUse* const own_uses = uses + uses_before[s];
-                const index_t taken = all.limits.is_poster()
-                                          ? ListScheduler::schedule(lanes, all.limits, tasks, memory, own_uses,
-                                                                    all.positions + all.begins[all.tile_of[s]])
-                                          : SliceScheduler::schedule(lanes, all.limits, tasks, memory, own_uses);
-                lanes.once([&] { steps[s] = taken; });
+                const index_t steps_used = all.limits.is_poster()
+                                               ? ListScheduler::schedule(lanes, all.limits, tasks, memory, own_uses,
+                                                                         all.positions + all.begins[all.tile_of[s]])
+                                               : SliceScheduler::schedule(lanes, all.limits, tasks, memory, own_uses);
+                lanes.once([&] { steps[s] = steps_used; });
             },
             work_per_tile_);
     }

@@ -31,7 +31,7 @@ public:
             work_.number_columns();
             work_.schedule();
         }
-        Kept kept = count_entries();
+        EntryCounts kept = count_entries();
         // A remainder is one more kernel over all rows, which is not worth it for a few entries.
         constexpr std::int64_t kWorthAKernel = 100;  // one entry in 100
         if (kept.remainder > 0 && kept.remainder * kWorthAKernel < kept.entries) {
@@ -189,22 +189,22 @@ public:
         work_.schedule();
     }
 
-    struct Kept {
+    struct EntryCounts {
         std::int64_t entries = 0, remainder = 0;
 
-        constexpr Kept& operator+=(const Kept& other) {
+        constexpr EntryCounts& operator+=(const EntryCounts& other) {
             entries += other.entries;
             remainder += other.remainder;
             return *this;
         }
     };
-    Kept count_entries() {
+    EntryCounts count_entries() {
         const TsmvTiles all = work_.tiles();
         const index_t* const first_rows = pattern_.rows.data();
-        return passes_.template reduce<Kept>(
+        return passes_.template reduce<EntryCounts>(
             pattern_.nodes,
             [=] SPMVGPU_BODY(std::int64_t node) {
-                Kept kept;
+                EntryCounts kept;
                 const std::int64_t rows = first_rows[node + 1] - first_rows[node];
                 for (index_t k = all.offsets[node]; k < all.offsets[node + 1]; ++k) {
                     const index_t column = all.columns[k];
@@ -231,7 +231,7 @@ public:
         }
     };
 
-    TsmvLayout finish(const Kept& kept) {
+    TsmvLayout finish(const EntryCounts& kept) {
         TsmvLayout layout;
         layout.limits = limits_;
         layout.pattern = pattern_;

@@ -89,7 +89,7 @@ public:
         return to;
     }
 
-    template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
+    template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then = NoWork>
     __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
                                           const Writes<T, kWrites>& writes, const Step& step, const Then& then = {}) {
         if (segment_ == wanted_) sweep(s, reads, writes, step, then, std::make_integer_sequence<int, kReads>{});

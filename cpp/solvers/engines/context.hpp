@@ -84,7 +84,7 @@ public:
         T* const w = v[count];
         queue.dots(s, n, v, count + 1, w, h, [=] SPMVGPU_DEVICE(S&) {});
         queue.combine(
-            s, n, v, [=] SPMVGPU_DEVICE(const S&) { return count; }, h, -1, w, Nothing{});
+            s, n, v, [=] SPMVGPU_DEVICE(const S&) { return count; }, h, -1, w, NoWork{});
         queue.dots(s, n, v, count, w, again, [=] SPMVGPU_DEVICE(S&) {});
         queue.combine(
             s, n, v, [=] SPMVGPU_DEVICE(const S&) { return count; }, again, -1, w,
@@ -96,7 +96,7 @@ public:
     }
 
     // One pass over vectors, and its sums.
-    template <class S, class R, class W, class Step, class Then = Nothing>
+    template <class S, class R, class W, class Step, class Then = NoWork>
     void sweep(S* s, const R& reads, const W& writes, const Step& step, const Then& then = {}) {
         queue.sweep(s, n, reads, writes, step, then);
     }
@@ -276,7 +276,7 @@ private:
     template <class S>
     std::vector<S> look(S* s) {
         std::vector<S> now = queue.read_columns(s);
-        if (!limits.look_each || most_iterations(now) > told_) tell(s, now);
+        if (!limits.look_each || most_iterations(now) > reported_) report_progress(s, now);
         return now;
     }
 
@@ -296,7 +296,7 @@ private:
             now.status = status;
             return Truth::kOver;
         };
-        if (residual <= now.asked && said != Status::kNotFinite) return ends(Status::kConverged);
+        if (residual <= now.tolerance && said != Status::kNotFinite) return ends(Status::kConverged);
         const bool may_go_on = said == Status::kConverged || said == Status::kStagnated || said == Status::kSingular ||
                                said == Status::kRho || said == Status::kOmega;
         if (!may_go_on) return ends(said);
@@ -316,7 +316,7 @@ private:
     static bool revive(S& now) {
         now.stopped = 0;
         now.status = now.iterations < now.maxiter ? Status::kRunning : Status::kExhausted;
-        now.goal = 0.5 * now.asked;
+        now.goal = 0.5 * now.tolerance;
         return now.status == Status::kRunning;
     }
 
@@ -331,7 +331,7 @@ private:
         of.residual = std::ldexp(now.residual, -scales_.b);
         const double known = true_residuals_[column];
         of.true_residual = finite(known) ? std::ldexp(known, -scales_.b) : of.residual;
-        of.goal = std::ldexp(now.asked, -scales_.b);
+        of.goal = std::ldexp(now.tolerance, -scales_.b);
         of.norm_b = std::ldexp(now.norm_b, -scales_.b);
         of.residuals = std::move(residuals_[column]);
         return of;
@@ -384,11 +384,11 @@ private:
     }
 
     template <class S>
-    void tell(S* s, const std::vector<S>& now) {
+    void report_progress(S* s, const std::vector<S>& now) {
         const auto begins_anew = [](const S& of) { return of.status == Status::kOutOfRange; };
         if (std::all_of(now.begin(), now.end(), begins_anew)) return;
         keep_residuals(now);
-        told_ = most_iterations(now);
+        reported_ = most_iterations(now);
         if (!look_) return;
         const bool shows_x = limits.scaled && (limits.look_each || limits.look_restarts);
         if (shows_x) {
@@ -426,7 +426,7 @@ private:
     }
 
     const LookAt& look_;
-    std::int64_t told_ = 0;
+    std::int64_t reported_ = 0;
     Scales scales_;
     bool iterates_ = false;  // during iterations, where products may be recorded or idle, and scalars count them
     // for each column

@@ -13,7 +13,7 @@
 namespace spmvgpu::gpu {
 
 // The number of columns, and the distances in bytes between the data of neighbouring ones.
-struct ColumnPlaces {
+struct ColumnStrides {
     int columns;
     std::size_t scalars = 0, partials = 0;
 
@@ -34,7 +34,7 @@ private:
 
 template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
 __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
-    sweep_columns(index_t n, ColumnPlaces places, S* scalars, Reads<T, kReads, kMissing> reads,
+    sweep_columns(index_t n, ColumnStrides places, S* scalars, Reads<T, kReads, kMissing> reads,
                   Writes<T, kWrites> writes, Step step, Then then, Partials partials) {
     const std::int64_t away = std::int64_t(blockIdx.y) * n;
     sweep_block(n, places.scalars_of(scalars, blockIdx.y), reads.column(away), writes.column(away), step, then,
@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
 
 template <class S, class T, class Then>
 __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
-    dots_of_columns(index_t n, ColumnPlaces places, S* scalars, Basis<T> basis, int count, const T* w, Wide<T>* results,
-                    Then then, Partials partials) {
+    dots_of_columns(index_t n, ColumnStrides places, S* scalars, Basis<T> basis, int count, const T* w,
+                    Wide<T>* results, Then then, Partials partials) {
     const std::int64_t away = std::int64_t(blockIdx.y) * n;
     dots_block(n, places.scalars_of(scalars, blockIdx.y), basis.column(away), count, w + away,
                places.scalars_of(results, blockIdx.y), then, places.partials_of(partials, blockIdx.y));
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
 
 template <class S, class T, class Count, class Then>
 __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
-    combine_columns(index_t n, ColumnPlaces places, S* scalars, Basis<T> basis, Count count, const Wide<T>* factors,
+    combine_columns(index_t n, ColumnStrides places, S* scalars, Basis<T> basis, Count count, const Wide<T>* factors,
                     double sign, T* target, Then then, Partials partials) {
     const std::int64_t away = std::int64_t(blockIdx.y) * n;
     combine_block(n, places.scalars_of(scalars, blockIdx.y), basis.column(away), count,
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
 }
 
 template <class S, class Work>
-__global__ void compute_columns(ColumnPlaces places, S* scalars, Work work) {
+__global__ void compute_columns(ColumnStrides places, S* scalars, Work work) {
     S* const own = places.scalars_of(scalars, blockIdx.y);
     work_on(own, *own, work);
 }
@@ -78,7 +78,7 @@ public:
     using Shortcuts = NoShortcuts;
 
     // A CudaQueue with `partials` for every column, partial_bytes() apart; null if nothing is summed.
-    CudaColumns(int ordinal, Stream stream, void* partials, ColumnPlaces places)
+    CudaColumns(int ordinal, Stream stream, void* partials, ColumnStrides places)
         : CudaQueue(ordinal, stream, partials),
           places_(places),
           // With more columns each needs fewer blocks; but it may be the last one that has not stopped.
@@ -92,7 +92,7 @@ public:
 
     int columns() const { return places_.columns; }
 
-    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = NoWork>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
                Then then = {}) {
         sweep_columns<<<grid(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, places_, scalars, reads, writes,
@@ -161,7 +161,7 @@ private:
         check(cudaStreamSynchronize(native(stream())), "cudaStreamSynchronize");
     }
 
-    ColumnPlaces places_;
+    ColumnStrides places_;
     unsigned most_blocks_;
 };
 

@@ -1,4 +1,4 @@
-// Sweeps on a GPU. Nothing here waits for the device but read_scalars() and download().
+// Sweeps on a GPU. NoWork here waits for the device but read_scalars() and download().
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ public:
     Stream stream() const { return stream_; }
     Partials partials() const { return partials_; }
 
-    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = NoWork>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
                Then then = {}) {
         sweep_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, scalars, reads, writes, step,

@@ -81,7 +81,7 @@ public:
     static constexpr bool kIsGpu = false;
     using Shortcuts = NoShortcuts;
 
-    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = NoWork>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
                Then then = {}) {
         if (scalars->stopped) return;

@@ -51,7 +51,7 @@ public:
     // The stream of the first piece; products of several pieces know the others.
     Stream stream() const { return pieces_.stream(); }
 
-    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
+    template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = NoWork>
     void sweep(S* scalars, index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
                Then then = {}) {
         over_pieces<T>(scalars, then, [&](auto& queue, const SymmetricPiece& piece, auto keep) {
@@ -71,7 +71,7 @@ public:
             pieces_.on(k, [&](auto& queue) {
                 const SymmetricPiece& piece = memory_[k];
                 queue.dots(piece.own(scalars), piece.n, moved(basis, piece), count, piece.own_vector(w),
-                           pieces_.template kept<Wide<T>>(k), Nothing{});
+                           pieces_.template kept<Wide<T>>(k), NoWork{});
             });
         }
         pieces_.add_products(
@@ -161,8 +161,8 @@ private:
     // A call that sums, and the scalar work with the sums over all pieces.
     template <class T, class S, class Then, class Call>
     void over_pieces(S* scalars, Then then, Call&& call) {
-        if constexpr (std::is_same_v<Then, Nothing>) {
-            each_piece([&](auto& queue, const SymmetricPiece& piece) { call(queue, piece, Nothing{}); });
+        if constexpr (std::is_same_v<Then, NoWork>) {
+            each_piece([&](auto& queue, const SymmetricPiece& piece) { call(queue, piece, NoWork{}); });
         } else {
             for (int k = 0; k < size(); ++k) {
                 const KeepSums<Wide<T>> keep{pieces_.template kept<Wide<T>>(k)};

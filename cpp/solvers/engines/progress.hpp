@@ -22,8 +22,8 @@ struct Progress {
     bool has_m = false;
     double lowest = 0, highest = 0;  // bounds of numbers in the first iteration; zero: not checked
     double norm_b = 0, residual = 0, offending_value = 0;
-    double asked = 0, goal = 0;  // bound for the true residual, and for the one that the method updates
-    double* history = nullptr;   // residuals, the k-th at k % history_size
+    double tolerance = 0, goal = 0;  // bound for the true residual, and for the one that the method updates
+    double* history = nullptr;       // residuals, the k-th at k % history_size
     std::int64_t history_size = 0;
 
     // Visits all pointers to memory of the solve, which may lie elsewhere for each of several devices.
@@ -71,7 +71,7 @@ template <class S>
 SPMVGPU_SCALAR void begin(S& s, double bb, double rr) {
     s.norm_b = root(bb);
     const double relative = s.rtol * s.norm_b;
-    s.goal = s.asked = relative > s.atol ? relative : s.atol;
+    s.goal = s.tolerance = relative > s.atol ? relative : s.atol;
     if (s.leaves_range(bb)) return;
     if (bb == 0) {
         s.record(0);

@@ -110,7 +110,7 @@ public:
         lane_ = threadIdx.x % system.shape.lanes;
         element_ = static_cast<int>(threadIdx.x) < rows_here ? first + static_cast<index_t>(threadIdx.x) : system.n;
 #pragma unroll
-        for (int i = 0; i < Tuning::kHeld; ++i) {
+        for (int i = 0; i < Tuning::kRowEntries; ++i) {
             cols_[i] = -1;
             factors_[i] = T(0);
         }
@@ -128,15 +128,15 @@ public:
         const bool permuted = system_.rows.are_permuted();  // then rows do not correspond to the block's elements
         if (unseen_writes_ || permuted || y == being_read_) wait_for_all();
         T sum = products(x, cols_, factors_);
-        constexpr int kHeld = Tuning::kHeld;
-        if (row_.count > kHeld * system_.shape.lanes) {
+        constexpr int kRowEntries = Tuning::kRowEntries;
+        if (row_.count > kRowEntries * system_.shape.lanes) {
             system_.rows.visit([&](const auto& rows) {
-                for (unsigned k = lane_ + kHeld * system_.shape.lanes; k < row_.count;
-                     k += kHeld * system_.shape.lanes) {
-                    index_t cols[kHeld];
-                    T factors[kHeld];
+                for (unsigned k = lane_ + kRowEntries * system_.shape.lanes; k < row_.count;
+                     k += kRowEntries * system_.shape.lanes) {
+                    index_t cols[kRowEntries];
+                    T factors[kRowEntries];
 #pragma unroll
-                    for (int i = 0; i < kHeld; ++i) {
+                    for (int i = 0; i < kRowEntries; ++i) {
                         cols[i] = -1;
                         factors[i] = T(0);
                     }
@@ -168,7 +168,7 @@ public:
         return to;
     }
 
-    template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then = Nothing>
+    template <class S, int kReads, unsigned kMissing, int kWrites, class Step, class Then = NoWork>
     __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
                                           const Writes<T, kWrites>& writes, const Step& step, const Then& then = {}) {
         sweep(s, reads, writes, step, then, std::make_integer_sequence<int, kReads>{});
@@ -217,22 +217,22 @@ private:
 
     // The entries k, k + lanes, ... of the thread's row, as far as they exist.
     template <class Rows>
-    __device__ __forceinline__ void load(const Rows& rows, unsigned k, index_t (&cols)[Tuning::kHeld],
-                                         T (&factors)[Tuning::kHeld]) const {
+    __device__ __forceinline__ void load(const Rows& rows, unsigned k, index_t (&cols)[Tuning::kRowEntries],
+                                         T (&factors)[Tuning::kRowEntries]) const {
 #pragma unroll
-        for (int i = 0; i < Tuning::kHeld; ++i) {
+        for (int i = 0; i < Tuning::kRowEntries; ++i) {
             const unsigned at = k + i * system_.shape.lanes;
             if (at < row_.count) rows.load(row_, at, cols[i], factors[i]);
         }
     }
 
-    static __device__ __forceinline__ T products(const T* x, const index_t (&cols)[Tuning::kHeld],
-                                                 const T (&factors)[Tuning::kHeld]) {
-        T gathered[Tuning::kHeld], sum = 0;
+    static __device__ __forceinline__ T products(const T* x, const index_t (&cols)[Tuning::kRowEntries],
+                                                 const T (&factors)[Tuning::kRowEntries]) {
+        T gathered[Tuning::kRowEntries], sum = 0;
 #pragma unroll
-        for (int i = 0; i < Tuning::kHeld; ++i) gathered[i] = cols[i] >= 0 ? gpu::load(x + cols[i]) : T(0);
+        for (int i = 0; i < Tuning::kRowEntries; ++i) gathered[i] = cols[i] >= 0 ? gpu::load(x + cols[i]) : T(0);
 #pragma unroll
-        for (int i = 0; i < Tuning::kHeld; ++i) {
+        for (int i = 0; i < Tuning::kRowEntries; ++i) {
             if (cols[i] >= 0) sum += factors[i] * gathered[i];
         }
         return sum;
@@ -244,8 +244,8 @@ private:
     unsigned lane_;           // its position among the lanes of its row
     Row row_;                 // without entries if the thread has none
     index_t stores_to_ = -1;  // element that receives the lanes' sum; -1 in lanes other than the first
-    index_t cols_[Tuning::kHeld];
-    T factors_[Tuning::kHeld];
+    index_t cols_[Tuning::kRowEntries];
+    T factors_[Tuning::kRowEntries];
     bool unseen_writes_ = false;     // writes since the last barrier
     const T* being_read_ = nullptr;  // vector that other blocks read for a product since then
 };

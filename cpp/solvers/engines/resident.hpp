@@ -24,10 +24,10 @@ namespace spmvgpu {
 struct ResidentTuning {
     static constexpr int kBlockSize = 512;
     static constexpr int kMaxBlocks = 128;  // one on each multiprocessor of an H200
-    static constexpr int kHeld = 4;         // entries of a row that a lane keeps in registers
+    static constexpr int kRowEntries = 4;   // entries of a row that a lane keeps in registers
     static constexpr std::int64_t kMaxRows = kBlockSize * kMaxBlocks;
-    static constexpr std::int64_t kMaxEntries = 4 * kHeld * kMaxRows;
-    static constexpr int kMaxPerLane = 8 * kHeld;
+    static constexpr std::int64_t kMaxEntries = 4 * kRowEntries * kMaxRows;
+    static constexpr int kMaxPerLane = 8 * kRowEntries;
 };
 
 struct ResidentShape {
@@ -45,7 +45,8 @@ constexpr std::optional<ResidentShape> resident_shape(std::int64_t rows, std::in
         return static_cast<int>((rows + rows_per_block - 1) / rows_per_block);
     };
     int lanes = 1;
-    while (lanes < 32 && lanes * Tuning::kHeld * rows < entries && blocks(2 * lanes) <= Tuning::kMaxBlocks) lanes *= 2;
+    while (lanes < 32 && lanes * Tuning::kRowEntries * rows < entries && blocks(2 * lanes) <= Tuning::kMaxBlocks)
+        lanes *= 2;
     if (longest_row > std::int64_t(Tuning::kMaxPerLane) * lanes) return std::nullopt;
     return ResidentShape{blocks(lanes), Tuning::kBlockSize / lanes, lanes};
 }

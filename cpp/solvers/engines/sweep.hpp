@@ -161,7 +161,7 @@ constexpr Writes<T, 1 + sizeof...(More)> write(T* first, More*... more) {
 }
 
 // No scalar work.
-struct Nothing {
+struct NoWork {
     template <class... Ignored>
     constexpr void operator()(Ignored&&...) const {}
 };

@@ -191,7 +191,7 @@ struct Gmres {
         // x = x + sum of y_k v_k,  r = b - A x
         solve.queue.compute(s, [=] SPMVGPU_DEVICE(S & s) { s.end_basis(); });
         const auto columns = [=] SPMVGPU_DEVICE(const S& s) { return int(s.col); };
-        solve.queue.combine(s, solve.n, v, columns, first.rhs, 1, x, Nothing{});
+        solve.queue.combine(s, solve.n, v, columns, first.rhs, 1, x, NoWork{});
         solve.multiply(x, product);
         solve.sweep(
             s, read(solve.b(), product), write(r),

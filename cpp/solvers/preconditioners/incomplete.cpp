@@ -34,7 +34,7 @@ Levels levels_of(const std::vector<index_t>& level) {
 }
 
 // A canonical matrix, with the place of each row's diagonal entry.
-struct Pattern {
+struct FactorPattern {
     index_t n;
     const index_t* offsets;
     const index_t* cols;
@@ -42,7 +42,7 @@ struct Pattern {
     index_t incomplete_row = -1;  // the first row without a diagonal entry
 
     template <class T>
-    explicit Pattern(const CsrMatrix<T>& A)
+    explicit FactorPattern(const CsrMatrix<T>& A)
         : n(A.rows), offsets(A.row_offsets.data()), cols(A.col_indices.data()), diagonal(A.rows) {
         for (index_t row = 0; row < n && incomplete_row < 0; ++row) {
             const index_t* const found = std::lower_bound(cols + offsets[row], cols + offsets[row + 1], row);
@@ -97,7 +97,7 @@ void for_common_columns(const index_t* cols, Stretch first, Stretch second, cons
 
 // Computes row `row` of the factors in place; the rows that it refers to are done.
 template <class W>
-void eliminate(const Pattern& pattern, index_t row, W* values) {
+void eliminate(const FactorPattern& pattern, index_t row, W* values) {
     const index_t end = pattern.offsets[row + 1];
     for (index_t k = pattern.offsets[row]; k < pattern.diagonal[row]; ++k) {
         const index_t above = pattern.cols[k];
@@ -109,7 +109,7 @@ void eliminate(const Pattern& pattern, index_t row, W* values) {
 
 // Lanes for rows of this mean length; more if levels are so narrow that filling them up would cost more memory than the
 // matrix has rows, and if the longest row would keep few lanes busy long after all others are done.
-int lanes_for(const Pattern& pattern, const Levels& levels, std::int64_t entries, index_t longest_row) {
+int lanes_for(const FactorPattern& pattern, const Levels& levels, std::int64_t entries, index_t longest_row) {
     constexpr index_t kEntriesOfLane = 1024;
     int lanes = 1;
     while (lanes < kWarp && longest_row / lanes > kEntriesOfLane) lanes *= 2;
@@ -120,7 +120,8 @@ int lanes_for(const Pattern& pattern, const Levels& levels, std::int64_t entries
 
 // One of two factors in one matrix, whose diagonal has the inverse pivots; they belong to this factor if `has_pivots`.
 template <class T>
-Triangle<T> triangle_of(const Pattern& pattern, const Array<T>& values, bool lower, bool has_pivots, Device device) {
+Triangle<T> triangle_of(const FactorPattern& pattern, const Array<T>& values, bool lower, bool has_pivots,
+                        Device device) {
     const Levels levels = pattern.levels(lower);
     std::int64_t entries = 0;
     index_t longest_row = 0;
@@ -204,7 +205,7 @@ Triangle<T> Triangle<T>::to(Device device) const {
 
 template <class T>
 IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& A, Device device) : n_(A.rows), device_(device) {
-    const Pattern pattern(A);
+    const FactorPattern pattern(A);
     if (pattern.incomplete_row >= 0) {
         failed_ = Pivot<T>{pattern.incomplete_row, 0};
         return;
@@ -240,7 +241,7 @@ IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& A, Device device) : 
 template <class T>
 IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& factors, bool pivots_in_lower, Device device)
     : n_(factors.rows), device_(device), pivots_in_lower_(pivots_in_lower) {
-    const Pattern pattern(factors);
+    const FactorPattern pattern(factors);
     if (pattern.incomplete_row >= 0) throw std::invalid_argument("factors need all entries of the diagonal");
     lower_ = triangle_of<T>(pattern, factors.values, true, pivots_in_lower, device);
     upper_ = triangle_of<T>(pattern, factors.values, false, !pivots_in_lower, device);

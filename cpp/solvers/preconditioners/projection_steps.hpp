@@ -12,9 +12,9 @@ void project_one(Queue& queue, const NullSpace<T>& space, const T* x, const T* m
     if (x != nullptr) {
         queue.each(space.n, read(x, maybe(m)), write(y), [=] SPMVGPU_DEVICE(T x, T m) { return put(m * x); });
     }
-    queue.dots(space.scalars, space.n, space.basis, count, static_cast<const T*>(y), space.products, Nothing{});
+    queue.dots(space.scalars, space.n, space.basis, count, static_cast<const T*>(y), space.products, NoWork{});
     const auto all = [=] SPMVGPU_DEVICE(const typename NullSpace<T>::Scalars&) { return count; };
-    queue.combine(space.scalars, space.n, space.basis, all, space.products, -1, y, Nothing{});
+    queue.combine(space.scalars, space.n, space.basis, all, space.products, -1, y, NoWork{});
 }
 
 template <class T, class Queue>

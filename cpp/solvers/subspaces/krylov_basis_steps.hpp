@@ -112,9 +112,9 @@ public:
     // v_count less its projections on the earlier vectors.
     template <class Queue>
     void take_out(Queue& queue, int count) {
-        queue.dots(scalars_, n_, v_, count, static_cast<const T*>(v_[count]), first_, Nothing{});
+        queue.dots(scalars_, n_, v_, count, static_cast<const T*>(v_[count]), first_, NoWork{});
         queue.combine(
-            scalars_, n_, v_, [=] SPMVGPU_DEVICE(const Scalars&) { return count; }, first_, -1, v_[count], Nothing{});
+            scalars_, n_, v_, [=] SPMVGPU_DEVICE(const Scalars&) { return count; }, first_, -1, v_[count], NoWork{});
     }
 
     // v_j+1 = A v_j less its projections on v_j and on v_j-1, whose norm is known.
@@ -142,13 +142,13 @@ public:
         T* const w = v_[count];
         Wide<T>*const first = first_, *const again = again_;
         double* const found = found_ + 2 * count;
-        queue.dots(scalars_, n_, v_, count, static_cast<const T*>(w), again, Nothing{});
+        queue.dots(scalars_, n_, v_, count, static_cast<const T*>(w), again, NoWork{});
         queue.combine(
             scalars_, n_, v_, [=] SPMVGPU_DEVICE(const Scalars&) { return count; }, again, -1, w,
             [=] SPMVGPU_DEVICE(Scalars & s, const Sums<T, 1>& sums) {
-                constexpr double kNothing = 1e-30;  // 1 / norm must be finite in any type
+                constexpr double kLeastNorm = 1e-30;  // 1 / norm must be finite in any type
                 s.norm = root(sums.real(0));
-                s.scale = s.norm > kNothing ? 1 / s.norm : 0;
+                s.scale = s.norm > kLeastNorm ? 1 / s.norm : 0;
                 found[0] = count > 0 ? real_of(first[count - 1] + again[count - 1]) : 0;
                 found[1] = s.norm;
             });
