@@ -47,7 +47,7 @@ struct Chain {
 // The run of an iteration in the kernel: the sweeps of one segment. Segments lie between two products and are counted
 // from 0 within an iteration. Every block has a copy of the scalars in shared memory, as in resident.cuh.
 template <class T>
-class ChainRun {
+class ChainRun : public RunSteps<ChainRun<T>, T> {
     static constexpr int kInFlight = ChainTuning::kInFlightBytes / sizeof(T);
 
 public:
@@ -64,11 +64,7 @@ public:
                                                      const Then& then) {
         ++segment_;
         if (segment_ != wanted_) return;
-        if (parts == nullptr) {
-            return reduce(
-                s, read(from, to, maybe(w)),
-                [](const S&, T a, T b, T w) { return sum<T>(dot(a, b), dot(b, T(w * b))); }, then);
-        }
+        if (parts == nullptr) return this->reduce(s, read(from, to, maybe(w)), DotsOfProduct<T>{}, then);
         if (s->stopped) return;
         Sums<T, 2> sums;
         const index_t threads = static_cast<index_t>(gridDim.x) * ChainTuning::kBlockSize;
@@ -84,7 +80,7 @@ public:
         if (chain_.has_operator) {
             ++segment_;
         } else {
-            sweep(s, read(from, chain_.diagonal), write(to), [](const S&, T r, T m) { return put(m * r); });
+            sweep(s, read(from, chain_.diagonal), write(to), TimesDiagonal<T>{});
         }
         return to;
     }
@@ -93,11 +89,6 @@ public:
     __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
                                           const Writes<T, kWrites>& writes, const Step& step, const Then& then = {}) {
         if (segment_ == wanted_) sweep(s, reads, writes, step, then, std::make_integer_sequence<int, kReads>{});
-    }
-    template <class S, int kReads, unsigned kMissing, class Step, class Then>
-    __device__ __forceinline__ void reduce(S* s, const Reads<T, kReads, kMissing>& reads, const Step& step,
-                                           const Then& then) {
-        sweep(s, reads, Writes<T, 0>{}, step, then);
     }
 
 private:
@@ -137,17 +128,12 @@ template <class T, class S, class Iteration>
 __global__ void __launch_bounds__(ChainTuning::kBlockSize)
     sweep_segment_grid(const __grid_constant__ Chain<T> chain, S* scalars, const __grid_constant__ Iteration iteration,
                        std::int64_t k, int segment) {
-    __shared__ alignas(S) unsigned char memory[sizeof(S)];
-    __shared__ double unread;
-    S* const s = reinterpret_cast<S*>(memory);
+    static_assert(Run<ChainRun<T>, T, S>);
     wait_for_kernel_before();
-    if (threadIdx.x == 0) copy_scalars(memory, *scalars, &unread);
-    __syncthreads();
+    S* const s = copy_scalars(*scalars);
     ChainRun<T> run(chain, segment);
     iteration(run, s, k);
-    if (!run.has_changed_scalars() || blockIdx.x != 0 || threadIdx.x != 0) return;
-    // All blocks have read their initial scalars, because scalars change behind a barrier. The history stays in place.
-    *scalars = *s;
+    if (run.has_changed_scalars()) store_scalars(scalars, *s);
 }
 
 // The run of an iteration on the host, which queues its products and kernels.
@@ -164,6 +150,7 @@ public:
                  solve.work.system.A->dot_parts(),
                  solve.queue.partials().arrivals + 1,
                  reinterpret_cast<Wide<T>*>(solve.queue.partials().sums)} {
+        static_assert(Run<ChainQueue, T, S>);
         const int ordinal = solve.work.system.device.ordinal;
         const int most = std::min<int>(properties(ordinal).multiprocessors, ChainTuning::kMaxBlocks);
         blocks_ = std::clamp<int>(static_cast<int>(blocks_for(solve.n, ChainTuning::kBlockSize)), 1, most);
@@ -206,12 +193,12 @@ public:
         return solve_.precondition(s, from, to);
     }
 
-    template <class... Given>
-    void sweep(const Given&...) {
+    template <class... Operands>
+    void sweep(const Operands&...) {
         has_sweeps_ = true;
     }
-    template <class... Given>
-    void reduce(const Given&...) {
+    template <class... Operands>
+    void reduce(const Operands&...) {
         has_sweeps_ = true;
     }
 

@@ -11,13 +11,14 @@
 #include "solvers/engines/engine.hpp"
 #include "solvers/engines/pace.hpp"
 #include "solvers/engines/progress.hpp"
+#include "solvers/engines/run.hpp"
 #include "solvers/engines/scales.hpp"
 #include "solvers/engines/work.hpp"
 
 namespace spmvgpu {
 
 template <class T, class Queue>
-class Context {
+class Context : public RunSteps<Context<T, Queue>, T> {
     static_assert(Engine<Queue>);
 
 public:
@@ -50,22 +51,11 @@ public:
         if (scales_.A != 0) scale_by_power(queue, n, to, to, scales_.A);
     }
 
-    // to = A from,  then(scalars, from.to and to.W to). `parts` are Work::parts_of_dots(), for runs whose products
-    // leave the inner products; a null W is ones.
-    template <class S, class Then>
-    void multiply_and_dot(S* s, const T* from, T* to, const T* w, Wide<T>* /*parts*/, const Then& then) {
-        multiply(from, to);
-        reduce(
-            s, read(from, to, maybe(w)),
-            [=] SPMVGPU_DEVICE(const S&, T a, T b, T w) { return sum<T>(dot(a, b), dot(b, T(w * b))); }, then);
-    }
-
-    // M from, which is `from` itself without a preconditioner, and otherwise stored in `to`.
     template <class S>
     const T* precondition(S* s, const T* from, T* to) {
         if (!has_preconditioner()) return from;
         if (const T* const m = work.diagonal()) {
-            sweep(s, read(from, maybe(m)), write(to), [=] SPMVGPU_DEVICE(const S&, T r, T m) { return put(m * r); });
+            sweep(s, read(from, maybe(m)), write(to), TimesDiagonal<T>{});
         } else {
             report.preconditionings += !iterates_;
             timed(report.precondition_seconds, [&] { work.system.M->apply(from, to, queue.stream()); });
@@ -95,15 +85,9 @@ public:
         sweep(s, read(w), write(w), [=] SPMVGPU_DEVICE(const S& s, T w) { return put(s.scale * w); });
     }
 
-    // One pass over vectors, and its sums.
     template <class S, class R, class W, class Step, class Then = NoWork>
     void sweep(S* s, const R& reads, const W& writes, const Step& step, const Then& then = {}) {
         queue.sweep(s, n, reads, writes, step, then);
-    }
-    // A sweep that only sums.
-    template <class S, class R, class Step, class Then>
-    void reduce(S* s, const R& reads, const Step& step, const Then& then) {
-        queue.sweep(s, n, reads, Writes<T, 0>{}, step, then);
     }
 
     // x = the guess, r = b - A x, with the norms of b and r, which may end the solve. Returns false if it is over.
@@ -148,11 +132,11 @@ public:
         return any_runs(now);
     }
 
-    // Iterates until the scalars end the solve: iteration(run, s, k) does the k-th iteration, where `run` fulfils the
-    // concept Run: this context or a run in a kernel (see resident.cuh and chained.cuh). After `period` iterations the
-    // vectors are in their first roles again.
+    // Iterates until the scalars end the solve: iteration(run, s, k) does the k-th iteration, where `run` is this
+    // context or a run in a kernel. After `period` iterations the vectors are in their first roles again.
     template <class S, class Iteration>
     void iterate(S* s, int period, const Iteration& iteration) {
+        static_assert(Run<Context, T, S>);
         iterates_ = true;
         if (!Queue::Shortcuts::iterate(*this, s, period, iteration)) {
             repeat(s, period, 1, [&](std::int64_t k) { iteration(*this, s, k); });

@@ -80,14 +80,28 @@ private:
 };
 
 // Copies the scalars of a solver to the shared memory of a block, for kernels in which all blocks do the same work on
-// copies of them. Only thread 0 of a block calls this, with memory for an S and for a dummy of the history.
+// copies of them. All threads of all blocks must call.
 template <class S>
-__device__ __forceinline__ void copy_scalars(unsigned char* memory, const S& scalars, double* unread) {
+__device__ __forceinline__ S* copy_scalars(const S& scalars) {
     static_assert(std::is_trivially_copyable_v<S>);
-    S* const s = new (memory) S(scalars);
-    if (blockIdx.x == 0) return;  // this block records residuals for the host
-    s->history = unread;
-    s->history_size = 1;
+    __shared__ alignas(S) unsigned char memory[sizeof(S)];
+    __shared__ double unread;
+    S* const s = reinterpret_cast<S*>(memory);
+    if (threadIdx.x == 0) {
+        new (memory) S(scalars);
+        if (blockIdx.x != 0) {  // block 0 records residuals for the host
+            s->history = &unread;
+            s->history_size = 1;
+        }
+    }
+    __syncthreads();
+    return s;
+}
+
+// Stores a changed copy. All blocks have read the scalars by then, because they change behind a barrier.
+template <class S>
+__device__ __forceinline__ void store_scalars(S* scalars, const S& changed) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) *scalars = changed;
 }
 
 }  // namespace spmvgpu::gpu

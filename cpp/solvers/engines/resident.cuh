@@ -97,7 +97,7 @@ struct ResidentSystem {
 //     before a product, if the vector it reads may have been written since the last barrier;
 //     before a vector is written that other blocks may still be reading for the last product.
 template <class T>
-class ResidentRun {
+class ResidentRun : public RunSteps<ResidentRun<T>, T> {
     using Tuning = ResidentTuning;
     using W = Wide<T>;
 
@@ -153,18 +153,10 @@ public:
         being_read_ = x;
     }
 
-    template <class S, class Then>
-    __device__ __forceinline__ void multiply_and_dot(S* s, const T* from, T* to, const T* w, const Wide<T>*,
-                                                     const Then& then) {
-        multiply(from, to);
-        reduce(
-            s, read(from, to, maybe(w)), [](const S&, T a, T b, T w) { return sum<T>(dot(a, b), dot(b, T(w * b))); },
-            then);
-    }
     template <class S>
     __device__ __forceinline__ const T* precondition(S* s, const T* from, T* to) {
         if (system_.diagonal == nullptr) return from;
-        sweep(s, read(from, system_.diagonal), write(to), [](const S&, T r, T m) { return put(m * r); });
+        sweep(s, read(from, system_.diagonal), write(to), TimesDiagonal<T>{});
         return to;
     }
 
@@ -172,11 +164,6 @@ public:
     __device__ __forceinline__ void sweep(S* s, const Reads<T, kReads, kMissing>& reads,
                                           const Writes<T, kWrites>& writes, const Step& step, const Then& then = {}) {
         sweep(s, reads, writes, step, then, std::make_integer_sequence<int, kReads>{});
-    }
-    template <class S, int kReads, unsigned kMissing, class Step, class Then>
-    __device__ __forceinline__ void reduce(S* s, const Reads<T, kReads, kMissing>& reads, const Step& step,
-                                           const Then& then) {
-        sweep(s, reads, Writes<T, 0>{}, step, then);
     }
 
 private:
@@ -255,17 +242,13 @@ template <class T, class S, class Iteration>
 __global__ void __launch_bounds__(ResidentTuning::kBlockSize)
     iterate_resident_grid(const __grid_constant__ ResidentSystem<T> system, S* scalars,
                           const __grid_constant__ Iteration iteration, std::int64_t first, std::int64_t count) {
-    __shared__ alignas(S) unsigned char memory[sizeof(S)];
-    __shared__ double unread;
-    S* const s = reinterpret_cast<S*>(memory);
+    static_assert(Run<ResidentRun<T>, T, S>);
     wait_for_kernel_before();
-    if (threadIdx.x == 0) copy_scalars(memory, *scalars, &unread);
-    __syncthreads();
+    S* const s = copy_scalars(*scalars);
     ResidentRun<T> run(system);
     std::int64_t k = first;
     for (; k < first + count && s->status == Status::kRunning; ++k) iteration(run, s, k);
-    // After an iteration all blocks have read their initial scalars.
-    if (k > first && blockIdx.x == 0 && threadIdx.x == 0) *scalars = *s;
+    if (k > first) store_scalars(scalars, *s);
 }
 
 // None if the system is not small, or has no rows or no diagonal that the kernel could read.

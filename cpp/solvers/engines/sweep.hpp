@@ -24,18 +24,17 @@
 #include "core/types.hpp"
 #include "solvers/engines/scalar.hpp"
 
-// Follows the captures of a solver's lambda, which is compiled for the GPU by nvcc and for the CPU otherwise.
-//
-// Marks the function that does an iteration. It is compiled for the host, which does the sweeps or queues them, and for
-// kernels that do whole iterations. nvcc cannot distinguish the two kinds of `Run`, so its check is off.
+// SPMVGPU_DEVICE follows the captures of a solver's lambda, which is compiled for the GPU by nvcc and for the CPU
+// otherwise. SPMVGPU_IN_RUN(parameters) begins the template of a function that a run calls on the host or in a kernel.
+// nvcc cannot distinguish the two kinds of runs, so its check is off.
 #ifdef __CUDACC__
 #define SPMVGPU_DEVICE __device__
-#define SPMVGPU_ITERATION                                 \
-    _Pragma("nv_exec_check_disable") template <class Run> \
+#define SPMVGPU_IN_RUN(...)                                 \
+    _Pragma("nv_exec_check_disable") template <__VA_ARGS__> \
     __host__ __device__ __forceinline__
 #else
 #define SPMVGPU_DEVICE
-#define SPMVGPU_ITERATION template <class Run>
+#define SPMVGPU_IN_RUN(...) template <__VA_ARGS__>
 #endif
 
 namespace spmvgpu {

@@ -77,7 +77,8 @@ struct Bicgstab {
 
     S initial() const { return {}; }
 
-    SPMVGPU_ITERATION void operator()(Run& run, S* s, std::int64_t) const {
+    SPMVGPU_IN_RUN(class R)
+    void operator()(R& run, S* s, std::int64_t) const {
         // v = A M p,  alpha = rho / f.v
         const T* const mp = run.precondition(s, p, for_mp);
         run.multiply(mp, v);

@@ -80,7 +80,8 @@ struct Cg {
 
     S initial() const { return {}; }
 
-    SPMVGPU_ITERATION void operator()(Run& run, S* s, std::int64_t) const {
+    SPMVGPU_IN_RUN(class R)
+    void operator()(R& run, S* s, std::int64_t) const {
         const bool stores_z = z != nullptr;
 
         // q = A p,  alpha = rho / p.q,  beta = (alpha^2 q.Mq - rho) / rho

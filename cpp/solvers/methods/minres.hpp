@@ -143,7 +143,8 @@ struct Minres {
     // The place of the next iteration's y, which no iteration reads before.
     T* unread() const { return ys[1]; }
 
-    SPMVGPU_ITERATION void operator()(Run& run, S* s, std::int64_t k) const {
+    SPMVGPU_IN_RUN(class R)
+    void operator()(R& run, S* s, std::int64_t k) const {
         const bool is_plain = !run.has_preconditioner();
         const std::int64_t first = k % 3, second = (k + 1) % 3, third = (k + 2) % 3;
         T *const r1 = ys[third], *const r2 = ys[first], *const y = ys[second];
