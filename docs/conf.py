@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from generate import generate
 
-from experiments.pages import repository
+from experiments.report import repository
 
 project = "spmvgpu"
 author = "the spmvgpu developers"
@@ -32,7 +32,13 @@ extensions = [
     "sphinx_design",
 ]
 # Of `generated`, the pages; what other pages include is no page.
-exclude_patterns = ["_build", "generated/layouts.md", "generated/speeds.md", "generated/tally.md"]
+exclude_patterns = [
+    "_build",
+    "generated/layouts.md",
+    "generated/speeds.md",
+    "generated/tables",
+    "generated/tally.md",
+]
 html_theme = "pydata_sphinx_theme"
 html_title = "spmvgpu"
 html_theme_options = {

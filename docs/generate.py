@@ -1,15 +1,17 @@
 """What the site shows of results and of the package itself, made anew with each build in ``docs/generated``.
 
-The claims of the papers and the pictures of speed come from the files in ``benchmarks/results``, the pictures
-of the formats from the arrays that they store, the example of `explain` from a call.
+Tables, the pages of devices, the claims of the papers and the pictures of speed come from the files in
+``benchmarks/results``, the pictures of the formats from the arrays that they store.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,9 @@ matplotlib.use("agg")  # no display is needed, or asked for
 from matplotlib import pyplot as plt
 
 import spmvgpu as sg
-from experiments.jobs import solve
-from experiments.records import Content
-from experiments.speed import jobs
-from experiments.speed.products import NEWEST
+from experiments import report
+from experiments.papers import PAPERS
+from experiments.papers.run import Run
 from experiments.tables import short_name
 from spmvgpu import gallery
 
@@ -40,7 +41,8 @@ Rows = list[dict[str, Any]]
 def generate() -> None:
     """All of it; what an earlier build left is deleted first."""
     shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir()
+    for folder in (OUT, OUT / "tables", OUT / "results"):
+        folder.mkdir()
     # The choice must not depend on what was tuned or calibrated on the machine that builds the site.
     with sg.cache.empty():
         explanation()
@@ -48,6 +50,10 @@ def generate() -> None:
         cards()
     papers()
     speeds()
+    for name, table in report.tables(RESULTS).items():
+        _write(f"tables/{name}.md", table)
+    for slug, results in report.devices_in(RESULTS).items():
+        _write(f"results/{slug}.md", report.page(results))
 
 
 # -- the package itself --------------------------------------------------------------------------------------
@@ -151,13 +157,12 @@ def _pattern(ax: Any) -> None:
 
 def _solutions(ax: Any) -> None:
     """Time from matrix to solution of one system, on the first GPU that has results."""
-    for file in sorted(RESULTS.glob("*/jobs.json")):
-        measured = json.loads(file.read_text(encoding="utf-8"))
-        if measured["environment"]["cuda"] is not None:
-            break
-    rows = jobs.cases(Content.of(measured))[solve.JOB, "poisson3d_100"]
-    shown = {"SciPy": ("scipy", "cpu"), "CuPy": ("cupy", "gpu"), "spmvgpu": ("spmvgpu", "gpu")}
-    seconds = [jobs.find(rows, *which)[0]["time_us"] / 1e6 for which in shown.values()]
+    results = report.first_complete(report.devices_in(RESULTS).values())
+    assert results is not None
+    cases = report.job_times(results, report.SOLUTION)
+    (us,) = (case["us"] for case in cases if case["matrix"] == "poisson3d_100")
+    shown = {"SciPy": "scipy cpu", "CuPy": "cupy gpu", "spmvgpu": "spmvgpu gpu"}
+    seconds = [us[name] / 1e6 for name in shown.values()]
     ax.barh(list(shown), seconds, color=["#8a8f98", "#c0792a", "#2a5db0"])
     ax.set(xscale="log", xlabel="seconds to a solution")
     ax.xaxis.set_major_formatter("{x:g}")
@@ -174,21 +179,20 @@ def papers() -> None:
         name = f"{file.parents[1].name}_{file.stem}"
         verdicts = [claim["verdict"] for claim in run["claims"]]
         counts = " | ".join(str(verdicts.count(verdict)) for verdict in VERDICTS)
-        title = _title(file)
+        paper = PAPERS[file.stem]
+        title = paper.TITLE.partition(":")[0]
+        again = Run(name, run["environment"]["backend"], OUT, False, run)
+        with redirect_stdout(io.StringIO()):  # its tables
+            paper.report(again)
         tally.append(f"| [{title}](generated/claims_{name}.md) | {run['environment']['device']} | {counts} |")
-        _write(f"claims_{name}.md", _claims(title, run, [file.parent / figure for figure in run["figures"]]))
+        _write(f"claims_{name}.md", _claims(title, run, again.figures))
     _write("tally.md", "\n".join(tally))
 
 
 VERDICTS = ("holds", "holds in part", "no longer holds", "not judged")
 
 
-def _title(file: Path) -> str:
-    """The first line of what the run printed, up to what it was about."""
-    return file.with_suffix(".txt").read_text(encoding="utf-8").partition(":")[0]
-
-
-def _claims(title: str, run: dict[str, Any], figures: Iterable[Path]) -> str:
+def _claims(title: str, run: dict[str, Any], figures: Iterable[str]) -> str:
     environment = run["environment"]
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
     where = [
@@ -202,9 +206,7 @@ def _claims(title: str, run: dict[str, Any], figures: Iterable[Path]) -> str:
         parts.append(f"**{number}. {_plain(claim['paper'])}** (section {claim['where']})")
         parts.append(f"*{claim['verdict']}*: {_plain(claim['here'])}.")
         parts += [f"Why: {_plain(claim['why'])}."] if claim["why"] else []
-    for figure in figures:
-        shutil.copy(figure, OUT / figure.name)
-        parts.append(f"![{figure.stem}]({figure.name})")
+    parts += [f"![{figure}]({figure})" for figure in figures]
     return "\n\n".join(parts)
 
 
@@ -220,8 +222,8 @@ def speeds() -> None:
     """Two pictures for each GPU: products beside the best of cuSPARSE, and beside the roofline."""
     parts = []
     for folder in sorted(path for path in RESULTS.iterdir() if path.is_dir()):
-        file = next((folder / f"{name}.json" for name in NEWEST if (folder / f"{name}.json").is_file()), None)
-        if file is None:
+        file = folder / "auto.json"
+        if not file.is_file():
             continue
         measured = json.loads(file.read_text(encoding="utf-8"))
         if measured["environment"]["cuda"] is None:

@@ -1,6 +1,6 @@
 """``python -m experiments NAME ...``: runs an experiment, or makes the report of all of them.
 
-Exit codes are those of ``python -m spmvgpu``; `speed` also ends with 3 if it lost the device on the way.
+Exit codes are those of ``python -m spmvgpu``.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ from collections.abc import Sequence
 
 import spmvgpu as sg
 
-from .engine import load_experiments, run_command
-from .pages import main as report
+from . import halos, jobs, multi, products, report, scaling, setup, solvers, solving, unseen
+from .engine import run_command
+from .papers import PAPERS
+from .papers.command import main as run_paper
 
-# Name -> what it does, in the order of the report.
+EXPERIMENTS = [
+    experiment
+    for module in (jobs, products, unseen, setup, solvers, solving, multi, scaling, halos)
+    for experiment in module.EXPERIMENTS
+]
 COMMANDS = {
-    **{experiment.command: experiment.about for experiment in load_experiments() if experiment.about},
-    "report": "tables and pictures of all results, into README.md and docs/",
+    **{experiment.command: experiment.about for experiment in EXPERIMENTS},
+    "report": "sentences and picture of README.md, from the results",
 }
 
 
@@ -28,12 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         if name == "report":
-            return report(rest)
+            return report.main(rest)
         if name in COMMANDS:
-            return run_command(name, rest)
-        from .papers import PAPERS
-        from .papers.command import main as run_paper
-
+            return run_command([e for e in EXPERIMENTS if e.command == name], rest)
         if name in PAPERS:
             return run_paper(name, rest)
         raise ValueError(f"there is no experiment {name!r}; allowed: {', '.join([*COMMANDS, *PAPERS])}")
@@ -46,15 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def usage() -> str:
-    """What there is to run."""
-    from .papers import PAPERS
-
-    lines = ["usage: python -m experiments NAME [OPTION ...]; each NAME has --help", ""]
-    lines += ["measurements, and their report:"]
-    lines += [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
-    lines += ["", "experiments of papers, with each claim beside what is measured here:"]
-    lines += [f"  {name:<12} {paper.TITLE}" for name, paper in PAPERS.items()]
-    return "\n".join(lines)
+    """The list of commands."""
+    return "\n".join([
+        "usage: python -m experiments NAME [OPTION ...]; each NAME has --help", "",
+        "measurements, and their report:",
+        *(f"  {name:<12} {text}" for name, text in COMMANDS.items()), "",
+        "experiments of papers, with each claim beside what is measured here:",
+        *(f"  {name:<12} {paper.TITLE}" for name, paper in PAPERS.items()),
+    ])  # fmt: skip
 
 
 if __name__ == "__main__":

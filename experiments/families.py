@@ -31,6 +31,7 @@ OF_SUITE = {
     "poisson2d_3000": STENCIL,
     "poisson3d7_200": STENCIL,
     "poisson3d27_128": STENCIL,
+    "elast3d_1k": SYMMETRIC_FEM,
     "elast3d_20k": SYMMETRIC_FEM,
     "elast3d_160k": SYMMETRIC_FEM,
     "fe_bracket_xl_x3": SYMMETRIC_FEM,

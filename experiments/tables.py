@@ -1,36 +1,25 @@
-"""Tables, numbers and names as the reports write them."""
+"""Tables, numbers and names as the report writes them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import Any
 
-from .records import Row, geometric_mean
-
-# A row of results is shown as its time, None as a dash, a float with two decimals.
-Cell = str | int | float | Row | None
+from .records import Row
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], words: int = 2) -> str:
-    """A Markdown table: the first columns, two or as many as it says, are text, the others numbers."""
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], words: int = 2) -> str:
+    """A Markdown table whose first columns are text and whose others are numbers."""
     rule = ["---" if column < words else "--:" for column in range(len(head))]
-    return "\n".join("| " + " | ".join(map(shown, cells)) + " |" for cells in (head, rule, *rows))
+    return "\n".join("| " + " | ".join(map(_shown, cells)) + " |" for cells in (head, rule, *rows))
 
 
-def shown(cell: Cell) -> str:
-    """A cell as text."""
-    if isinstance(cell, dict):
-        return three_digits(cell["time_us"])
-    return "-" if cell is None else f"{cell:.2f}" if isinstance(cell, float) else str(cell)
-
-
-def number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def three_digits(value: float) -> str:
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+def _shown(cell: object) -> str:
+    if isinstance(cell, list):
+        return ", ".join(map(str, cell))
+    return "-" if cell is None else f"{cell:.2f}" if isinstance(cell, float) else str(cell).replace("|", "/")
 
 
 def duration(us: float) -> str:
@@ -41,16 +30,36 @@ def duration(us: float) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
-def bold_above_1(value: float | None) -> str:
-    return "-" if value is None else f"**{value:.2f}**" if value > 1 else f"{value:.2f}"
+def pivot(
+    rows: Iterable[Row],
+    index: str,
+    columns: str,
+    value: str = "time_us",
+    show: Callable[[float], str] = duration,
+) -> str:
+    """A table of least values: a line for each case, a column for each way to do it; empty without values.
 
-
-def mean_and_extremes(quotients: Iterable[float | None]) -> tuple[str, ...]:
-    """The geometric mean, the smallest and the largest of the given values; above 1 in bold."""
-    known = [quotient for quotient in quotients if quotient is not None]
-    if not known:
-        return ("-", "-", "-")
-    return tuple(map(bold_above_1, (geometric_mean(known), min(known), max(known))))
+    `index` and `columns` name the fields that tell cases and ways apart, separated by spaces. If ways are
+    libraries, a last column has our value over the least of the others.
+    """
+    lines: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in rows:
+        if row.get(value):
+            case = tuple(_shown(row.get(field)) for field in index.split())
+            way = " ".join(str(row[field]) for field in columns.split() if row.get(field))
+            cells = lines.setdefault(case, {})
+            cells[way] = min(row[value], cells.get(way, inf))
+    ways = list(dict.fromkeys(way for cells in lines.values() for way in cells))
+    body: list[list[object]] = [
+        [*case, *(show(cells[way]) if way in cells else None for way in ways)]
+        for case, cells in lines.items()
+    ]
+    is_compared = columns == "library" and len(ways) > 1
+    for line, cells in zip(body, lines.values(), strict=True) if is_compared else ():
+        others = [us for way, us in cells.items() if way != "spmvgpu"]
+        line.append(cells["spmvgpu"] / min(others) if others and "spmvgpu" in cells else None)
+    head = [*index.split(), *ways, *(["over the fastest other"] if is_compared else [])]
+    return table(head, body, len(index.split())) if body else ""
 
 
 def short_name(device: str) -> str:

@@ -81,10 +81,8 @@ def experiment(run: Run, dtype: str = "f32", profile: Path | None = None) -> Non
     models = Models(run, dtype, found)
     fits.record_samples(run, models.paper, timed, dtype)
     with in_force(found, models.ordinal):
-        names = _measure(run, models)
-    fits.draw(run, models.paper)
-    _products(run, names)
-    _predictions(run)
+        _measure(run, models)
+    report(run)
     run.claims = [
         *fits.fit_claims(run, models.paper),
         *tuning_claims(run),
@@ -92,6 +90,13 @@ def experiment(run: Run, dtype: str = "f32", profile: Path | None = None) -> Non
         *predictions.prediction_claims(run),
     ]
     run.finish()
+
+
+def report(run: Run) -> None:
+    """Print the tables and draw the figures."""
+    fits.draw(run)
+    _products(run, [entry["matrix"] for entry in run.records["partitions"]])
+    _predictions(run)
 
 
 def _profile(run: Run, path: Path | None) -> tuple[Profile, dict[str, list[Row]]]:
@@ -106,12 +111,10 @@ def _profile(run: Run, path: Path | None) -> tuple[Profile, dict[str, list[Row]]
     return profile, samples
 
 
-def _measure(run: Run, models: Models) -> list[str]:
-    """Time everything; the names of the paper's matrices."""
-    names = []
+def _measure(run: Run, models: Models) -> None:
+    """Time everything."""
     for wanted in GUO2011:
         sample = run.introduce(load_paper_matrix(wanted, run.quick))
-        names.append(sample.name)
         problem = Problem.make(sample.matrix, DTYPES[models.dtype])
         models.compare(sample, problem)
         for variant in (SHUFFLES, EVERY_KERNEL):
@@ -121,7 +124,6 @@ def _measure(run: Run, models: Models) -> list[str]:
     for sample in further_matrices(run.quick):
         run.introduce(sample)
         models.compare(sample, Problem.make(sample.matrix, DTYPES[models.dtype]))
-    return names
 
 
 def _products(run: Run, names: list[str]) -> None:
@@ -180,11 +182,10 @@ def _predictions(run: Run) -> None:
     }
     losses["auto"] = predictions.losses(run.records["auto"])
     losses["products"] = {entry["matrix"]: entry["products"] for entry in run.records["auto"]}
-    matrices = list(dict.fromkeys(row["matrix"] for row in run.rows))
     run.table(
         'time of what a model picks, and "auto", over that of the best format; products that "auto" tried',
         losses,
-        matrices,
+        run.matrices,
         ".2f",
     )
     drawn = {model: predictions.points(run, model) for model in models}

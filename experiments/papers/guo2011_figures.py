@@ -25,38 +25,12 @@ _COLOURS = (
 )
 
 
-def fits(
-    path: Path,
-    title: str,
-    xlabel: str,
-    measured: Points,
-    curves: Mapping[str, Points],
-    threshold: float | None = None,
-) -> Path:
-    """Samples as dots and what was fitted to them as lines: figures 3, 4 and 6.
-
-    Parameters
-    ----------
-    path : Path
-        PNG to write.
-    title, xlabel : str
-        Of the chart.
-    measured : sequence of pairs
-        x and microseconds of each sample.
-    curves : mapping
-        Name of a fit to points on it.
-    threshold : float, optional
-        Where to draw a vertical line.
-    """
+def fits(path: Path, title: str, xlabel: str, measured: Points, fitted: Points) -> Path:
+    """Samples as dots and what was fitted to them as a line: figures 3, 4 and 6."""
     figure, axes = _new(1)
     axes[0].plot(*_columns(measured), "o", color="black", markersize=4, label="samples")
-    for label, points in curves.items():
-        axes[0].plot(*_columns(points), label=label)
-    if threshold is not None:
-        axes[0].axvline(threshold, color="gray", linestyle=":", label=f"threshold {threshold:g}")
-    axes[0].set(title=title, xlabel=xlabel, ylabel="microseconds")
-    axes[0].set_xlim(left=0)
-    axes[0].set_ylim(bottom=0)
+    axes[0].plot(*_columns(fitted), label="fit")
+    axes[0].set(title=title, xlabel=xlabel, ylabel="microseconds", xlim=(0, None), ylim=(0, None))
     axes[0].grid(alpha=0.3)
     axes[0].legend()
     return _save(figure, path)

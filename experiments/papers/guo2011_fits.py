@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
@@ -48,42 +47,27 @@ def _fitted(model: Guo2011, kernel: str, rows: int, cols: int, nnz: int) -> floa
     return float(model.ell.time(rows, cols) if kernel == ELL else model.coo.time(nnz))
 
 
-def draw(run: Run, model: Guo2011) -> None:
+def draw(run: Run) -> None:
     """Figures 3 to 6."""
-    csr, ell = model.csr, model.ell
-    longest = max((entry["cols"] for entry in _of(run, CSR)), default=4 * csr.threshold)
-    below = np.linspace(0, csr.threshold, 30)
-    conic = np.polynomial.polynomial.polyval(below, csr.conic)
-    ends = np.array([csr.threshold, max(longest, csr.threshold)])
-    line = np.polynomial.polynomial.polyval(ends, csr.line)
-    run.draw(
-        "figure3",
-        "Figure 3: entries a row and time of full loads (CSR)",
-        pictures.fits,
-        "entries a row",
-        [(entry["cols"], entry["time_us"]) for entry in _of(run, CSR)],
-        {"conic curve": list(zip(below, conic, strict=True)), "line": list(zip(ends, line, strict=True))},
-        csr.threshold,
-    )
-    _line(run, "figure4", "Figure 4: non-zeros and time of full loads (CSR)", CSR, ends * csr.full_load, line)
-    run.draw(
-        "figure5",
-        "Figure 5: time of samples, and between them (ELL)",
-        pictures.surface,
-        ell.widths,
-        ell.rows,
-        np.transpose(ell.times),
-    )
-    most = np.array([0, max((entry["nnz"] for entry in _of(run, COO)), default=ends[1] * csr.full_load)])
-    line = np.polynomial.polynomial.polyval(most, model.coo.line)
-    _line(run, "figure6", "Figure 6: non-zeros and time of samples (COO)", COO, most, line)
+    csr, ell = _of(run, CSR), _of(run, ELL)
+    _fit(run, "figure3", "Figure 3: entries a row and time of full loads (CSR)", csr, "cols", "entries a row")
+    _fit(run, "figure4", "Figure 4: non-zeros and time of full loads (CSR)", csr, "nnz", "non-zeros")
+    if ell:
+        times = {(entry["cols"], entry["rows"]): entry["time_us"] for entry in ell}
+        widths, rows = (sorted({case[axis] for case in times}) for axis in (0, 1))
+        surface = [[times.get((width, count), np.nan) for count in rows] for width in widths]
+        title = "Figure 5: time of samples (ELL)"
+        run.draw("figure5", title, pictures.surface, widths, rows, surface)
+    _fit(run, "figure6", "Figure 6: non-zeros and time of samples (COO)", _of(run, COO), "nnz", "non-zeros")
 
 
-def _line(run: Run, name: str, title: str, kernel: str, nnz: Any, time_us: Any) -> None:
-    measured = [(entry["nnz"], entry["time_us"]) for entry in _of(run, kernel)]
-    run.draw(
-        name, title, pictures.fits, "non-zeros", measured, {"line": list(zip(nnz, time_us, strict=True))}
+def _fit(run: Run, name: str, title: str, samples: list[Row], field: str, xlabel: str) -> None:
+    """Measured and fitted times over one field of the samples."""
+    measured, fitted = (
+        sorted((entry[field], entry[time]) for entry in samples) for time in ("time_us", "fitted_us")
     )
+    if samples:
+        run.draw(name, title, pictures.fits, xlabel, measured, fitted)
 
 
 def fit_claims(run: Run, model: Guo2011) -> list[Claim]:

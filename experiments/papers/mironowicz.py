@@ -61,20 +61,27 @@ def experiment(run: Run, dtype: str = "f64") -> None:
     for peer in stopwatch.peers:
         run.environment["versions"].update(peer.versions())
     run.environment["host"] = {"device": sg.devices()[0].model, "cores": os.cpu_count()}
-    names = []
     for mesh in MATRICES:
         sample = run.introduce(load(mesh, run.quick))
         reordered = _reordered(run, sample, mesh)
         for order, matrix in ((GIVEN, sample.matrix), (RCM, reordered)):
             measure(run, stopwatch, replace(sample, matrix=matrix), order, dtype)
-        names.append(sample.name)
     if stopwatch.start_seconds is not None:
         run.records[START] = [{"library": "cusparse", "seconds": round(stopwatch.start_seconds, 6)}]
-    host = f"{stopwatch.host.NAME} csr"
-    _tables(run, names, host)
-    _pictures(run, names)
-    run.claims = all_claims(run, host)
+    report(run)
+    run.claims = all_claims(run, _host(run))
     run.finish()
+
+
+def report(run: Run) -> None:
+    """Print the tables and draw the figures."""
+    _tables(run, run.matrices, _host(run))
+    _pictures(run, run.matrices)
+
+
+def _host(run: Run) -> str:
+    """The label of the product on the CPU."""
+    return next(str(row["label"]) for row in run.rows if row["library"] in ("mkl", "scipy"))
 
 
 def _reordered(run: Run, sample: Sample, mesh: Mesh) -> Any:

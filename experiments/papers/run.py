@@ -24,6 +24,8 @@ STAND_INS = (
 # Origins of matrices that are others than the paper's, whose names they have.
 STANDING_IN = ("generated", "recipe")
 
+KNOWN = ("environment", "rows", "skipped", "claims", "figures")  # what every file has
+
 Table = dict[str, dict[str, Any]]  # label -> matrix -> value
 
 
@@ -40,19 +42,27 @@ class Run:
         Folder for the JSON file and the figures.
     quick : bool
         Small matrices and few repetitions.
+    content : dict, optional
+        What an earlier run wrote, to report it again.
     """
 
-    def __init__(self, paper: str, device: str, out: Path, quick: bool) -> None:
+    def __init__(
+        self, paper: str, device: str, out: Path, quick: bool, content: dict[str, Any] | None = None
+    ) -> None:
         self.paper = paper
-        self.device = device_name(resolve_device(device))
+        self.device = device if content else device_name(resolve_device(device))
         self.out = out
         self.quick = quick
         self.repeats = QUICK_REPEATS if quick else REPEATS
-        self.recorder = Recorder(out / f"{paper}.json", describe(self.device) | {"quick": quick})
+        content = content or {"environment": describe(self.device) | {"quick": quick}, "rows": []}
+        self.recorder = Recorder(out / f"{paper}.json", content["environment"])
+        self.recorder.rows = content["rows"]
+        self.recorder.parts = {name: content[name] for name in content if name not in KNOWN}
         self.stand_ins = STAND_INS  # what is said of generated matrices
         self.claims: list[claims.Claim] = []
         self.figures: list[str] = []
-        self._not_theirs: set[str] = set()  # names of matrices that are others than the paper's
+        # Names of matrices that are others than the paper's.
+        self._not_theirs = {row["matrix"] for row in self.rows if row["origin"] in STANDING_IN}
         out.mkdir(parents=True, exist_ok=True)  # before measuring, so that a bad folder costs nothing
 
     @property
@@ -66,6 +76,11 @@ class Run:
     @property
     def rows(self) -> list[Row]:
         return self.recorder.rows
+
+    @property
+    def matrices(self) -> list[str]:
+        """Names of what was measured."""
+        return list(dict.fromkeys(row["matrix"] for row in self.rows))
 
     @property
     def records(self) -> dict[str, list[Any]]:

@@ -54,7 +54,18 @@ def experiment(run: Run) -> None:
                 _kernel(run, sample, dtype, problem, variant)
             _tuned(run, sample, dtype, problem)
         samples.append(sample)
-    names = [sample.name for sample in samples]
+    report(run)
+    run.claims = [
+        *(_average_claim(run, dtype, samples) for dtype in DTYPES),
+        _everywhere(run),
+        *(_lanes(run, dtype) for dtype in DTYPES),
+    ]
+    run.finish()
+
+
+def report(run: Run) -> None:
+    """Print the tables and draw the figures."""
+    names = run.matrices
     for number, dtype in enumerate(DTYPES, 3):
         values = run.values("gflops", dtype=dtype)
         heading = f"Figure {number}: Throughput of {NAMES[dtype]} data"
@@ -64,12 +75,6 @@ def experiment(run: Run) -> None:
             f"gain of shuffle over shared memory, {NAMES[dtype]} (%)", {"gain": _percent(run, dtype)}, names
         )
         run.figure(number, heading, "GFLOPS", names, {label: columns[label] for label in LABELS[:2]})
-    run.claims = [
-        *(_average_claim(run, dtype, samples) for dtype in DTYPES),
-        _everywhere(run),
-        *(_lanes(run, dtype) for dtype in DTYPES),
-    ]
-    run.finish()
 
 
 def _kernel(

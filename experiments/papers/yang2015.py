@@ -52,6 +52,11 @@ SPLITS: dict[str, Callable[[Any, Sequence[float]], partition.Partition]] = dict(
     zip(ALGORITHMS, (partition.by_rows, partition.by_nnz, partition.by_pmf), strict=True)
 )
 NAMES = {"f32": "single precision", "f64": "double precision"}
+POWERS = {
+    "test 1": "the paper's powers, 8 x 1",
+    "test 2": "the paper's powers, 75 : 75 : 6 x 1",
+    "test 2, here": "this machine's powers",
+}
 
 PAD_ALWAYS: dict[str, Any] = {"max_padding": 1e6}  # as the paper did, whatever the matrix
 # What section 7.1 stores the GPU's part in: HYB with its own width, or ELL by the name of HYB with all of it.
@@ -102,9 +107,8 @@ def experiment(run: Run) -> None:
     run.stand_ins = STAND_INS
     threads = cpu_threads()
     samples = [run.introduce(load(wanted, run.quick)) for wanted in YANG2015]
-    names = [sample.name for sample in samples]
-    _balance(run, "test 1", samples, [1] * PAPER_THREADS, "the paper's powers, 8 x 1")
-    _balance(run, "test 2", samples, PAPER_POWERS, "the paper's powers, 75 : 75 : 6 x 1")
+    _divide(run, "test 1", samples, [1] * PAPER_THREADS)
+    _divide(run, "test 2", samples, PAPER_POWERS)
     problems = [
         (sample, dtype, Problem.make(sample.matrix, precision))
         for dtype, precision in DTYPES.items()
@@ -116,22 +120,30 @@ def experiment(run: Run) -> None:
     if run.on_cpu:
         print_wrapped("\nnote: ", "test 2, and whether adding the CPU pays, need a GPU; they are left out")
     else:
-        powers = _powers(run, threads, names)
-        _balance(run, "test 2, here", samples, [*powers[:1], *[1] * threads], "this machine's powers")
+        powers = _powers(run, threads)
+        _divide(run, "test 2, here", samples, [*powers[:1], *[1] * threads])
         for sample, dtype, problem in problems:
             _test_2(run, sample, dtype, problem, powers)
             if dtype == "f64" and sample.name.split()[0] in CROSSOVER:
                 _crossover(run, sample, problem)
-    _times(run, names, "test 1", 6)
-    if not run.on_cpu:
-        _times(run, names, "test 2", 11)
-        _draw_crossover(run)
+    report(run)
     run.claims = all_claims(run)
     run.finish()
 
 
-def _balance(run: Run, test: str, samples: list[Sample], powers: Sequence[float], what: str) -> None:
-    """Tables 1 and 2 and figure 10: what the sets are, whatever runs them."""
+def report(run: Run) -> None:
+    """Print the tables and draw the figures."""
+    for test, what in POWERS.items():
+        if of_partitions(run, "powers", test):
+            _balance(run, test, what)
+    _times(run, run.matrices, "test 1", 6)
+    if not run.on_cpu:
+        _times(run, run.matrices, "test 2", 11)
+        _draw_crossover(run)
+
+
+def _divide(run: Run, test: str, samples: list[Sample], powers: Sequence[float]) -> None:
+    """What the sets are, whatever runs them."""
     for sample in samples:
         for label, split in SPLITS.items():
             seconds, parts = timed(partial(split, sample.matrix, powers))
@@ -150,8 +162,11 @@ def _balance(run: Run, test: str, samples: list[Sample], powers: Sequence[float]
                     "seconds": seconds,
                 }
             )
-    names = [sample.name for sample in samples]
-    number = {"test 1": "Table 1: ", "test 2": "Table 2: "}.get(test, "")
+
+
+def _balance(run: Run, test: str, what: str) -> None:
+    """Tables 1 and 2 and figure 10."""
+    names, number = run.matrices, {"test 1": "Table 1: ", "test 2": "Table 2: "}.get(test, "")
     for field, title, form in (
         ("relative_difference", f"{number}relative difference (%), {what}", ".4f"),
         (
@@ -267,7 +282,7 @@ def _blocks(run: Run, sample: Sample, dtype: str, problem: Problem, device: str,
     _add(run, sample, dtype, "dia+csr", BLOCKS, test, time_us, size, fields)
 
 
-def _powers(run: Run, threads: int, names: list[str]) -> list[float]:
+def _powers(run: Run, threads: int) -> list[float]:
     """Section 5.3: the power of the GPU where that of a core of the CPU, as one of all, is 1."""
     columns: Table = {}
     for dtype in DTYPES:
@@ -280,7 +295,7 @@ def _powers(run: Run, threads: int, names: list[str]) -> list[float]:
                 name: threads * cpu[name] / times[name] for name in times if name in cpu
             }
     title = f"power of the GPU in cores, {threads} of which make the CPU"
-    run.table(title, columns, names)
+    run.table(title, columns, run.matrices)
     ratios = [ratio for label, values in columns.items() if "NumPy" in label for ratio in values.values()]
     power = geometric_mean(ratios)
     print_wrapped(

@@ -77,9 +77,7 @@ def experiment(run: Run) -> None:
         for variant in (CSR_O, CSR_M, CSR_M_DEVICE):
             _called_from_numpy(run, sample, problem, variant)
         samples.append(sample)
-    names = [sample.name for sample in samples]
-    _figures(run, names)
-    _more_tables(run, names)
+    report(run)
     run.claims = all_claims(run, samples)
     run.finish()
 
@@ -141,6 +139,12 @@ def _add(
         x=x,
         how="call" if run.on_cpu or x == NUMPY else "graph",
     )
+
+
+def report(run: Run) -> None:
+    """Print the tables and draw the figures."""
+    _figures(run, run.matrices)
+    _more_tables(run, run.matrices)
 
 
 def _figures(run: Run, names: list[str]) -> None:

@@ -13,12 +13,12 @@ import scipy.sparse.linalg as sla
 
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
+from experiments import jobs
 from experiments.__main__ import main
 from experiments.clock import in_turns
 from experiments.jobs import libraries, loops, products, solve, start, systems
 from experiments.jobs.systems import check_product
 from experiments.peers.problem import WrongResultError
-from experiments.speed import imports, jobs
 from experiments.tables import duration, machine, short_name
 
 
@@ -40,18 +40,6 @@ def test_jobs_that_are_not_asked_for_are_not_run(tmp_path: Path, monkeypatch: py
     assert (path.name, content["rows"]) == ("jobs.json", [])
     spent = {row["job"]: row["reason"] for row in content["skipped"] if "job" in row}
     assert spent == dict.fromkeys((start.JOB, products.THOUSAND), "the time budget was spent")
-
-
-def test_what_cannot_be_imported_says_why() -> None:
-    with pytest.raises(RuntimeError, match=r"(?s)no_such_library.* ended with 1: .*ModuleNotFoundError"):
-        imports.measure("import no_such_library")
-
-
-def test_memory_of_an_import_is_that_of_the_process() -> None:
-    scipy_us, scipy_bytes, time_us, taken, resident = imports.measure("kept = bytearray(b'x' * (50 << 20))")
-    assert 50 << 20 <= taken < resident
-    assert scipy_bytes > 10 << 20
-    assert min(scipy_us, time_us) > 0
 
 
 def test_initial_environment_is_that_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,13 +14,12 @@ import scipy.sparse as sp
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
 import spmvgpu as sg
-from experiments import clock, families, suite
-from experiments.engine import load_experiments
+from experiments import clock, families, solving, suite
+from experiments.__main__ import EXPERIMENTS
+from experiments.engine import ahead
 from experiments.peers import layouts, mkl, ours
 from experiments.peers.base import NotApplicableError
 from experiments.peers.problem import ALL, Problem, WrongResultError
-from experiments.speed import automatic, solve, symmetric
-from experiments.store import Store
 from spmvgpu import gallery
 
 # -- suite and checks ----------------------------------------------------------------------------------------
@@ -34,7 +33,7 @@ QUICK, FULL = (
         seed=1,
         count=None,
         max_nnz=1e6,
-        experiments=list(solve.KINDS),
+        experiments=list(solving.KINDS),
         scale=0.01,
     )
     for quick in (True, False)
@@ -45,7 +44,6 @@ QUICK, FULL = (
     "item",
     [
         *suite.suite(quick=True)[0],
-        *symmetric.items(QUICK)[0],
         *(item for item in families.all_items(FULL)[0] if item.name in ("rmat_17", "circuit_100k", "kkt_60")),
     ],
     ids=lambda item: item.name,
@@ -56,29 +54,14 @@ def test_matrices_are_canonical(item: suite.Item) -> None:
     assert matrix.indices.dtype == np.int32
     assert matrix.has_canonical_format
     assert len(np.unique(matrix.data)) > 1  # values vary: no format may profit from equal ones by chance
-    if item.group in (symmetric.REORDERED, symmetric.GIVEN):
-        assert (matrix != matrix.T).nnz == 0
 
 
 def test_items_can_be_built_by_other_processes() -> None:
     """All of them are pickled when matrices are built ahead on a GPU."""
-    for experiment in load_experiments():
+    for experiment in EXPERIMENTS:
         if experiment.items is not None:
             for options in (QUICK, FULL):
                 pickle.dumps(experiment.items(options)[0])
-
-
-def test_every_goal_has_a_family() -> None:
-    """A goal of a family that no matrix is of would never be missed."""
-    known = {family for family, _ in families.BUILDERS.values()} | set(families.OF_SUITE.values())
-    assert set(automatic.GOALS) <= known
-
-
-def test_both_orders_of_a_symmetric_matrix_hold_the_same_entries() -> None:
-    items = {item.name: item for item in symmetric.items(QUICK)[0]}
-    for name in symmetric.QUICK:
-        ordered, given = items[name], items[name + symmetric.AS_GIVEN]
-        np.testing.assert_array_equal(np.sort(ordered.build().data), np.sort(given.build().data))
 
 
 def test_full_suite_has_the_generated_matrices_and_names_what_is_left_out() -> None:
@@ -87,21 +70,6 @@ def test_full_suite_has_the_generated_matrices_and_names_what_is_left_out() -> N
     assert len(set(names)) == len(names)
     assert {"poisson3d27_128", "powerlaw_2M", "lp_wide"} <= set(names)
     assert all(left_out.values())
-
-
-def test_what_needs_real_matrices_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(suite.FOLDER_VARIABLE, raising=False)
-    assert set(symmetric.items(FULL)[1]) == set(symmetric.REAL)
-
-    sp.save_npz(tmp_path / "fe_pwt.npz", sp.csr_array(np.array([[True, False], [True, True]])))
-    entry = {"name": "fe_pwt", "nnz": 4, "stored": "lower", "dtype": "bool"}
-    (tmp_path / "index.json").write_text(json.dumps([entry]))
-    monkeypatch.setenv(suite.FOLDER_VARIABLE, str(tmp_path))
-    items, left_out = symmetric.items(FULL)
-    matrix = next(item for item in items if item.name == "fe_pwt_x6, as given").build().toarray()
-    assert "fe_pwt_x6" not in left_out
-    assert np.count_nonzero(matrix) == 12 * 12  # all of four blocks
-    np.testing.assert_array_equal(matrix, matrix.T)
 
 
 def test_real_matrices_are_mirrored_and_get_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,19 +125,10 @@ def test_complex_values_keep_their_sizes_and_get_phases(name: str) -> None:
         assert len(np.unique(np.angle(problem.matrix.data))) > problem.matrix.nnz / 2
 
 
-def test_problems_that_other_processes_built_are_the_same() -> None:
-    (item, *_), _ = suite.suite(quick=True)
-    store = Store([item], ["f64", "f32"], workers=1)
-    try:
-        store.wait()
-        for dtype in ("f64", "f32"):
-            ahead, here = store.get(item, dtype), Store([item], [dtype]).get(item, dtype)
-            assert "reference" in vars(ahead)
-            assert (ahead.matrix != here.matrix).nnz == 0
-            assert ahead.describe() == here.describe()
-            ahead.check(here.matrix @ here.x)
-    finally:
-        store.close()
+def test_matrices_that_other_processes_built_are_the_same() -> None:
+    items = suite.suite(quick=True)[0][:2]
+    build = ahead(items)
+    assert all((build(item) != item.build()).nnz == 0 for item in items)
 
 
 # -- layouts handed to cuSPARSE ------------------------------------------------------------------------------

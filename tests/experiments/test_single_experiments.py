@@ -1,4 +1,4 @@
-"""What single experiments promise beside being declared: stencils, halos, the model of ranks, goals."""
+"""What single experiments promise beside being declared: stencils, halos, ranks."""
 
 import json
 
@@ -8,9 +8,8 @@ import scipy.sparse as sp
 
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
+from experiments import halos, multi
 from experiments.peers.problem import Problem
-from experiments.records import Content
-from experiments.speed import automatic, halos, jobs, multi, scaling, symmetric
 from mpiexec import need_ranks, run_ranks
 from spmvgpu import gallery
 
@@ -78,39 +77,6 @@ def test_divisions(partition):
 
 # -- ranks ---------------------------------------------------------------------------------------------------
 
-SIZES = [("strong", 8_000_000, 1), ("weak", 2_000_000, 1), ("strong", 8_000_000, 2), ("weak", 4_000_000, 2)]
-MODEL = scaling.Model((2.0, 5e-5), (40.0, 7e-5), 3.0, 6.0)
-
-
-@pytest.fixture
-def content():
-    """Times as the model has them."""
-    rows = [
-        {"scaling": kind, "rows": rows, "ranks": ranks, "variant": variant, "dtype": "f64",
-         "transport": "NCCL 2.28.9" if ranks > 1 else "none", "time_us": MODEL.time(variant, rows, ranks)}
-        for kind, rows, ranks in SIZES
-        for variant in ("product", "cg")
-    ]  # fmt: skip
-    return Content({}, rows)
-
-
-def test_the_model_is_found_again(content):
-    found = scaling.fitted(content.rows)
-    assert found.product == pytest.approx(MODEL.product)
-    assert found.cg == pytest.approx(MODEL.cg)
-    assert (found.exchange, found.total) == pytest.approx((MODEL.exchange, MODEL.total))
-
-
-def test_tables(content):
-    measured = list(scaling.measured(content))
-    assert [tuple(row[:4]) for row in measured[:2]] == [
-        ("strong", "8,000,000", "1", "-"),
-        ("weak", "2,000,000", "1", "-"),
-    ]
-    assert all(cell.endswith(" %)") and "0 %" in cell for row in measured for cell in row[-2:])
-    assert all(len(row) == len(scaling.AHEAD) for row in scaling.ahead(content))
-    assert list(scaling.ahead(Content({}, content.rows[:4]))) == []
-
 
 def test_ranks_are_measured(tmp_path):
     need_ranks()
@@ -122,41 +88,3 @@ def test_ranks_are_measured(tmp_path):
     found = {(row["scaling"], row["ranks"], row["rows"]) for row in rows}
     assert found == {("strong", 1, 3000), ("weak", 1, 750), ("strong", 2, 3000), ("weak", 2, 1500)}
     assert all(row["time_us"] > 0 for row in rows)
-
-
-# -- goals that no committed results are judged by, and rows that are worked out -----------------------------
-
-
-def test_the_goals_of_the_default_format_on_a_cpu():
-    def row(matrix, library, variant, time_us, size=4_000_000):
-        return {"matrix": matrix, "dtype": "f64", "cache": "hot", "how": "call", "library": library,
-                "variant": variant, "time_us": time_us, "bytes": size, "threads": 2}  # fmt: skip
-
-    rows = [
-        row("grid", "mkl", "csr", 20.0), row("grid", "spmvgpu", "auto", 10.0),
-        row("small", "mkl", "csr", 1.0, 10), row("small", "spmvgpu", "auto", 9.0),
-    ]  # fmt: skip
-    mean, least = automatic.goals(Content({"cuda": None, "cache_bytes": 1000}, rows))
-    assert mean.name == "auto over MKL, matrices beyond the cache, 2 threads"
-    assert mean.measured == "2.00 at grid f64"
-    assert (mean.reached, least.reached, least.goal) == (True, True, "each >= 0.95")
-
-
-def test_rows_of_the_symmetric_format_say_what_storing_costs():
-    row = {"dtype": "f64", "nnz": 1000, "rows": 100, "cols": 100, "bytes": 8000, "time_us": 2.0,
-           "setup_seconds": {"transfer": 1.0, "convert": 1e-5}}  # fmt: skip
-    found = symmetric.completed({"copy_kernel_bandwidth": 4e9}, row)
-    assert found["memory_ratio"] == round((8000 - 1600) / 12404, 4)
-    assert (found["predicted_us"], found["preprocess_products"]) == (2.0, 5.0)
-
-
-def test_what_is_faster_here_is_no_reason_against():
-    def row(library, us):
-        return {"job": "matrix to solution", "matrix": "a", "rows": 10, "library": library, "device": "cpu",
-                "time_us": us}  # fmt: skip
-
-    def reasons(ours):
-        return list(jobs.against({"jobs": Content({}, [row("spmvgpu", ours), row("scipy", 4000.0)])}))
-
-    assert reasons(3000.0) == []
-    assert "10 rows takes 5.00 ms to solve, and 4.00 ms with SciPy" in reasons(5000.0)[0]

@@ -1,4 +1,4 @@
-"""What the experiment of solutions promises: its systems, goals and tables, and what it says of the rest."""
+"""What the experiment of solutions promises: its systems, and what it measures of them."""
 
 import argparse
 import json
@@ -10,9 +10,7 @@ pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed"
 
 from experiments.__main__ import main
 from experiments.peers.problem import Problem, WrongResultError
-from experiments.records import Content
 from experiments.solving import columns, direct, libraries, spectra, systems, which, whole
-from experiments.speed import solve
 from support import over
 
 ALL = (
@@ -23,8 +21,6 @@ ALL = (
     | systems.LEAST_SQUARES
     | systems.WHICH
 )
-GPU = {"device": "NVIDIA H100", "cuda": "13.0"}
-CPU = {"device": "AMD EPYC", "cuda": None, "cores": 16}
 
 
 def options(**given):
@@ -75,9 +71,6 @@ def test_names_say_the_size():
         for scale in (1.0, 0.01)
     )
     assert (full.name, small.name) == ("poisson3d_160", "poisson3d_34")
-    assert {*solve.WHOLE_MS, *solve.HIERARCHY_MS} <= {
-        item.name for item in systems.items(systems.WHOLE, "", options(quick=False))
-    }
 
 
 def test_coefficients_jump():
@@ -130,92 +123,6 @@ def test_one_part_is_measured_alone_and_merged(tmp_path, monkeypatch):
     assert main([*common, "--merge", "--experiments", "which", "--only", "dominant"]) == 0
     assert main([*common, "--merge", "--experiments", "direct", "--only", "plane"]) == 0
     (path,) = tmp_path.glob("*/solve.json")
-    content = Content.of(json.loads(path.read_text()))
-    assert {row["part"] for row in content.rows} == {columns.PART, direct.PART, which.PART}
-    assert {row["columns"] for row in content.rows if "columns" in row} == set(columns.COUNTS)
-
-
-# -- the report ----------------------------------------------------------------------------------------------
-
-
-def row(part, matrix, library="spmvgpu", **fields):
-    common = {"kind": "a kind", "rows": 1_000_000, "nnz": 5_000_000, "dtype": "f64", "device": "cpu"}
-    return {"part": part, "matrix": matrix, "library": library, **common, **fields}
-
-
-def solutions(**ours):
-    own = {
-        "iterations": 10,
-        "time_us": 9e4,
-        "setup_us": 6e4,
-        "solve_us": 3e4,
-        "hierarchy_us": 4e4,
-        "update_us": 2e4,
-    }
-    theirs = {"time_us": 5e5, "setup_us": 4e5, "solve_us": 1e5}
-    return [
-        *(row("whole", "poisson3d_160", variant=variant, **(own | ours)) for variant in ("amg", "once")),
-        row("whole", "poisson3d_160", "pyamg", variant="amg", iterations=9, **theirs),
-    ]
-
-
-def verdicts(rows, environment):
-    return {mark.name: mark.reached for mark in solve.REPORT.marks(Content(environment, rows))}
-
-
-def test_goals_of_multigrid():
-    reached = verdicts(solutions(), GPU)
-    assert reached == {
-        "matrix to solution with multigrid, ms": True,
-        "the hierarchy of multigrid, ms": True,
-        "iterations over those of pyamg": True,
-        "set-up with new values over the first": True,
-    }
-    slow = verdicts(solutions(time_us=1.1e5, hierarchy_us=6e4, update_us=3e4, iterations=12), GPU)
-    assert slow == dict.fromkeys(reached, False)
-    on_cpu = verdicts(solutions(), CPU)
-    assert on_cpu["pyamg's set-up over ours, on the same cores"] is True
-    assert on_cpu["pyamg's solve over ours, on the same cores"] is False
-    assert "the hierarchy of multigrid, ms" not in on_cpu
-
-
-def test_goals_of_columns_and_spectra():
-    rows = [
-        row("columns", "fem_27", variant="none", columns=n, time_us=us) for n, us in ((1, 10.0), (16, 50.0))
-    ]
-    rows += [row("eigenvalues", "laplacian2d_1000", variant="smallest", time_us=10.0)]
-    rows += [row("eigenvalues", "laplacian2d_1000", "scipy", variant="smallest", time_us=120.0)]
-    rows += [row("least squares", "tall_316", library, variant="lsmr", time_us=us)
-             for library, us in (("spmvgpu", 10.0), ("cupy", 40.0))]  # fmt: skip
-    assert verdicts(rows, GPU) == {
-        "16 right-hand sides over one": False,
-        "SciPy's eigsh over ours, smallest eigenvalues": True,
-        "CuPy's lsmr over ours": False,
-    }
-    assert list(verdicts(rows, CPU)) == ["16 right-hand sides over one"]
-
-
-def test_a_choice_is_compared_with_the_fastest_by_name():
-    named = {"outcome": "converged", "iterations": 5, "residual": 1e-9, "solver": "cg"}
-    own = {"solver": "solve()", "preconditioner": "auto", "chose": "cg with jacobi"}
-    rows = [
-        row("which", "grid_250", time_us=30.0, **(named | own)),
-        row("which", "grid_250", time_us=10.0, preconditioner="amg", **named),
-        row("which", "grid_250", preconditioner="none", **(named | {"outcome": "not in 9 iterations"})),
-    ]
-    content = Content(CPU, rows)
-    (line,) = solve.choice_rows(content)
-    assert line[1:3] == ("cg with jacobi", "cg with amg")
-    assert line[-1] == "3.00"
-    assert "not in 9 iterations" in "\n".join(solve.more(content))
-    assert "| a kind | cg with jacobi | cg with amg | 1,000,000 | 30.0 us | 10.0 us |" in solve.choice_inset(
-        [content]
-    )
-
-
-def test_what_is_left_out_is_said():
-    skipped = [
-        {"part": "which", "matrix": "network_250", "library": "scipy", "reason": "its factors are large"}
-    ]
-    text = "\n".join(solve.more(Content(CPU, [], skipped)))
-    assert "which network_250 scipy: its factors are large" in text
+    rows = json.loads(path.read_text())["rows"]
+    assert {row["part"] for row in rows} == {columns.PART, direct.PART, which.PART}
+    assert {row["columns"] for row in rows if "columns" in row} == set(columns.COUNTS)

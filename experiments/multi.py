@@ -24,14 +24,13 @@ import numpy as np
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from experiments.clock import Call, timed, wall_us
-from experiments.engine import Experiment, Items, Report, Run, Table
-from experiments.goals import Mark, at_least
-from experiments.peers.problem import Problem
-from experiments.records import Content, Row, ratio
-from experiments.suite import Item
-from experiments.tables import number
 from spmvgpu import linalg
+
+from .clock import Call, timed, wall_us
+from .engine import Experiment, Items, Run
+from .peers.problem import Problem
+from .records import Row
+from .suite import Item
 
 ROWS_PER_TASK = 250_000
 CHAIN = 20  # distributed products between two waits of the host
@@ -223,64 +222,6 @@ def _times(call: Call, products: int) -> list[float]:
     return [us / products for us in wall_us(call, 0.0, least=ROUNDS)]
 
 
-# -- report --------------------------------------------------------------------------------------------------
-
-GOALS = {2: 1.85, 4: 3.5}  # speed over one GPU with vectors that stay on the devices
-LEAST_NNZ = 500_000_000
-HEAD = (
-    "matrix", "devices", "dtype", "nnz", "format", "vectors stay", "speed", "TB/s", "NumPy", "speed", "cg",
-    "speed",
-)  # fmt: skip
-NOTE = (
-    "Times in microseconds per product over several devices. *vectors stay*: x and y stay on the "
-    "devices (`op.distribute`). *NumPy*: they are transferred with every product. *cg*: an iteration "
-    "of `linalg.cg`, whose vectors stay too. *speed* is relative to the first device alone. *TB/s* is "
-    "the bytes of matrix and vectors over the time with vectors that stay."
-)
-
-
-def _cases(content: Content) -> dict[tuple[Any, ...], dict[str, Row]]:
-    """By matrix, type and names of devices, the rows of the variants."""
-    named = Content({}, [row | {"names": tuple(row["devices"])} for row in content.rows])
-    return named.grouped("matrix dtype names", "variant")
-
-
-def _speed(cases: dict[tuple[Any, ...], dict[str, Row]], case: tuple[Any, ...], variant: str) -> float | None:
-    """Over the first device of the list by itself."""
-    alone = cases.get((*case[:2], case[2][:1]), {}).get(variant)
-    return ratio(alone, cases[case].get(variant))
-
-
-def rows(content: Content) -> Table:
-    cases = _cases(content)
-    for case, found in cases.items():
-        staying = found.get("distributed")
-        row = staying or found.get("cg")
-        if row is not None:
-            cells = [
-                (number(found[name]["time_us"], 0) if name in found else None, _speed(cases, case, name))
-                for name in ("distributed", "numpy", "cg")
-            ]
-            rate = staying["bytes"] / staying["time_us"] / 1e6 if staying else None
-            yield (
-                case[0], " + ".join(case[2]), case[1], f"{row['nnz'] / 1e6:.0f}M", row["format"],
-                *cells[0], rate, *cells[1], *cells[2],
-            )  # fmt: skip
-
-
-def goals(content: Content, variant: str, what: str) -> list[Mark]:
-    cases, found = _cases(content), []
-    for count, goal in GOALS.items():
-        speeds = {
-            case[1]: _speed(cases, case, variant)
-            for case, rows in cases.items()
-            if len(case[2]) == count and "cpu" not in case[2]
-            if min(row["nnz"] for row in rows.values()) >= LEAST_NNZ
-        }
-        found += at_least(f"{count} GPUs over one, {what}", speeds, each=goal)
-    return found
-
-
 EXPERIMENTS = [
     Experiment(
         command="multi",
@@ -290,21 +231,6 @@ EXPERIMENTS = [
         items=items,
         measure=partial(measure, variant=variant),
         add_options=add_options,
-        report=report,
     )
-    for file, variant, report in (
-        (
-            "multi",
-            "products",
-            Report(
-                90, "Several devices", NOTE, HEAD, rows, also=("multi_cg",), needs_gpu=True,
-                goals=partial(goals, variant="distributed", what="vectors on the devices"),
-            ),
-        ),
-        (
-            "multi_cg",
-            "cg",
-            Report(91, needs_gpu=True, goals=partial(goals, variant="cg", what="an iteration of cg")),
-        ),
-    )
-]  # fmt: skip
+    for file, variant in (("multi", "products"), ("multi_cg", "cg"))
+]

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from math import inf
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -23,23 +21,21 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 import spmvgpu as sg
-from experiments import unseen_families
-from experiments.clock import Timing, take_turns, timed
-from experiments.engine import Experiment, Items, Report, Run, Table
-from experiments.environment import usable_cores
-from experiments.goals import Mark, at_least, at_most
-from experiments.peers import ours
-from experiments.peers.base import Variant
-from experiments.peers.problem import Problem
-from experiments.records import Case, Content, Row, geometric_mean, ratio
-from experiments.tables import table
 from spmvgpu import _core
 from spmvgpu.formats import candidates
 from spmvgpu.gallery import meshes
 from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.planning import Prediction
 
+from . import unseen_families
+from .clock import Timing, take_turns, timed
+from .engine import Experiment, Items, Run
+from .environment import usable_cores
+from .peers import ours
+from .peers.base import Variant
+from .peers.problem import Problem
 from .products import built_variants, captured, limit_threads, row_of
+from .records import Row
 
 # Name -> what `aslinearoperator` is asked for.
 CHOSEN: dict[str, dict[str, Any]] = {"auto": {}, "full": {"tune": "full"}}
@@ -310,179 +306,6 @@ def _times(run: Run, problem: Problem, variants: Mapping[str, Variant]) -> dict[
     return take_turns(calls, WALL_SECONDS)
 
 
-# -- report --------------------------------------------------------------------------------------------------
-
-REGRET = {"auto": (1.02, 1.15), "full": (1.005, 1.05)}  # mean and worst
-CPU_REGRET = {"auto": (1.05, 1.2), "full": (1.005, 1.05)}
-ERROR = 0.12
-SPEED, LEAST = {"f64": 1.55, "f32": 1.7}, 1.0  # over cuSPARSE
-BOUND, CACHES = 1.15, 2.2  # over the bound of a product; L2 caches of which it keeps nothing
-CPU_SPEED, CPU_LEAST = 1.15, 0.9  # over MKL
-PRODUCTS = 5.0  # of SciPy, that choosing takes on a CPU
-NOTE = (
-    "Matrices that are drawn at random, in families, with the seeds {seeds}. The *regret* is the time of the "
-    "chosen format over that of the fastest of all formats, kernels and orders: of the default, and of "
-    '`tune="full"`; the geometric mean over the matrices of a family and the worst. *Speed* is that of '
-    "the default over {others}, the mean and the least. The *error* is the mean absolute error of the "
-    "predicted times of all that was timed in the given order."
-)
-BOUND_NOTE = (
-    " The *bound*, of matrices larger than two L2 caches, is the time of the bytes of the default at copy "
-    "speed, or of its gathers from the L2 cache."
-)
-HEAD = (
-    "family", "dtype", "cases", "regret", "worst", "regret, full", "worst", "speed", "least", "error"
-)  # fmt: skip
-EACH = (
-    "matrix", "dtype", "default", "best", "nnz", "time", "regret", "regret, full", "speed", "over bound",
-    "error",
-)  # fmt: skip
-
-
-def _row(content: Content, case: Case, variant: str) -> Row | None:
-    return content.row(case, ours.NAME, variant, threads=max(content.threads, default=None))
-
-
-def regrets(content: Content, variant: str) -> dict[str, float]:
-    """By case: the time of what was chosen over the least."""
-    return content.each(lambda case: ratio(_row(content, case, variant), _row(content, case, "best")))
-
-
-def speeds(content: Content, library: str) -> dict[str, float]:
-    """By case: how many times as fast as the best of another library the default is."""
-    threads = max(content.threads, default=None)
-    return content.each(
-        lambda case: ratio(content.best(case, library, threads=threads), _row(content, case, "auto"))
-    )
-
-
-def over_bound(content: Content) -> dict[str, float]:
-    """By case: the default's time over its bound, where the L2 cache is no help.
-
-    The bound is the time of its bytes at copy speed, or of its gathers at the rate of the L2 cache if longer.
-    """
-    environment = content.environment
-    rate, cache = environment.get("copy_kernel_bandwidth", 0.0), environment.get("cache_bytes", 0)
-    gather_rate = environment.get("gather_rate", inf)
-
-    def over(case: Case) -> float | None:
-        row = _row(content, case, "auto")
-        if row is None or not rate or row.get("bytes", 0) <= CACHES * cache:
-            return None
-        seconds = max(row["bytes"] / rate, (row.get("gathers") or 0) / gather_rate)
-        return float(row["time_us"] / 1e6 / seconds)
-
-    return content.each(over)
-
-
-def errors(content: Content) -> dict[str, list[float]]:
-    """By case: absolute relative errors of the predictions."""
-    return {
-        f"{row['matrix']} {row['dtype']}": [
-            abs(predicted / time - 1) for time, predicted in row["tried"].values() if predicted is not None
-        ]
-        for row in content.rows
-        if "tried" in row
-    }
-
-
-def _measures(content: Content) -> list[dict[str, float]]:
-    """By case: both regrets, and the speed over the library that counts."""
-    return [regrets(content, "auto"), regrets(content, "full"), speeds(content, _other(content))]
-
-
-def _other(content: Content) -> str:
-    return "cusparse" if content.on_gpu else "mkl"
-
-
-def rows(content: Content) -> Table:
-    """A line for every family and type, and one for all of a type."""
-    by_family: dict[tuple[str, str], list[str]] = {}
-    for row in content.rows:
-        if row["variant"] == "best":
-            case = f"{row['matrix']} {row['dtype']}"
-            for family in (row["group"], "~"):  # after the others
-                by_family.setdefault((family, row["dtype"]), []).append(case)
-    auto, full, speed = _measures(content)
-    wrong = errors(content)
-    for (family, dtype), cases in sorted(by_family.items()):
-        found = _mean_and(max, auto, cases) + _mean_and(max, full, cases) + _mean_and(min, speed, cases)
-        error = _percent([one for case in cases for one in wrong[case]])
-        yield "all" if family == "~" else family, dtype, len(cases), *found, error
-
-
-def _mean_and(extreme: Any, values: Mapping[str, float], cases: Collection[str]) -> tuple[float | None, ...]:
-    known = [values[case] for case in cases if case in values]
-    return (geometric_mean(known), extreme(known)) if known else (None, None)
-
-
-def _percent(values: Collection[float]) -> str | None:
-    return f"{fmean(values):.0%}" if values else None
-
-
-def each_matrix(content: Content) -> list[str]:
-    """A line for every matrix and type, the largest regret first."""
-    measures, wrong, regret = _measures(content), errors(content), regrets(content, "auto")
-    if content.on_gpu:
-        measures.append(over_bound(content))
-    head = [word for word in EACH if content.on_gpu or word != "over bound"]
-    lines = []
-    for case in content.cases():
-        auto, best, name = _row(content, case, "auto"), _row(content, case, "best"), " ".join(case)
-        if auto is not None and best is not None:
-            found = (values.get(name) for values in measures)
-            kinds = map(_kind, (auto, best))
-            nnz = f"{auto['nnz'] / 1e6:.2f}M"
-            lines.append((regret[name], (*case, *kinds, nnz, auto, *found, _percent(wrong[name]))))
-    ordered = sorted(lines, key=lambda line: line[0], reverse=True)
-    return [table(head, (line for _, line in ordered), words=4)] if lines else []
-
-
-def _kind(row: Row) -> str:
-    """The format and the order of a row; of csr its kernel."""
-    options, order = row["options"], row["order"]
-    kernel = f" {options['kernel']}" if options["format"] == "csr" and "kernel" in options else ""
-    return f"`{options['format']}`{kernel}" + (f", {order}" if order not in (None, "given") else "")
-
-
-def note(content: Content) -> str:
-    seeds = ", ".join(map(str, sorted({row["seed"] for row in content.rows})))
-    others = "the best algorithm of cuSPARSE" if content.on_gpu else "MKL after its inspector, on all cores"
-    return NOTE.format(seeds=seeds, others=others) + (BOUND_NOTE if content.on_gpu else "")
-
-
-def goals(content: Content) -> list[Mark]:
-    found = []
-    for variant, (mean, worst) in (REGRET if content.on_gpu else CPU_REGRET).items():
-        name = f"{variant} over the best of all formats, unseen matrices"
-        found += at_most(name, regrets(content, variant), mean=mean, each=worst)
-    wrong = [error for each in errors(content).values() for error in each]
-    if wrong:
-        text = f"mean absolute error {fmean(wrong):.1%} of {len(wrong)} products"
-        found.append(Mark("predictions, unseen matrices", f"<= {ERROR:.0%}", text, fmean(wrong) <= ERROR))
-    return found + (_gpu_goals(content) if content.on_gpu else _cpu_goals(content))
-
-
-def _gpu_goals(content: Content) -> list[Mark]:
-    found, over = [], speeds(content, "cusparse")
-    for dtype, mean in SPEED.items():
-        own = {case: speed for case, speed in over.items() if case.endswith(f" {dtype}")}
-        found += at_least(f"auto over the best of all cuSPARSE, unseen matrices, {dtype}", own, mean=mean)
-    found += at_least("the same, no matrix slower", over, each=LEAST)
-    return found + at_most("auto over its bound, large unseen matrices", over_bound(content), mean=BOUND)
-
-
-def _cpu_goals(content: Content) -> list[Mark]:
-    found = at_least("auto over MKL, unseen matrices", speeds(content, "mkl"), mean=CPU_SPEED, each=CPU_LEAST)
-    threads = max(content.threads, default=None)
-
-    def products(case: Case) -> float | None:
-        auto, scipy = _row(content, case, "auto"), content.row(case, "scipy", "csr", threads=threads)
-        return auto["choosing_us"] / scipy["time_us"] if auto and scipy else None
-
-    return found + at_most("products of SciPy that choosing takes", content.each(products), each=PRODUCTS)
-
-
 EXPERIMENTS = [
     Experiment(
         command="unseen",
@@ -493,6 +316,5 @@ EXPERIMENTS = [
         variants=CHOSEN,
         measure=compare,
         add_options=add_options,
-        report=Report(12, "Unseen matrices", note, HEAD, rows, more=each_matrix, goals=goals),
     )
 ]

@@ -17,14 +17,14 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from experiments import matrices
-from experiments.engine import Experiment, Items, Report, Run, Table
-from experiments.peers.problem import Problem
-from experiments.records import Content, Row
-from experiments.suite import Item
-from experiments.tables import Cell, table
 from spmvgpu import gallery
 from spmvgpu.partition import by_nnz
+
+from . import matrices
+from .engine import Experiment, Items, Run
+from .peers.problem import Problem
+from .records import Row
+from .suite import Item
 
 Parts = npt.NDArray[np.integer[Any]]
 
@@ -130,31 +130,6 @@ def halos_of(pattern: sp.csr_array, part: Parts, count: int) -> tuple[Parts, Par
     return np.bincount(by, minlength=count), np.bincount(pairs // count, minlength=count)
 
 
-# -- report --------------------------------------------------------------------------------------------------
-
-SHOWN = (8, 64, 1024)  # ranks
-HEAD = ("matrix", "rows", "division", *(f"{what}, {n}" for n in SHOWN for what in ("halo", "messages")))
-NOTE = (
-    "What the busiest rank receives for a product with 8, 64 and 1,024 ranks. *halo* is the number of "
-    "entries of `x` from other ranks over the number of its own rows. *messages* is the number of "
-    "ranks that send them. The rows are in the given order, in reverse Cuthill-McKee order, or "
-    "divided by METIS. These are counts, not times."
-)
-
-
-def rows(content: Content) -> Table:
-    for (matrix, count, partition), found in content.grouped("matrix rows partition", "ranks").items():
-        cells: list[Cell] = []
-        for ranks in SHOWN:
-            row = found.get(ranks)
-            cells += [row["largest_halo"] / (count / ranks), row["most_messages"]] if row else [None, None]
-        yield matrix, f"{count:,}", partition, *cells
-
-
-def inset(contents: list[Content]) -> str:
-    return f"{NOTE}\n\n{table(HEAD, rows(contents[0]), words=3)}"
-
-
 EXPERIMENTS = [
     Experiment(
         command="halos",
@@ -165,6 +140,5 @@ EXPERIMENTS = [
         of_device=False,
         start=start,
         measure=measure,
-        report=Report(140, "Halos", NOTE, HEAD, rows, 3, insets={("many-hosts.md", "halos"): inset}),
     )
 ]

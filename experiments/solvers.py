@@ -20,16 +20,15 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 import spmvgpu as sg
-from experiments import peers
-from experiments.clock import timed
-from experiments.engine import Experiment, Items, Report, Run, Table
-from experiments.goals import Mark, at_least
-from experiments.jobs import systems
-from experiments.peers.problem import Problem
-from experiments.records import Content, Row, ratio
-from experiments.suite import Item
-from experiments.tables import number, three_digits
 from spmvgpu import gallery, linalg
+
+from . import peers
+from .clock import timed
+from .engine import Experiment, Items, Run
+from .jobs import systems
+from .peers.problem import Problem
+from .records import Row
+from .suite import Item
 
 RTOL = 1e-8
 RESTART = 30
@@ -274,79 +273,6 @@ def _multigrid(run: Run, system: System) -> Iterator[Row]:
     )  # fmt: skip
 
 
-# -- report --------------------------------------------------------------------------------------------------
-
-HEAD = (
-    "system", "rows", "solver", "preconditioner", "ours", "CuPy", "PyTorch", "SciPy", "CuPy / ours",
-    "ours, ms", "CuPy, ms", "SciPy or pyamg, ms",
-)  # fmt: skip
-NOTE = (
-    "Times in float64: microseconds of an iteration, and milliseconds from a right-hand side to a "
-    "solution with a relative residual of 1e-8 (`minres` has its own stopping test in all libraries). "
-    "Vectors are where the library keeps them. *symmetric* is an operator made with `symmetric=True`, "
-    "which may store half of the matrix. The rows with multigrid compare with pyamg's own solver."
-)
-# How many times faster than CuPy's an iteration is to be.
-CG = {
-    "poisson2d_100": 25.0, "elast_59k": 8.0, "poisson3d_100": 5.5, "poisson2d_1000": 5.5, "elast_470k": 4.0,
-    "poisson2d_3000": 2.8,
-}  # fmt: skip
-OTHERS, OTHERS_BELOW = 3.0, 1_000_000  # rows
-MULTIGRID_GOAL = 20.0  # times pyamg's solve on the CPU
-
-
-def _cases(content: Content) -> dict[tuple[str, str, str], dict[str, Row]]:
-    """By system, solver and preconditioner, the rows of the libraries."""
-    kinds = [
-        row | {"kind": "symmetric" if row.get("symmetric") else row["preconditioner"]} for row in content.rows
-    ]
-    return Content({}, kinds).grouped("system solver kind", "library")
-
-
-def rows(content: Content) -> Table:
-    cases = _cases(content)
-    for (system, solver, kind), found in cases.items():
-        ours = found.get("spmvgpu")
-        if ours is None:
-            continue
-        # Nobody else has a symmetric kind, which is compared with the rows without a preconditioner.
-        others = cases.get((system, solver, "none"), {}) if kind == "symmetric" else found
-        cupy, torch, scipy = map(others.get, ("cupy", "torch", "scipy"))
-        iterations = [_value(row, "iteration_us") for row in (ours, cupy, torch, scipy)]
-        times = [_value(row, "time_us", 1e-3) for row in (ours, cupy, scipy or others.get("pyamg"))]
-        faster = number(ratio(cupy, ours, "iteration_us"))
-        yield system, f"{ours['rows']:,}", solver, kind, *iterations, faster, *times
-
-
-def _value(row: Row | None, field: str, scale: float = 1.0) -> str | None:
-    value = (row or {}).get(field)
-    return None if value is None else three_digits(value * scale)
-
-
-def goals(content: Content) -> list[Mark]:
-    cases, found = _cases(content), []
-
-    def over(theirs: str, system: str, solver: str, kind: str, field: str = "iteration_us") -> float | None:
-        others = cases.get((system, solver, "none" if kind == "symmetric" else kind), {})
-        return ratio(others.get(theirs), cases.get((system, solver, kind), {}).get("spmvgpu"), field)
-
-    for system, goal in CG.items():
-        for kind, said in (("none", ""), ("symmetric", " with symmetric=True")):
-            value = over("cupy", system, "cg", kind)
-            found += at_least("CuPy's iteration of cg over ours" + said, {system: value}, goal)
-    others: dict[str, dict[str, float | None]] = {}
-    for (system, solver, kind), libraries in cases.items():
-        ours = libraries.get("spmvgpu")
-        if solver != "cg" and kind == "none" and ours is not None and ours["rows"] < OTHERS_BELOW:
-            others.setdefault(solver, {})[system] = over("cupy", system, solver, kind)
-        if kind == "amg":
-            value = over("pyamg", system, "cg", "amg", "time_us")
-            found += at_least("pyamg's solve over ours", {system: value}, MULTIGRID_GOAL)
-    for solver, values in others.items():
-        found += at_least(f"CuPy's iteration of {solver} over ours", values, OTHERS)
-    return found
-
-
 EXPERIMENTS = [
     Experiment(
         command="solvers",
@@ -357,6 +283,5 @@ EXPERIMENTS = [
         seconds=110,
         measure=measure,
         add_options=add_options,
-        report=Report(70, "Solvers", NOTE, HEAD, rows, 4, goals=goals, needs_gpu=True),
     )
 ]

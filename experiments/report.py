@@ -1,0 +1,503 @@
+"""What README.md and the docs say of the files in ``benchmarks/results``.
+
+``python -m experiments report`` writes the sentences and the picture of README.md. The build of the docs
+writes the tables of its pages, and a page for each device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from .records import RESULTS, Row, geometric_mean
+from .tables import duration, machine, pivot, short_name, table
+
+Results = dict[str, Any]  # of one device: parsed files by name
+Case = tuple[str, str]  # matrix and dtype
+
+SOLUTION, CG_LOOP, OWN_CG = "matrix to solution", "SciPy's cg loop", "iteration of the library's own cg"
+SERIES, START = "1,000 products", "process start"
+CALLED = "auto_called"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments report", description=__doc__)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--readme", type=Path, default=Path("README.md"))
+    parser.add_argument("--picture", type=Path, default=Path("docs/plots/overview.png"))
+    options = parser.parse_args(arguments)
+    first = first_complete(devices_in(options.results).values())
+    if first is None:
+        parser.error(f"no jobs.json and auto.json of one device in {options.results}; measure them first")
+    draw_overview(first, options.picture)
+    write_between(options.readme, "facts", f"\n{' '.join(facts(first))}\n\n")
+    write_between(options.readme, "against", "\n".join(f"- {line}" for line in against(first)) + "\n")
+    return 0
+
+
+def devices_in(folder: Path) -> dict[str, Results]:
+    """Results by device; GPUs first."""
+    found: dict[str, Results] = {}
+    for path in sorted(folder.glob("*/*.json")):
+        found.setdefault(path.parent.name, {})[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+    return dict(sorted(found.items(), key=lambda pair: environment_of(pair[1])["cuda"] is None))
+
+
+def environment_of(results: Results) -> dict[str, Any]:
+    return dict(next(iter(results.values()))["environment"])
+
+
+def first_complete(devices: Iterable[Results]) -> Results | None:
+    """The device that README.md is about."""
+    return next((results for results in devices if {"jobs", "auto"} <= results.keys()), None)
+
+
+def rows_of(results: Results, name: str) -> list[Row]:
+    return list(results[name]["rows"]) if name in results else []
+
+
+def repository() -> str:
+    """The address of the repository, which pyproject.toml has."""
+    metadata = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    found = re.search(r'^Repository = "(.+)"', metadata, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def write_between(path: Path, marker: str, text: str) -> None:
+    """Replace what stands between the two marker lines."""
+    begin, end = f"<!-- {marker}:begin -->\n", f"<!-- {marker}:end -->"
+    before, first, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, last, after = rest.partition(end)
+    if not first or not last:
+        raise SystemExit(f"{path} lacks the lines {begin.strip()} and {end}, between which results go")
+    path.write_text(f"{before}{begin}{text}{end}{after}", encoding="utf-8")
+
+
+# -- comparisons ---------------------------------------------------------------------------------------------
+
+
+def least(rows: Iterable[Row], library: str, variant: str | None = None) -> dict[Case, float]:
+    """The least time of a library, or of one of its variants, by case, with a warm cache."""
+    found: dict[Case, float] = {}
+    for row in rows:
+        if (row["library"], row["cache"]) == (library, "hot") and variant in (None, row["variant"]):
+            case = row["matrix"], row["dtype"]
+            found[case] = min(row["time_us"], found.get(case, row["time_us"]))
+    return found
+
+
+def over(above: dict[Case, float], below: dict[Case, float]) -> list[float]:
+    return [above[case] / below[case] for case in above if case in below]
+
+
+def job_times(results: Results, begin: str) -> list[dict[str, Any]]:
+    """Of each case of a job, its matrix, rows and the times by "library device"; ours with an empty cache."""
+    cases: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows_of(results, "jobs"):
+        if row["job"].startswith(begin) and row["variant"] != "again":
+            case = cases.setdefault(
+                (row["job"], row["matrix"]), {"matrix": row["matrix"], "rows": row["rows"], "us": {}}
+            )
+            case["us"][f"{row['library']} {row['device']}"] = row["time_us"]
+    return list(cases.values())
+
+
+def over_others(case: dict[str, Any], device: str, elsewhere: bool = False) -> float | None:
+    """Our time over that of the fastest other library on a device, or on any; None if one is missing."""
+    us = case["us"]
+    others = [us[key] for key in us if not key.startswith("spmvgpu") and (elsewhere or key.endswith(device))]
+    ours = us.get(f"spmvgpu {device}")
+    return float(ours / min(others)) if ours and others else None
+
+
+# -- README.md -----------------------------------------------------------------------------------------------
+
+
+def facts(results: Results) -> Iterator[str]:
+    """How fast solutions and products are beside other libraries."""
+    cases, environment = job_times(results, SOLUTION), results["jobs"]["environment"]
+
+    def times(device: str, library: str) -> str:
+        found = [
+            min(us for key, us in case["us"].items() if key.startswith(library)) / case["us"][ours]
+            for case in cases
+            if (ours := f"spmvgpu {device}") in case["us"] and any(library in key for key in case["us"])
+        ]
+        ends = min(found), max(found)
+        return " to ".join(f"{value:.1f}" if value < 9.95 else f"{value:.0f}" for value in ends)
+
+    device = short_name(environment["device"])
+    if environment["cuda"] is not None:
+        yield (
+            f"On one {device}, spmvgpu goes from a SciPy matrix to a solution "
+            f"{times('gpu', 'cupy')} times as fast as CuPy and {times('gpu', 'scipy')} times as fast as "
+            "SciPy."
+        )
+    cores = f"{environment['cores']} CPU cores ({short_name(environment['cpu'])})"
+    yield f"On {cores}, it is {times('cpu', 'scipy')} times as fast as SciPy."
+    rows = [row for row in rows_of(results, "auto") if row["dtype"] == "f64"]
+    speeds = over(least(rows, "cusparse"), least(rows, "spmvgpu", "auto"))
+    if speeds:
+        yield (
+            f"A product on the GPU is {geometric_mean(speeds):.1f} times as fast as the best algorithm "
+            f"of cuSPARSE (geometric mean of {len(speeds)} matrices)."
+        )
+
+
+def against(results: Results) -> Iterator[str]:
+    """Jobs for which others are as good or better, with their measured times."""
+    smallest: list[dict[str, Any]] = [
+        min(job_times(results, begin), key=lambda case: case["rows"], default={"us": {}})
+        for begin in (SOLUTION, SERIES)
+    ]
+    ours, scipy = (smallest[0]["us"].get(f"{library} cpu", 0.0) for library in ("spmvgpu", "scipy"))
+    if ours > scipy:
+        yield (
+            f"**Small systems on a CPU.** A system of {smallest[0]['rows']:,} rows takes "
+            f"{duration(ours)} to solve, and {duration(scipy)} with SciPy."
+        )
+    us = smallest[1]["us"]
+    best = min(us, key=us.__getitem__, default="spmvgpu")
+    if not best.startswith("spmvgpu"):
+        library, device = best.split()
+        name = {"torch": "PyTorch", "cupy": "CuPy", "scipy": "SciPy"}[library]
+        yield (
+            f"**Small products with NumPy vectors.** 1,000 products with {smallest[1]['rows']:,} rows take "
+            f"{duration(us.get('spmvgpu gpu', us['spmvgpu cpu']))}, and {duration(us[best])} with {name} "
+            f"on the {device.upper()}."
+        )
+    products = [
+        row["time_us"] / row["product_us"]
+        for row in rows_of(results, "setup")
+        if (row["variant"], row["source"]) == ("auto", "scipy") and row["nnz"] >= 1_000_000
+    ]
+    if products:
+        yield (
+            f"**Few products.** Making an operator on the GPU takes as long as "
+            f"{round(median(products), -1):.0f} products (median of {len(products)} matrices with a million "
+            "non-zeros or more, transfer included)."
+        )
+
+
+OURS, GREY, OTHER = "#2a5db0", "#8a8f98", "#c0792a"
+
+
+def draw_overview(results: Results, path: Path) -> None:
+    """Draw whole jobs and products beside other libraries in one picture."""
+    import matplotlib
+
+    matplotlib.use("Agg")  # needs no display
+    from matplotlib import pyplot as plt
+
+    environment = results["jobs"]["environment"]
+    figure, (left, right) = plt.subplots(
+        1, 2, layout="constrained", figsize=(11, 4.4), width_ratios=(1.15, 1)
+    )
+    _draw_solutions(results, left)
+    _draw_products(results, right)
+    for ax in (left, right):
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.grid(axis="x", alpha=0.3)
+        ax.set_axisbelow(True)
+    figure.suptitle(
+        f"{short_name(environment['device'])} GPU, and {environment['cores']} cores of a"
+        f" {short_name(environment['cpu'])} CPU, float64", fontsize=11,
+    )  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _draw_solutions(results: Results, ax: Any) -> None:
+    """Time from a SciPy matrix to the solution, a line per system; markers of CPUs are hollow."""
+    cases = job_times(results, SOLUTION)[::-1]
+    for label, key, colour, marker in (
+        ("spmvgpu, GPU", "spmvgpu gpu", OURS, "o"), ("CuPy, GPU", "cupy gpu", OTHER, "s"),
+        ("spmvgpu, CPU", "spmvgpu cpu", OURS, "o"), ("SciPy, CPU", "scipy cpu", GREY, "D"),
+    ):  # fmt: skip
+        points = [(case["us"][key] / 1e6, line) for line, case in enumerate(cases) if key in case["us"]]
+        faces = colour if key.endswith("gpu") else "white"
+        ax.plot(
+            *zip(*points, strict=True), marker, color=colour, markerfacecolor=faces, markersize=8, label=label
+        )
+    names = [f"{case['matrix']}\n{case['rows']:,} rows" for case in cases]
+    ax.set_yticks(range(len(cases)), names, fontsize=8)
+    ax.set(xscale="log", xlabel="seconds", ylim=(-0.5, len(cases) - 0.5))
+    ax.set_title("From SciPy matrix to solution, conjugate gradients", fontsize=10)
+    ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, frameon=False)
+
+
+def _draw_products(results: Results, ax: Any) -> None:
+    """How many times as fast our product is, a line per library and a point per matrix."""
+    rows = [row for row in rows_of(results, "auto") if row["dtype"] == "f64"]
+    beside = {
+        "CuPy,\nA @ x in Python": over(least(rows, "cupy", "csr"), least(rows, "spmvgpu", CALLED)),
+        "cuSPARSE,\nits fastest algorithm": over(least(rows, "cusparse"), least(rows, "spmvgpu", "auto")),
+    }
+    for line, values in enumerate(beside.values()):
+        spread = [line + 0.3 * ((7 * k) % 11 / 5 - 1) for k in range(len(values))]
+        ax.plot(values, spread, ".", color=OURS, alpha=0.3, markersize=5)
+        mean = geometric_mean(values)
+        ax.plot([mean, mean], [line - 0.38, line + 0.38], color="black", linewidth=1.5)
+        ax.annotate(f" {mean:.1f}x", (mean, line + 0.4), ha="center", fontsize=9)
+    ax.axvline(1.0, color="black", linewidth=0.8)
+    ax.set_yticks(range(len(beside)), list(beside), fontsize=8)
+    ax.set(xscale="log", xlabel="times as fast as it (bar: geometric mean)", ylim=(-0.6, len(beside) - 0.2))
+    ax.set_title("One product on the GPU, a point per matrix", fontsize=10)
+
+
+# -- tables of the docs --------------------------------------------------------------------------------------
+
+OVERVIEW = {
+    SOLUTION: "from SciPy matrix to solution",
+    OWN_CG: "an iteration of conjugate gradients on the device",
+    "SciPy's": "a product in SciPy's own solvers",
+    SERIES: "1,000 products, NumPy vectors",
+    "op @ X": "`op @ X`, 8 and 32 columns",
+    START: "from the start of Python to the first product",
+}  # by the beginning of the names of jobs
+
+
+def tables(folder: Path) -> dict[str, str]:
+    """The tables of the docs by name."""
+    devices = list(devices_in(folder).values())
+    named = {
+        name: [row | {"machine": machine(environment_of(results))} for results in devices
+               for row in rows_of(results, name)]
+        for name in ("solve", "scaling")
+    }  # fmt: skip
+    parts = {part: list(rows) for part, rows in groupby(named["solve"], lambda row: row["part"])}
+    spectra = parts.get("eigenvalues", []) + parts.get("least squares", [])
+    halos = json.loads((folder / "halos.json").read_text(encoding="utf-8"))["rows"]
+    return {
+        "overview": _overview(first_complete(devices)),
+        "cg": _cg_iterations(devices),
+        "choices": _choices(parts.get("which", [])),
+        "whole": pivot(parts.get("whole", []), "kind machine rows", "library variant"),
+        "spectra": pivot(spectra, "kind machine variant rows", "library"),
+        "scaling": _scaling(named["scaling"]),
+        "petsc": _petsc(named["scaling"]),
+        "halos": _halos(halos),
+    }  # fmt: skip
+
+
+def _overview(results: Results | None) -> str:
+    """Our times over those of the fastest other library: mean, best and worst of all cases."""
+
+    def cells(quotients: Iterable[float | None]) -> list[str]:
+        known = [quotient for quotient in quotients if quotient is not None]
+        found = (geometric_mean(known), min(known), max(known)) if known else ()
+        return [f"**{value:.2f}**" if value > 1 else f"{value:.2f}" for value in found] or ["-"] * 3
+
+    if results is None:
+        return ""
+    lines: list[list[object]] = []
+    for begin, name in OVERVIEW.items():
+        cases = job_times(results, begin)
+        on_gpu, on_cpu = (
+            cells(over_others(case, device, elsewhere=device == "gpu") for case in cases)
+            for device in ("gpu", "cpu")
+        )
+        lines.append([name, len(cases), *on_gpu, *on_cpu])
+    rows = rows_of(results, "auto")
+    for name, ours, theirs in (
+        ("a product, format chosen, over the best of all cuSPARSE", "auto", least(rows, "cusparse")),
+        ("a product called from Python, over CuPy's", CALLED, least(rows, "cupy", "csr")),
+    ):
+        quotients = over(least(rows, "spmvgpu", ours), theirs)
+        lines.append([name, len(quotients), *cells(quotients), *cells([])])
+    head = ("job", "cases", "GPU: mean", "best", "worst", "CPU: mean", "best", "worst")
+    return table(head, lines, words=1)
+
+
+def _cg_iterations(devices: list[Results]) -> str:
+    """Time of an iteration of cg, in SciPy around the operator and in `spmvgpu.linalg`, per machine."""
+    lines: dict[str, list[object]] = {}
+    for results in devices:
+        rows = [row for row in rows_of(results, "jobs") if row["library"] == "spmvgpu"]
+        own = {(row["matrix"], row["device"]): row["time_us"] for row in rows if row["job"] == OWN_CG}
+        loops = [row for row in rows if row["job"] == CG_LOOP and (row["matrix"], row["device"]) in own]
+        for row in sorted(loops, key=lambda row: -row["rows"]):
+            environment = results["jobs"]["environment"]
+            cpu = {"device": environment["cpu"], "cuda": None} if row["device"] == "cpu" else {}
+            times = row["time_us"], row["free_us"], own[row["matrix"], row["device"]]
+            name = machine(environment | cpu)
+            lines.setdefault(name, [name, f"{row['rows']:,}", *map(duration, times)])
+    head = ("machine", "rows", "SciPy's `cg`", "of which vector work", "`spmvgpu.linalg.cg`")
+    return table(head, lines.values(), words=1)
+
+
+def _choices(rows: list[Row]) -> str:
+    """What `solve` chose for each system, beside the fastest method by name."""
+
+    def lines() -> Iterator[list[object]]:
+        for _, group in groupby(rows, lambda row: (row["machine"], row["matrix"])):
+            own, *others = sorted(group, key=lambda row: row["solver"] != "solve()")
+            best = min((row for row in others if "time_us" in row), key=lambda row: row["time_us"])
+            name = best["solver"] + (
+                "" if best["preconditioner"] == "none" else f" with {best['preconditioner']}"
+            )
+            times = (duration(row["time_us"]) if "time_us" in row else None for row in (own, best))
+            yield [
+                own["kind"],
+                own.get("chose", own["outcome"]),
+                name,
+                own["machine"],
+                f"{own['rows']:,}",
+                *times,
+            ]
+
+    return table(
+        ("system", "`solve` chose", "fastest by name", "machine", "rows", "`solve`", "fastest"), lines(), 4
+    )
+
+
+def _scaling(rows: list[Row]) -> str:
+    """Times over ranks with GPUs, and how many times as fast as one GPU with all rows, or with its share."""
+    times: dict[tuple[str, int, int, str], dict[str, float]] = {}
+    for row in rows:
+        if row["dtype"] == "f64" and row["variant"] in ("product", "cg"):
+            via = "-" if row["ranks"] == 1 else re.split(r" [(\d]", row["transport"])[0]
+            times.setdefault((row["scaling"], row["rows"], row["ranks"], via), {})[row["variant"]] = row[
+                "time_us"
+            ]
+    alone = {scaling: us for (scaling, _, ranks, _), us in times.items() if ranks == 1}
+    lines = [
+        (scaling, f"{count:,}", ranks, via,
+         *(cell for name, value in us.items() for cell in (f"{value:,.0f} us", alone[scaling][name] / value)))
+        for (scaling, count, ranks, via), us in times.items()
+    ]  # fmt: skip
+    head = ("scaling", "rows", "ranks", "transport", "product", "as fast", "cg", "as fast")
+    return table(head, lines, words=4)
+
+
+def _petsc(rows: list[Row]) -> str:
+    lines = [
+        (
+            row["ranks"],
+            f"{row['rows']:,}",
+            row["iterations"],
+            row["petsc_iterations"],
+            f"{row['difference']:.1e}",
+        )
+        for row in rows
+        if row["variant"] == "beside petsc"
+    ]
+    return table(("ranks", "rows", "iterations", "PETSc's", "difference of the solutions"), lines)
+
+
+def _halos(rows: list[Row]) -> str:
+    """What the busiest rank receives: entries over its own rows, and messages."""
+    lines: dict[tuple[str, str, str], list[object]] = {}
+    for row in rows:
+        if row["ranks"] in (8, 64, 1024):
+            cells = lines.setdefault((row["matrix"], f"{row['rows']:,}", row["partition"]), [])
+            cells += [row["largest_halo"] * row["ranks"] / row["rows"], row["most_messages"]]
+    counts = (f"{what}, {n}" for n in ("8", "64", "1,024") for what in ("halo", "messages"))
+    return table(
+        ("matrix", "rows", "division", *counts), ((*case, *cells) for case, cells in lines.items()), 3
+    )
+
+
+# -- a page per device ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page of a device says of a file: a `pivot` of its rows, or of some of them."""
+
+    title: str
+    note: str
+    index: str
+    columns: str
+    keeps: Callable[[Row], bool] = lambda row: True
+    value: str = "time_us"
+
+
+def _is_default(row: Row) -> bool:
+    return bool(row["library"] != "spmvgpu" or row["variant"] == "auto")
+
+
+BESIDE = "Times of a product with the default format, and with the fastest variant of each other library."
+SECTIONS = {
+    "jobs": Section(
+        "Whole jobs",
+        "Default settings, float64. The first time of spmvgpu is with an empty cache, *again* with the cache "
+        "of the first. Loops are times per product in SciPy's solvers.",
+        "job matrix rows", "library device variant",
+    ),
+    "auto": Section("The chosen format", BESIDE, "group matrix dtype nnz", "library", _is_default),
+    "unseen": Section(
+        "Unseen matrices", f"Matrices drawn at random. {BESIDE}", "matrix dtype nnz", "library", _is_default
+    ),
+    "regret": Section(
+        "Unseen matrices beside the best format",
+        "Times of the default, of `tune=\"full\"`, and of the best of all formats, kernels and orders.",
+        "matrix dtype nnz", "variant", lambda row: row["library"] == "spmvgpu",
+    ),
+    "spmv": Section("Products", BESIDE, "matrix dtype nnz threads", "library", _is_default),
+    "symmetric": Section(
+        "Symmetric matrices", "Times of a product. The symmetric format is `tsmv`.", "matrix dtype nnz",
+        "library variant", lambda row: row["library"] == "spmvgpu" or row["variant"] == "sell",
+    ),
+    "orders": Section(
+        "Orders of rows", "Times of a product of meshes whose nodes are numbered at random.",
+        "matrix dtype variant", "order",
+    ),
+    "setup": Section(
+        "Making an operator",
+        "Times of `aslinearoperator` with an empty cache, and of CuPy's `csr_matrix(A)`, from a matrix "
+        "of SciPy or CuPy (*source*).",
+        "matrix dtype nnz source", "library variant",
+    ),
+    "solvers": Section(
+        "Solvers", "Times of an iteration, with vectors where the library keeps them, in float64.",
+        "system rows solver preconditioner symmetric", "library", value="iteration_us",
+    ),
+    "solve": Section(
+        "From a matrix to a solution",
+        "Times from a SciPy matrix to a result in NumPy in float64, and of an iteration of `cg`.",
+        "part kind rows", "library device variant solver preconditioner columns",
+    ),
+    "multi": Section(
+        "Several devices",
+        "Times of a product: *distributed* with vectors that stay on the devices, *numpy* with transfers.",
+        "matrix dtype devices", "variant",
+    ),
+    "multi_cg": Section(
+        "Solvers on several devices", "Times of an iteration of `cg`.", "matrix dtype devices", "variant"
+    ),
+}  # fmt: skip
+
+
+def page(results: Results) -> str:
+    """All that was measured on one device."""
+    environment = environment_of(results)
+    parts = [f"# {machine(environment)}", f"{environment['device']}."]
+    for name, section in SECTIONS.items():
+        content = results.get({"regret": "unseen"}.get(name, name))
+        if content is not None:
+            rows = sorted(filter(section.keeps, content["rows"]), key=lambda row: str(row.get("part")))
+            found = [
+                pivot(group, section.index, section.columns, section.value)
+                for _, group in groupby(rows, lambda row: row.get("part"))
+            ]
+            parts += [f"## {section.title}", f"{_origin(content['environment'])} {section.note}", *found]
+    return "\n\n".join(filter(None, parts))
+
+
+def _origin(environment: dict[str, Any]) -> str:
+    """The commit, the date and the versions of a measurement."""
+    versions = {name: version for name, version in environment["versions"].items() if name != "spmvgpu"}
+    if environment["cuda"] is not None:
+        versions = {"driver": environment["driver"], "CUDA": environment["cuda"], **versions}
+    listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"Commit `{environment['commit'][:12]}`, {environment['date'][:10]}, {listed}."
