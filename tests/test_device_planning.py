@@ -18,8 +18,9 @@ from reference import assert_product
 from spmvgpu._core import CsrSource
 from spmvgpu.devices import resolve_device
 from spmvgpu.formats import candidates
+from spmvgpu.inputs.canonical import source_of
 from spmvgpu.inputs.csr import CanonicalCsr
-from spmvgpu.inputs.source import device_csr
+from spmvgpu.inputs.source import CsrArrays
 from spmvgpu.planning import parts, tuning_cache
 from spmvgpu.planning.choosing import choose
 from spmvgpu.planning.profile import SHIPPED, Profile
@@ -31,9 +32,9 @@ from test_model_roofline import rows_of
 ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
 
 
-def source_of(A, device):
+def checked(A, device):
     """A matrix as it comes, on a device."""
-    return device_csr(A, resolve_device(device), None, None)
+    return source_of(A).on_device(resolve_device(device), None)
 
 
 def on_host(A):
@@ -73,7 +74,7 @@ def assert_same_arrays(found, expected, what):
 @over("case", list(CASES))
 def test_a_source_holds_the_matrix(case, device, dtype):
     A = matrix(case, dtype)
-    source = source_of(A, device)
+    source = checked(A, device)
     assert (source.shape, source.nnz, source.dtype) == (A.shape, A.nnz, A.dtype)
     assert_same_entries(source.host, A)
     steps = A.shape[0] // 7 + 1, A.nnz // 11 + 1
@@ -85,7 +86,7 @@ def test_a_source_holds_the_matrix(case, device, dtype):
 @over("dtype", COMPLEX_TYPES)
 def test_a_source_of_complex_values_is_transposed(device, dtype):
     A = matrix("uniform", dtype)
-    assert_same_entries(source_of(A, device).transposed().host, sp.csr_array(A.T))
+    assert_same_entries(checked(A, device).transposed().host, sp.csr_array(A.T))
 
 
 BROKEN = {
@@ -105,7 +106,7 @@ def test_what_is_not_canonical_is_no_source(case, device):
     """It takes the way through host memory, which sorts it or says what is wrong."""
     indices, indptr = (np.array(numbers, np.int32) for numbers in BROKEN[case])
     arrays = np.ones(3), indices, indptr
-    assert device_csr(arrays, resolve_device(device), (2, 3), None) is None
+    assert CsrArrays(arrays, (2, 3)).on_device(resolve_device(device), None) is None
     make = partial(sg.aslinearoperator, arrays, format="csr", device=device, shape=(2, 3))
     if case in ("unsorted", "duplicate"):
         dense = np.zeros((2, 3))
@@ -119,7 +120,7 @@ def test_what_is_not_canonical_is_no_source(case, device):
 def test_a_row_may_begin_with_any_column(device):
     """What descends from the end of a row to the begin of the next is no disorder."""
     A = sp.csr_array((np.ones(4), np.array([0, 2, 0, 1], np.int32), np.array([0, 0, 2, 2, 4], np.int32)))
-    assert_same_entries(source_of(A, device).host, A)
+    assert_same_entries(checked(A, device).host, A)
 
 
 def test_what_else_is_no_source(device):
@@ -130,20 +131,17 @@ def test_what_else_is_no_source(device):
         "integers": A.astype(np.int64),
         "wide indices": sp.csr_array((A.data, A.indices.astype("i8"), A.indptr.astype("i8")), A.shape),
         "dense": A.toarray(),
-        "an operator": sg.aslinearoperator(A, device="cpu"),
     }
     for what, other in others.items():
-        assert device_csr(other, ordinal, None, None) is None, what
-    assert device_csr(A, ordinal, A.shape, None) is None  # which is an error, to be told on the other way
-    assert device_csr(A, ordinal, None, np.dtype("float32")) is None
-    assert device_csr((A.data, A.indices, A.indptr), ordinal, None, None) is None
-    assert device_csr((A.data, A.indices, A.indptr[:-1]), ordinal, A.shape, None) is None
+        assert source_of(other).on_device(ordinal, None) is None, what
+    assert source_of(A).on_device(ordinal, np.dtype("float32")) is None
+    assert CsrArrays((A.data, A.indices, A.indptr[:-1]), A.shape).on_device(ordinal, None) is None
 
 
 @over(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
 def test_features_are_those_of_the_host(case, device, dtype):
     A = matrix(case, dtype)
-    assert features_of(source_of(A, device)) == features_of(on_host(A))
+    assert features_of(checked(A, device)) == features_of(on_host(A))
 
 
 def test_features_of_a_matrix_that_is_sampled(device, rng):
@@ -152,13 +150,13 @@ def test_features_of_a_matrix_that_is_sampled(device, rng):
     A = sp.csr_array((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
     A.sort_indices()
     assert A.nnz > 2 * 2**19
-    assert features_of(source_of(A, device)) == features_of(on_host(A))
+    assert features_of(checked(A, device)) == features_of(on_host(A))
 
 
 @over(("case", "dtype"), [(case, dtype) for case in LENGTHS for dtype in ALL_TYPES])
 def test_features_of_rows_at_limits(case, dtype, device):
     A = of_lengths(case, dtype)
-    assert features_of(source_of(A, device)) == features_of(on_host(A))
+    assert features_of(checked(A, device)) == features_of(on_host(A))
 
 
 @over("nnz", [4095, 4096, 4097, 6553, 6554, 8193, 2**19 - 1, 2**19, 2**19 + 1])
@@ -169,7 +167,7 @@ def test_features_of_windows(nnz, device, rng):
     places = np.arange(nnz) - np.repeat(indptr[:-1], np.diff(indptr))
     indices = (places * 40_000 + rng.integers(0, 40_000, nnz)).astype(np.int32)
     A = sp.csr_array((np.ones(nnz, np.float32), indices, indptr), shape=(rows, 2**31 - 1))
-    assert features_of(source_of(A, device)) == features_of(on_host(A))
+    assert features_of(checked(A, device)) == features_of(on_host(A))
 
 
 # What is planned and built of them
@@ -179,7 +177,7 @@ def test_features_of_windows(nnz, device, rng):
 def test_the_same_is_predicted(case, device, dtype):
     """For every format, whether it is chosen unasked or not."""
     A, profile = matrix(case, dtype), Profile.read(SHIPPED / "nvidia-h200.json")
-    source, host = source_of(A, device), on_host(A)
+    source, host = checked(A, device), on_host(A)
     assert tuning_cache.fingerprint(source) == tuning_cache.fingerprint(host)
     model = profile.model(A.dtype, True)
     found, expected = (given.source.predict(0, model)[0] for given in (source, host))
@@ -190,7 +188,7 @@ def test_the_same_is_predicted(case, device, dtype):
 def test_plans_are_those_of_the_host(case, fmt, device):
     """Of all but the formats that refuse, which say the same."""
     A, ordinal = matrix(case, np.dtype("float64")), resolve_device(device)
-    source, host = source_of(A, device), on_host(A)
+    source, host = checked(A, device), on_host(A)
     for options in [{}, *candidates(fmt)]:
         found, expected = (facts(partial(given.plan, fmt, ordinal, options)) for given in (source, host))
         assert found == expected
@@ -208,7 +206,7 @@ def test_plans_are_the_same_if_nobody_asked_for_features(lengths, fmt, dtype, rn
 
 def test_parts_and_transposes_of_a_source(device):
     A, ordinal = matrix("power_law_rows", np.dtype("float64")), resolve_device(device)
-    source = source_of(A, device)
+    source = checked(A, device)
     choice, stored, _ = choose(on_host(A), Request("partitioned", {"separator": 1000}, "off"), ordinal)
     assert_same_arrays(parts.arrays(parts.build(source, choice, ordinal)), parts.arrays(stored), "parts")
     turned = source.transposed()
@@ -221,7 +219,7 @@ def test_parts_and_transposes_of_a_source(device):
 @over(("case", "dtype"), [(case, dtype) for case in CASES for dtype in ALL_TYPES])
 def test_a_gpu_builds_what_the_host_builds(case, dtype, fmt, cuda_device):
     A, ordinal = matrix(case, dtype), resolve_device(cuda_device)
-    source = source_of(A, cuda_device)
+    source = checked(A, cuda_device)
     for options in [{}, *candidates(fmt)] if dtype == np.dtype("float64") else [{}]:
         expected = outcome(partial(on_host(A).source.build, fmt, options, ordinal, on_host=True))
         for given in (source, on_host(A)):
@@ -262,7 +260,7 @@ def test_a_device_without_room_for_planning(what, cuda_device, monkeypatch):
 
     monkeypatch.setattr(CsrSource, what, refuse)
     with sg.cache.empty():
-        csr = source_of(A, cuda_device)
+        csr = checked(A, cuda_device)
         released = weakref.ref(csr.source)
         _, stored, tuning = choose(csr, Request(tune="full"), ordinal)
         assert released() is None
@@ -274,7 +272,7 @@ def test_a_device_without_room_for_planning(what, cuda_device, monkeypatch):
 def test_a_plan_serves_the_matrix_that_is_built_by_it(fmt, device, dtype):
     A = matrix("equal_rows", dtype)
     for given in ({}, candidates(fmt)[-1]):
-        planned, fresh = source_of(A, device), source_of(A, device)
+        planned, fresh = checked(A, device), checked(A, device)
         ordinal = planned.ordinal
         plan = outcome(partial(planned.plan, fmt, ordinal, given))
         first, second = (outcome(partial(planned.build, fmt, given, ordinal)) for _ in range(2))
@@ -292,7 +290,7 @@ def test_a_plan_serves_the_matrix_that_is_built_by_it(fmt, device, dtype):
 
 def test_a_plan_for_another_device_is_not_taken(device):
     A = matrix("uniform", np.dtype("float64"))
-    source, fresh = source_of(A, device), source_of(A, device)
+    source, fresh = checked(A, device), checked(A, device)
     options, ordinal = {"kernel": "balanced"}, source.ordinal
     source.plan("csr", ordinal, options, 1)
     source.plan("csr", 0, options, 132)

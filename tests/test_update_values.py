@@ -226,10 +226,10 @@ def test_the_caller_s_arrays_are_left_alone(fmt, device):
 
 def test_matrices_of_one_source_have_values_of_their_own(device):
     from spmvgpu.devices import resolve_device
-    from spmvgpu.inputs.source import device_csr
+    from spmvgpu.inputs.canonical import source_of
 
     A = matrix("uniform", np.dtype("float64"))
-    source = device_csr(A, resolve_device(device), None, None)
+    source = source_of(A).on_device(resolve_device(device), None)
     first, second = (source.build(name, {}, source.ordinal) for name in ("csr", "coo"))
     first.update_values(A.data * 2)
     second.update_values(A.data * 3)

@@ -26,6 +26,17 @@ def _is_taught(dtype: DType) -> bool:
     return dtype.isbuiltin == 2
 
 
+SINGLE = (np.float32, np.complex64)
+
+
+def common_type(matrix: DType, b: object) -> DType:
+    """SciPy's rule: complex if either is, and single precision only where both are."""
+    are_single = matrix in SINGLE and (b in SINGLE or not isinstance(b, np.dtype))
+    if "c" in (matrix.kind, kind_of(b)):
+        return np.dtype(np.complex64 if are_single else np.complex128)
+    return np.dtype(np.float32 if are_single else np.float64)
+
+
 def promoted(own: DType, dtype: DType) -> DType:
     """The type of a product of an operator of a type, or TypeError for an operand that has none."""
     kind = kind_of(dtype)

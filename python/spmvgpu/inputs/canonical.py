@@ -7,21 +7,27 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
-from .._util.types import DType, HostArray
-from ..arrays import as_array, library_of, on_host
-from .compressed import compressed, storage_dtype, wanted_dtype
+from .._util.steps import step
+from ..devices import CPU
+from .compressed import compressed, wanted_dtype
 from .csr import CanonicalCsr
-from .limits import ENTRY_LIMIT, INDEX_LIMIT
-from .sparse import csr_of_sparse, scipy_sparse
+from .jax_sparse import JaxSource, is_jax_sparse
+from .limits import ENTRY_LIMIT
+from .source import CsrArrays, CupySource, DenseSource, ForeignOperator, ScipySource, Source
+from .torch_sparse import TorchSource, is_torch_sparse
 
 Symmetric = Literal["lower", "upper", "hermitian"] | bool | None
 
 
 def canonical_csr(
-    A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None
+    A: Any,
+    *,
+    shape: Any = None,
+    dtype: Any = None,
+    symmetric: Symmetric = None,
+    ordinal: int = CPU,
 ) -> CanonicalCsr:
     """`A` with sorted indices, no duplicates, and data of a value type.
 
@@ -30,7 +36,7 @@ def canonical_csr(
 
     Parameters
     ----------
-    A : SciPy or CuPy sparse matrix or array, SparseOperator, (data, indices, indptr) tuple, or 2-D array
+    A : Source, (data, indices, indptr) tuple, or what `source_of` takes
         Never changed; the values of the result may share its memory.
     shape : tuple of int, optional
         Needed with, and only with, a tuple.
@@ -39,6 +45,8 @@ def canonical_csr(
     symmetric : {None, False, True, "lower", "upper", "hermitian"}
         With "lower" or "upper", `A` holds that triangle of a symmetric matrix and is completed; with
         "hermitian", it is checked that `A` is its own conjugate transpose.
+    ordinal : int
+        Where the matrix is wanted: it stays on this GPU, or goes there, if it can be checked there.
 
     Raises
     ------
@@ -48,8 +56,19 @@ def canonical_csr(
         For arrays that do not describe a matrix, and for one that is not as `symmetric` says.
     """
     declared = checked_symmetry(symmetric)
-    csr = _as_csr(A, shape, wanted_dtype(dtype))
-    return csr if declared is None else _complete(csr, declared)
+    wanted = wanted_dtype(dtype)
+    if isinstance(A, tuple):
+        source: Source = CsrArrays(A, shape)
+    elif shape is not None:
+        raise TypeError("shape= is allowed only with a (data, indices, indptr) tuple; leave it out")
+    else:
+        source = source_of(A)
+    if ordinal != CPU and declared in (None, True):
+        there = source.on_device(ordinal, wanted)
+        if there is not None:
+            return _complete(there, declared)
+    with step("checks"):
+        return _complete(source.on_host(wanted), declared)
 
 
 _Declared = Literal[True, "lower", "upper", "hermitian"]
@@ -73,73 +92,58 @@ def checked_symmetry(symmetric: Any) -> _Declared | None:
     raise ValueError(f"symmetric={symmetric!r} is not allowed; {allowed}")
 
 
-def _as_csr(A: Any, shape: Any, wanted: DType | None) -> CanonicalCsr:
-    if isinstance(A, tuple):
-        return _from_arrays(A, shape, wanted)
-    if shape is not None:
-        raise TypeError("shape= is allowed only with a (data, indices, indptr) tuple; leave it out")
-    matrix = matrix_of(A)
-    return csr_of_sparse(matrix, wanted) if sp.issparse(matrix) else _from_dense(matrix, type(A), wanted)
-
-
-def matrix_of(A: Any) -> Any:
-    """What a caller calls a matrix: as a SciPy sparse matrix, or as a NumPy array of any dimensions.
+def source_of(A: Any) -> Source:
+    """What a caller calls a matrix, or an operator: this alone asks which library it is of.
 
     Raises
     ------
     TypeError
         For what is neither.
     """
+    if isinstance(A, Source):
+        return A
     if isinstance(A, str | bytes | os.PathLike):
         raise TypeError(f"A is {A!r}, not a matrix; read a file with spmvgpu.matrix_io.read_matrix(path)")
-    if isinstance(A, LinearOperator) and not hasattr(A, "tocsr"):
-        raise TypeError(f"A is a {type(A).__name__}, whose entries cannot be read; {_ALLOWED}")
-    sparse = scipy_sparse(A)
-    if sparse is not None:
-        return sparse
-    dense = _on_host("A", A)
-    if dense.ndim == 0:
-        raise TypeError(f"A is of type {type(A).__name__}, not a matrix; {_ALLOWED}")
-    return dense
+    found = sparse_source(A)
+    return DenseSource(A) if found is None else found
 
 
-_ALLOWED = "give a sparse matrix, a (data, indices, indptr) tuple with shape=, or a 2-D array"
+def sparse_source(A: Any) -> Source | None:
+    """What is sparse, or an operator; None for everything else.
+
+    Sparse are the matrices of SciPy, CuPy, PyTorch and JAX; what has `tocsr` or `to_scipy_sparse`, as the
+    matrices of many libraries and some operators have; and a data frame of pandas' whose columns are all
+    sparse.
+    """
+    if sp.issparse(A):
+        return ScipySource(A)
+    if type(A).__module__.partition(".")[0] == "cupyx":
+        return CupySource(A)
+    if is_torch_sparse(A):
+        return TorchSource(A)
+    if is_jax_sparse(A):
+        return JaxSource(A)
+    if hasattr(A, "tocsr"):
+        converted = A.tocsr()
+    elif hasattr(A, "matvec"):
+        return ForeignOperator(A)
+    elif hasattr(A, "to_scipy_sparse"):
+        converted = A.to_scipy_sparse()
+    elif len(getattr(A, "shape", ())) == 2 and hasattr(getattr(A, "sparse", None), "to_coo"):
+        converted = A.sparse.to_coo()
+    else:
+        return None
+    if not sp.issparse(converted):
+        raise TypeError(
+            f"a {type(A).__name__} converts itself to a {type(converted).__name__}, which is not a SciPy "
+            "sparse matrix; give a SciPy sparse matrix"
+        )
+    return ScipySource(converted)
 
 
-def _on_host(name: str, array: object) -> HostArray:
-    return as_array(name, array) if library_of(array) is None else on_host(name, array)
-
-
-def _from_arrays(arrays: tuple[Any, ...], shape: Any, wanted: DType | None) -> CanonicalCsr:
-    if len(arrays) != 3:
-        raise ValueError(f"a tuple must be (data, indices, indptr); this one has {len(arrays)} entries")
-    if shape is None:
-        raise TypeError("a (data, indices, indptr) tuple needs shape=(rows, columns)")
-    data, indices, indptr = map(_on_host, ("data", "indices", "indptr"), arrays)
-    return compressed(data, indices, indptr, _checked_shape(shape), storage_dtype(data.dtype, wanted))
-
-
-def _from_dense(dense: HostArray, given: type, wanted: DType | None) -> CanonicalCsr:
-    if dense.ndim != 2:
-        raise ValueError(f"A is of type {given.__name__} and has {dense.ndim} dimensions; {_ALLOWED}")
-    target = storage_dtype(dense.dtype, wanted)
-    # A copy, so that no other thread changes what is counted before it is stored.
-    csr = sp.csr_array(np.array(dense, target, order="C"))
-    return compressed(csr.data, csr.indices, csr.indptr, csr.shape, target)
-
-
-def _checked_shape(shape: Any) -> tuple[int, int]:
-    try:
-        rows, cols = shape
-        checked = (int(rows), int(cols))
-    except (TypeError, ValueError, OverflowError, np.ma.MaskError):
-        raise ValueError(f"shape must be two whole numbers (rows, columns), not {shape!r}") from None
-    if checked != (rows, cols) or min(checked) < 0 or max(checked) > INDEX_LIMIT:
-        raise ValueError(f"shape must be two whole numbers from 0 to {INDEX_LIMIT}, not {shape!r}")
-    return checked
-
-
-def _complete(csr: CanonicalCsr, symmetric: _Declared) -> CanonicalCsr:
+def _complete(csr: CanonicalCsr, symmetric: _Declared | None) -> CanonicalCsr:
+    if symmetric is None:
+        return csr
     if csr.shape[0] != csr.shape[1]:
         kind = "Hermitian" if symmetric == "hermitian" else "symmetric"
         raise ValueError(f"a {kind} matrix is square; this one has shape {csr.shape}")

@@ -12,6 +12,7 @@ from .._util.types import HostArray
 from ..arrays import AnyArray, library_of
 from ..arrays.products import kind_of
 from .limits import ENTRY_LIMIT, INDEX_LIMIT
+from .source import Source
 
 if TYPE_CHECKING:
     from jax.experimental.sparse import BCOO, BCSR
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 def is_jax_sparse(A: object) -> TypeGuard[BCOO | BCSR]:
     """Whether this is a sparse matrix of JAX, of any kind."""
     return isinstance(A, getattr(sys.modules.get("jax.experimental.sparse"), "JAXSparse", ()))
+
+
+class JaxSource(Source):
+    """A sparse matrix of JAX's."""
+
+    def csr(self) -> tuple[AnyArray, ...] | None:
+        data = self.given.data
+        located = library_of(data).locate(data, "A.data")  # type: ignore[union-attr]
+        return csr_of_jax(self.given) if located.host is None else None
+
+    def host(self) -> sp.sparray:
+        return scipy_of_jax(self.given)
 
 
 def scipy_of_jax(A: BCOO | BCSR) -> sp.sparray:
@@ -56,10 +69,6 @@ def _host(name: str, array: AnyArray) -> HostArray:
     located = library_of(array).locate(array, name)  # type: ignore[union-attr]
     host: HostArray = np.asarray(array) if located.host is None else located.host
     return host.astype(np.float64) if host.dtype.isbuiltin == 2 and kind_of(host.dtype) == "f" else host
-
-
-def is_on_gpu(A: BCOO | BCSR) -> bool:
-    return library_of(A.data).locate(A.data, "A.data").host is None  # type: ignore[union-attr]
 
 
 def csr_of_jax(A: BCOO | BCSR) -> tuple[AnyArray, AnyArray, AnyArray] | None:

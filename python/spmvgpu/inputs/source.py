@@ -1,4 +1,4 @@
-"""Matrices that nobody has checked, made canonical on a GPU: they cross the bus once, or not at all."""
+"""Matrices as callers give them: an adapter for each kind, and checks of their arrays on a device."""
 
 from __future__ import annotations
 
@@ -10,81 +10,91 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import CsrSource
 from .._util.steps import took
-from .._util.types import DType
+from .._util.types import DType, HostArray
 from .._util.value_types import is_value_type
-from ..arrays import Located, library_of
+from ..arrays import Located, as_array, library_of, on_host
 from . import limits
-from .compressed import storage_dtype
+from .compressed import compressed, storage_dtype
 from .csr import CanonicalCsr
-from .jax_sparse import csr_of_jax, is_jax_sparse, is_on_gpu
 from .limits import INDEX_LIMIT
-from .torch_sparse import csr_tensors, is_torch_sparse
+from .sparse import csr_of_dense, csr_of_sparse
+
+ALLOWED = "give a sparse matrix, a (data, indices, indptr) tuple with shape=, or a 2-D array"
 
 
-def device_csr(A: Any, ordinal: int, shape: Any, wanted: DType | None) -> CanonicalCsr | None:
-    """A matrix that nobody has checked, on a GPU, where it is checked.
+class Source:
+    """A matrix that a caller gave, whose arrays are not checked.
 
-    None for what is no CSR matrix with int32 indices, has no value type, or is not canonical: that takes the
-    way through host memory, where it is converted, or refused with the reason. What is checked is a copy, as
-    there: a thread that changes the arrays of `A` meanwhile brings no index out of range into it.
-
-    Parameters
+    Attributes
     ----------
-    A : SciPy, CuPy, PyTorch or JAX sparse matrix, or (data, indices, indptr) tuple
-    ordinal : int
-        A GPU.
-    shape : tuple of int or None
-        Of a tuple.
-    wanted : dtype or None
-        As `canonical_csr` takes it, checked.
+    given : object
+    shape : tuple of int
+        Of any length.
+    dtype : numpy.dtype
     """
-    arrays, shape = _csr_arrays(A, shape)
-    if arrays is None or shape is None:
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.given.shape)
+
+    @property
+    def dtype(self) -> DType:
+        dtype: DType = np.dtype(self.given.dtype)
+        return dtype
+
+    def csr(self) -> tuple[Any, ...] | None:
+        """(data, indices, indptr) where they lie; None for what is no CSR matrix."""
         return None
-    names = ("data", "indices", "indptr")
-    located = [_locate(name, array) for name, array in zip(names, arrays, strict=True)]
-    if any(found is None for found in located):
-        return None
-    found = cast("list[Located]", located)
-    data, indices, indptr = found
-    if not _fits(data, indices, indptr, shape) or storage_dtype(data.dtype, wanted) != data.dtype:
-        return None
-    try:
-        if data.host is not None and indices.host is not None and indptr.host is not None:
-            source, steps = CsrSource.checked(indptr.host, indices.host, data.host, shape[1], ordinal)
-        elif {array.ordinal for array in found} == {ordinal}:
-            for stream in {array.library.stream(array) for array in found}:  # what is queued for them is done
-                _core.synchronize(stream, ordinal)
-            pointers = (indptr.pointer, indices.pointer, data.pointer)
-            sizes = (shape[0], shape[1], data.shape[0])
-            source, steps = CsrSource.checked_at(data.dtype, *pointers, *sizes, ordinal)
-        else:
+
+    def host(self) -> Any:
+        """The matrix as a SciPy sparse matrix, or as a NumPy array."""
+        return self.given
+
+    def on_host(self, wanted: DType | None) -> CanonicalCsr:
+        """The checked matrix in host memory, of the dtype of `wanted_dtype`."""
+        matrix = self.host()
+        return csr_of_sparse(matrix, wanted) if sp.issparse(matrix) else csr_of_dense(matrix, wanted)
+
+    def on_device(self, ordinal: int, wanted: DType | None) -> CanonicalCsr | None:
+        """The matrix on a GPU, where it is checked: it crosses the bus once, or not at all.
+
+        None for what is no CSR matrix with int32 indices, has no value type, or is not canonical: `on_host`
+        converts it, or refuses it with the reason. What is checked is a copy, as there: a thread that changes
+        the arrays meanwhile brings no index out of range into it.
+        """
+        shape = self.shape
+        arrays = self.csr() if len(shape) == 2 and max(shape) <= INDEX_LIMIT else None
+        if arrays is None:
             return None
-    except (MemoryError, ValueError):  # what is wrong with it, if anything, is found out on the other way
-        return None
-    took(steps)
-    return None if source is None else CanonicalCsr.on(source, shape, data.dtype, data.shape[0], ordinal)
-
-
-def _csr_arrays(A: Any, shape: Any) -> tuple[Any, Any]:
-    """(data, indices, indptr) of what is CSR, and its shape, as far as they can be relied on.
-
-    PyTorch's other layouts and JAX's BCOO become CSR on their GPU.
-    """
-    if isinstance(A, tuple):
-        lengths = shape if isinstance(shape, tuple) else ()
-        plain = len(lengths) == 2 and all(type(n) is int and 0 <= n <= INDEX_LIMIT for n in lengths)
-        return (A, shape) if len(A) == 3 and plain else (None, None)
-    if shape is None and is_torch_sparse(A):
-        return csr_tensors(A) if A.is_cuda else None, tuple(A.shape)
-    if shape is None and is_jax_sparse(A):
-        return csr_of_jax(A) if is_on_gpu(A) else None, tuple(A.shape)
-    is_ours = sp.issparse(A) or type(A).__module__.partition(".")[0] == "cupyx"
-    if shape is not None or not is_ours or getattr(A, "format", None) != "csr" or len(A.shape) != 2:
-        return None, None
-    if max(A.shape) > INDEX_LIMIT:
-        return None, None
-    return tuple(getattr(A, name, None) for name in ("data", "indices", "indptr")), tuple(map(int, A.shape))
+        names = ("data", "indices", "indptr")
+        found = [_locate(name, array) for name, array in zip(names, arrays, strict=True)]
+        if any(array is None for array in found):
+            return None
+        data, indices, indptr = located = cast("list[Located]", found)
+        rows, cols = shape
+        if not _fits(data, indices, indptr, rows) or storage_dtype(data.dtype, wanted) != data.dtype:
+            return None
+        try:
+            if data.host is not None and indices.host is not None and indptr.host is not None:
+                source, steps = CsrSource.checked(indptr.host, indices.host, data.host, cols, ordinal)
+            elif {array.ordinal for array in located} == {ordinal}:
+                for stream in {array.library.stream(array) for array in located}:  # what is queued is done
+                    _core.synchronize(stream, ordinal)
+                pointers = (indptr.pointer, indices.pointer, data.pointer)
+                source, steps = CsrSource.checked_at(
+                    data.dtype, *pointers, rows, cols, data.shape[0], ordinal
+                )
+            else:
+                return None
+        except (MemoryError, ValueError):  # `on_host` finds out what is wrong with it, if anything is
+            return None
+        took(steps)
+        if source is None:
+            return None
+        return CanonicalCsr.on(source, (rows, cols), data.dtype, data.shape[0], ordinal)
 
 
 def _locate(name: str, array: Any) -> Located | None:
@@ -94,13 +104,90 @@ def _locate(name: str, array: Any) -> Located | None:
     return None if library is None else library.locate(array, name)
 
 
-def _fits(data: Located, indices: Located, indptr: Located, shape: tuple[int, int]) -> bool:
-    arrays = (data, indices, indptr)
+def _fits(data: Located, indices: Located, indptr: Located, rows: int) -> bool:
     return (
-        all(len(array.shape) == 1 and array.contiguous for array in arrays)
+        all(len(array.shape) == 1 and array.contiguous for array in (data, indices, indptr))
         and indices.dtype == indptr.dtype == np.int32
-        and indptr.shape == (shape[0] + 1,)
+        and indptr.shape == (rows + 1,)
         and data.shape == indices.shape
         and data.shape[0] <= limits.ENTRY_LIMIT
         and is_value_type(data.dtype)
     )
+
+
+class ScipySource(Source):
+    """A sparse matrix or array of SciPy's."""
+
+    def csr(self) -> tuple[Any, ...] | None:
+        if getattr(self.given, "format", None) != "csr":
+            return None
+        return tuple(getattr(self.given, name, None) for name in ("data", "indices", "indptr"))
+
+
+class CupySource(ScipySource):
+    """A sparse matrix of CuPy's."""
+
+    def host(self) -> Any:
+        return self.given.get()
+
+
+class DenseSource(Source):
+    """An array of any library and dimensions, or what NumPy makes one of."""
+
+    def __init__(self, given: Any) -> None:
+        dense = array_on_host("A", given)
+        if dense.ndim == 0:
+            raise TypeError(f"A is of type {type(given).__name__}, not a matrix; {ALLOWED}")
+        super().__init__(dense)
+        self._kind = type(given).__name__
+
+    def on_host(self, wanted: DType | None) -> CanonicalCsr:
+        if self.given.ndim != 2:
+            raise ValueError(f"A is of type {self._kind} and has {self.given.ndim} dimensions; {ALLOWED}")
+        return super().on_host(wanted)
+
+
+class CsrArrays(Source):
+    """The arrays (data, indices, indptr) of a matrix of a given shape."""
+
+    def __init__(self, arrays: tuple[Any, ...], shape: Any) -> None:
+        if len(arrays) != 3:
+            raise ValueError(f"a tuple must be (data, indices, indptr); this one has {len(arrays)} entries")
+        if shape is None:
+            raise TypeError("a (data, indices, indptr) tuple needs shape=(rows, columns)")
+        super().__init__(arrays)
+        self._shape = _checked_shape(shape)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._shape
+
+    def csr(self) -> tuple[Any, ...]:
+        arrays: tuple[Any, ...] = self.given
+        return arrays
+
+    def on_host(self, wanted: DType | None) -> CanonicalCsr:
+        data, indices, indptr = map(array_on_host, ("data", "indices", "indptr"), self.given)
+        return compressed(data, indices, indptr, self._shape, storage_dtype(data.dtype, wanted))
+
+
+def _checked_shape(shape: Any) -> tuple[int, int]:
+    try:
+        rows, cols = shape
+        checked = (int(rows), int(cols))
+    except (TypeError, ValueError, OverflowError, np.ma.MaskError):
+        raise ValueError(f"shape must be two whole numbers (rows, columns), not {shape!r}") from None
+    if checked != (rows, cols) or min(checked) < 0 or max(checked) > INDEX_LIMIT:
+        raise ValueError(f"shape must be two whole numbers from 0 to {INDEX_LIMIT}, not {shape!r}")
+    return checked
+
+
+def array_on_host(name: str, array: object) -> HostArray:
+    return as_array(name, array) if library_of(array) is None else on_host(name, array)
+
+
+class ForeignOperator(Source):
+    """An operator of another library, whose products are all that is known."""
+
+    def host(self) -> Any:
+        raise TypeError(f"A is a {type(self.given).__name__}, whose entries cannot be read; {ALLOWED}")

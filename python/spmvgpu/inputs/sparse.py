@@ -1,4 +1,4 @@
-"""SciPy's sparse matrices, of every kind, made into canonical CSR.
+"""SciPy's sparse matrices, of every kind, and dense ones, made into canonical CSR.
 
 Their arrays may have been broken, or replaced by others, after they were made, and SciPy's own conversions
 would follow them out of bounds. So every array is copied, the copy is checked, and SciPy converts the copy.
@@ -14,53 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._util.types import DType, HostArray
-from ..arrays import as_array, is_sparse
+from ..arrays import as_array
 from .compressed import check_integers, check_lengths, compressed, pattern, storage_dtype
 from .csr import CanonicalCsr
-from .jax_sparse import is_jax_sparse, scipy_of_jax
-from .torch_sparse import is_torch_sparse, scipy_of_torch
 
 _Wanted = DType | None
-
-
-def is_sparse_matrix(A: Any) -> bool:
-    """Whether this is sparse, and no operator.
-
-    That is SciPy's own; CuPy's; PyTorch's; JAX's; what has `tocsr` or `to_scipy_sparse`, as the matrices of
-    many libraries have; and a data frame of pandas' whose columns are all sparse.
-    """
-    is_of_library = is_sparse(A) or type(A).__module__.partition(".")[0] == "cupyx"
-    return is_of_library or is_torch_sparse(A) or is_jax_sparse(A) or _is_sparse_frame(A)
-
-
-def _is_sparse_frame(A: Any) -> bool:
-    return len(getattr(A, "shape", ())) == 2 and hasattr(getattr(A, "sparse", None), "to_coo")
-
-
-def scipy_sparse(A: Any) -> Any | None:
-    """What is sparse as a SciPy matrix or array, an operator with `tocsr`, too; None for everything else."""
-    if sp.issparse(A):
-        return A
-    if type(A).__module__.partition(".")[0] == "cupyx":
-        return A.get()
-    if is_torch_sparse(A):
-        return scipy_of_torch(A)
-    if is_jax_sparse(A):
-        return scipy_of_jax(A)
-    if hasattr(A, "tocsr"):
-        converted = A.tocsr()
-    elif is_sparse(A):
-        converted = A.to_scipy_sparse()
-    elif _is_sparse_frame(A):
-        converted = A.sparse.to_coo()
-    else:
-        return None
-    if not sp.issparse(converted):
-        raise TypeError(
-            f"a {type(A).__name__} converts itself to a {type(converted).__name__}, which is not a SciPy "
-            "sparse matrix; give a SciPy sparse matrix"
-        )
-    return converted
 
 
 def csr_of_sparse(A: Any, wanted: _Wanted) -> CanonicalCsr:
@@ -92,6 +50,13 @@ def csr_of_sparse(A: Any, wanted: _Wanted) -> CanonicalCsr:
         raise ValueError(
             f"A is an invalid {type(A).__name__}: its attributes do not fit together ({error})"
         ) from error
+
+
+def csr_of_dense(dense: HostArray, wanted: _Wanted) -> CanonicalCsr:
+    """A 2-D array as a canonical matrix."""
+    target = storage_dtype(dense.dtype, wanted)
+    # A copy, so that no other thread changes what is counted before it is stored.
+    return _from_csr(sp.csr_array(np.array(dense, target, order="C")), target)
 
 
 def _from_csr(A: Any, wanted: _Wanted) -> CanonicalCsr:

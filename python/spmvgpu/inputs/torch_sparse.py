@@ -11,6 +11,7 @@ from .._util.types import DType, HostArray
 from ..arrays import library_of
 from ..arrays.torch_tensors import Torch
 from .limits import ENTRY_LIMIT, INDEX_LIMIT
+from .source import Source
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +27,20 @@ _COO = "torch.sparse_coo"
 def is_torch_sparse(A: object) -> TypeGuard[torch.Tensor]:
     """Whether this is a sparse tensor, of any layout."""
     return isinstance(library_of(A), Torch) and str(A.layout) != "torch.strided"  # type: ignore[attr-defined]
+
+
+class TorchSource(Source):
+    """A sparse tensor of PyTorch's."""
+
+    @property
+    def dtype(self) -> DType:
+        return numpy_type(self.given)
+
+    def csr(self) -> tuple[torch.Tensor, ...] | None:
+        return csr_tensors(self.given) if self.given.is_cuda else None
+
+    def host(self) -> sp.sparray:
+        return scipy_of_torch(self.given)
 
 
 def scipy_of_torch(A: torch.Tensor) -> sp.sparray:

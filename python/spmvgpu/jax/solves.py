@@ -35,9 +35,9 @@ from ..arrays.jax_gradients import (
     values_p,
 )
 from ..arrays.library import Memory
+from ..arrays.products import SINGLE
 from ..devices import CPU
 from ..linalg.requests import Method, Request
-from ..linalg.systems import SINGLE
 from ..linalg.vectors import staged
 from ..operator.composed import keeping
 from ..operator.operator import SparseOperator

@@ -8,11 +8,9 @@ import scipy.sparse as sp
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.types import DType, HostArray
 from ..arrays import on_host
-from ..devices import CPU, resolve_device
+from ..devices import resolve_device
 from ..inputs.canonical import canonical_csr
-from ..inputs.compressed import wanted_dtype
 from ..inputs.csr import CanonicalCsr
-from ..inputs.source import device_csr
 from ..operator.operator import SparseOperator
 from ..planning.request import Request
 from .multigrid import LARGEST_DIRECT, Arguments, Multigrid, check_kind, stored
@@ -131,7 +129,7 @@ def amg(
     if strength is not None:
         real_number("strength", strength, "a number from 0 to 1", lambda number: 0 <= number <= 1)
     of_bsr: tuple[int, int] = getattr(A, "blocksize", (1, 1)) if sp.issparse(A) else (1, 1)
-    op, csr = _given(A, device, dtype)
+    op, csr = _operator_and_csr(A, device, dtype)
     modes, size = _near_null_space(B, block, of_bsr, csr)
     weak = strength if strength is not None else _STRENGTH if size == 1 else 0.0
     if op is None:
@@ -142,7 +140,9 @@ def amg(
     return Multigrid(op, csr, arguments)
 
 
-def _given(A: object, device: str | None, dtype: object) -> tuple[SparseOperator | None, CanonicalCsr]:
+def _operator_and_csr(
+    A: object, device: str | None, dtype: object
+) -> tuple[SparseOperator | None, CanonicalCsr]:
     """The operator, if the caller gave one, and the canonical matrix on its device."""
     check_kind(A)
     if isinstance(A, SparseOperator):
@@ -150,20 +150,17 @@ def _given(A: object, device: str | None, dtype: object) -> tuple[SparseOperator
             if value is not None:
                 raise TypeError(f"{name}={value!r} is for a sparse matrix; leave it out for an operator")
         check_square(A)
-        op: SparseOperator = A._snapshot()
-        csr = op._stored.canonical_there()
+        snapshot = A._snapshot()
+        op, csr = snapshot, snapshot._stored.canonical_there().at(A._ordinal)
     else:
         ordinal = resolve_device("auto" if device is None else device)
-        op_or_none, found = None, None
-        if ordinal != CPU:
-            found = device_csr(A, ordinal, None, wanted_dtype(dtype))
-        csr = canonical_csr(A, dtype=dtype) if found is None else found
+        op, csr = None, canonical_csr(A, dtype=dtype, ordinal=ordinal)
         if csr.shape[0] != csr.shape[1]:
             raise ValueError(f"A has shape {csr.shape}; amg needs a square matrix")
-        op, csr = op_or_none, csr.at(ordinal)  # type: ignore[assignment]
+        csr = csr.at(ordinal)
     if csr.is_wide:
         raise ValueError(f"A has {csr.nnz} stored entries; amg takes at most 2**31 - 1")
-    return op, csr if op is None else csr.at(op._ordinal)
+    return op, csr
 
 
 def _near_null_space(

@@ -24,9 +24,9 @@ from .preconditioners import (
     diagonal_of,
     inverse_of,
     keeps_pieces,
-    operator_of,
     positive_inverse,
     requested_device,
+    square_operator,
     what_fits,
     with_unit_rows,
 )
@@ -227,7 +227,7 @@ def chebyshev(op: object, degree: int = 4, ratio: float = 30.0) -> Cycle:
     >>> info, op.solve_info.iterations < 20
     (0, True)
     """
-    own = operator_of(op)._snapshot()
+    own = square_operator(op)._snapshot()
     whole_number("degree", degree, 1, 1000)
     real_number("ratio", ratio, "a number above 1", lambda number: number > 1)
     return Cycle(own, [_polynomial(own, degree, ratio)], (degree, ratio))
@@ -528,7 +528,7 @@ def block_jacobi(op: object, block: int = 3) -> BlockJacobiOperator:
     >>> sg.linalg.cg(op, np.ones(op.shape[0]), M=M)[1]
     0
     """
-    own = operator_of(op)
+    own = square_operator(op)
     size = whole_number("block", block, 1, 1024)
     inverse: SparseOperator = aslinearoperator(
         _inverse_of_blocks(own.tocsr(), size), device=requested_device(own)

@@ -12,17 +12,17 @@ from .. import _core
 from .._core import LinearMap, SolverReport
 from .._util.arguments import one_of, with_hints
 from .._util.types import HostArray
-from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, taken
+from ..arrays import AnyArray, Located, taken
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
-from ..operator.construct import aslinearoperator
+from ..operator.construct import as_operator
 from ..operator.new_values import NewValues
 from ..operator.operator import SparseOperator
 from . import cudss
 from .factors import Factors, SingularMatrixError, SuperLUFactors
 from .preconditioners import DevicePreconditioner
 from .stopping import check_limits, warn
-from .systems import OperatorSystem, OverRanks, check_square, operator_beside
+from .systems import OperatorSystem, OverRanks, check_square
 from .vectors import DeviceVector, empty, no_columns, zero_column
 
 _REFINEMENTS = 10  # iterations of gmres with the factors
@@ -328,27 +328,24 @@ def _check_finite(csr: sp.csr_array) -> None:
         raise ValueError("A contains inf or NaN")
 
 
-def _where(device: str) -> str:
-    """A device for a matrix: with "auto", one on which it can be factorized."""
-    if device != "auto":
-        return device
-    return "auto" if resolve_device("auto") != CPU and cudss.is_available() else "cpu"
-
-
-def _refuse_device(device: str) -> None:
-    """Refuse, with TypeError, a device for an operator, which has its own."""
-    if device != "auto":
-        raise TypeError(f"device={device!r} is for a matrix; leave it out for an operator")
-
-
-def _refuse_unknown(A: Any) -> None:
-    """Refuse, with TypeError, what has no entries."""
+def _operator(A: object, device: str, b: AnyArray = None) -> SparseOperator:
+    """The operator of a square matrix, which goes to a device, or beside a right-hand side."""
+    resolve_device(device)  # refuses what is none
     if isinstance(A, OverRanks):
         raise TypeError("A is distributed over ranks, and factors are of one process; use cg or gmres")
-    if not isinstance(A, SparseOperator) and hasattr(A, "matvec") and not hasattr(A, "tocsr"):
+    if isinstance(A, SparseOperator):
+        if device != "auto":
+            raise TypeError(f"device={device!r} is for a matrix; leave it out for an operator")
+    elif device == "auto" and (b is None or isinstance(b, np.ndarray)):
+        # To a GPU only if it can be factorized there.
+        device = "auto" if resolve_device("auto") != CPU and cudss.is_available() else "cpu"
+    op = as_operator(A, b, device=device, format="csr")
+    if not isinstance(op, SparseOperator):
         raise TypeError(
             f"A must be a matrix or a SparseOperator, not {type(A).__name__}, whose entries are not known"
         )
+    check_square(op)
+    return op
 
 
 @with_hints
@@ -407,17 +404,8 @@ def splu(A: object, *, device: str = "auto") -> DirectFactors:
     >>> sg.linalg.cg(op, np.ones(900), M=factors)[1], op.solve_info.iterations
     (0, 1)
     """
-    resolve_device(device)  # refuses what is none
-    _refuse_unknown(A)
-    order = None
-    if isinstance(A, SparseOperator):
-        _refuse_device(device)
-        op = A
-    else:
-        op = aslinearoperator(A, device=_where(device), format="csr")
-        order = _order_of_values(A)
-    check_square(op)
-    return DirectFactors(op, order)
+    op = _operator(A, device)
+    return DirectFactors(op, None if op is A else _order_of_values(A))
 
 
 @with_hints
@@ -466,31 +454,15 @@ def spsolve(A: object, b: object, *, device: str = "auto") -> AnyArray:
     >>> sg.linalg.spsolve(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([4.0, 4.0]))
     array([1.5, 1. ])
     """
-    resolve_device(device)  # refuses what is none
-    _refuse_unknown(A)
     if sp.issparse(b):
         return _sparse_solution(A, b, device)
-    b, library = taken("b", b)
-    return _factors_beside(A, b, library, device)._solve(b, "N", is_vector=True)
-
-
-def _factors_beside(A: object, b: AnyArray, library: AnyLibrary, device: str) -> DirectFactors:
-    """The factors of a matrix, which goes to the device of a right-hand side."""
-    located = library.locate(b, "b")
-    if isinstance(A, SparseOperator):
-        _refuse_device(device)
-    elif device != "auto" or library.moves:
-        device = _where(device)
-    else:
-        device = device_name(CPU if located.host is not None else located.ordinal)
-    op: Any = operator_beside(A, library, located, device=device, format="csr")
-    check_square(op)
-    return DirectFactors(op)
+    b, _ = taken("b", b)
+    return DirectFactors(_operator(A, device, b))._solve(b, "N", is_vector=True)
 
 
 def _sparse_solution(A: object, B: Any, device: str) -> Any:
     """The solution for a sparse right-hand side: sparse, or for a single column a vector."""
-    factors = _factors_beside(A, np.zeros(B.shape[0], B.dtype), NUMPY, device)
+    factors = DirectFactors(_operator(A, device, np.zeros(B.shape[0], B.dtype)))
     if B.shape[0] != factors.shape[0]:
         raise ValueError(
             f"b has shape {B.shape}; a matrix of shape {factors.shape} needs ({factors.shape[0]}, k)"

@@ -15,8 +15,8 @@ from ..operator.operator import SparseOperator
 from .preconditioners import (
     DevicePreconditioner,
     diagonal_of,
-    operator_of,
     requested_device,
+    square_operator,
     what_fits,
     with_unit_rows,
 )
@@ -132,7 +132,7 @@ def ilu0(op: object) -> IncompleteFactors:
     >>> info, op.solve_info.iterations < 25
     (0, True)
     """
-    return _factorised(operator_of(op), False)
+    return _factorised(square_operator(op), False)
 
 
 def ic0(op: object) -> IncompleteFactors:
@@ -168,7 +168,7 @@ def ic0(op: object) -> IncompleteFactors:
     >>> info, op.solve_info.iterations < 30
     (0, True)
     """
-    return _factorised(operator_of(op), True)
+    return _factorised(square_operator(op), True)
 
 
 def _factorised(op: SparseOperator, is_definite: bool) -> IncompleteFactors:

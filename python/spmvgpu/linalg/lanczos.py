@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse.linalg as sla
+from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._core import LinearMap
 from .._util.arguments import one_of, whole_number
 from .._util.types import DType, HostArray
-from ..arrays import AnyArray, is_sparse
-from ..inputs.canonical import matrix_of
+from ..arrays import AnyArray, taken
+from ..operator.construct import as_operator
 from .copies import CopySearch, best_of, better, chosen_first
 from .stopping import warn
 from .systems import refuse_ranks
@@ -307,17 +308,13 @@ def places_of(k: int, ncv: int, n: int) -> int:
     return max(ncv, min(n, k + 8))
 
 
-def with_start(A: Any, v0: object) -> tuple[object, object]:
-    """A matrix or an operator, and a vector on its smaller side that stands for the start: `v0`, or zeros."""
+def with_start(A: object, v0: object) -> tuple[LinearOperator, AnyArray]:
+    """An operator, and a vector on its smaller side that stands for the start: `v0`, or zeros."""
     refuse_ranks(A)
-    if not (hasattr(A, "matvec") or (is_sparse(A) and hasattr(A, "dtype"))):  # CuPy's stays on its GPU
-        A = matrix_of(A)
-    if len(A.shape) != 2:
-        raise ValueError(f"A has {len(A.shape)} dimensions; give a matrix")
-    if v0 is None:
-        dtype = np.dtype(getattr(A, "dtype", np.float64))
-        v0 = np.zeros(min(A.shape), np.float32 if dtype in (np.float32, np.complex64) else np.float64)
-    return A, v0
+    is_given = v0 is not None
+    start, _ = taken("v0", v0 if is_given else np.zeros(0, np.float32))
+    op = as_operator(A, start, "v0")
+    return op, start if is_given else np.zeros(min(op.shape), np.float32)
 
 
 def start_of(v0: object, vectors: Vectors) -> DeviceVector | None:

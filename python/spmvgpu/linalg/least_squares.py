@@ -14,8 +14,9 @@ from .. import _core
 from .._util.arguments import real_number
 from .._util.types import HostArray
 from ..arrays import AnyArray, AnyLibrary, taken
+from ..operator.construct import as_operator
 from .stopping import tolerance
-from .systems import Rectangle, operator_beside, refuse_ranks
+from .systems import Rectangle, refuse_ranks
 from .vectors import NOTHING, DeviceVector, zero_column
 
 _P = ParamSpec("_P")
@@ -210,7 +211,7 @@ def each_column(solver: Callable[_P, _R]) -> Callable[_P, _R]:
         located = library.locate(b, "b")
         if len(located.shape) != 2 or located.shape[1] == 1:
             return solver(*args, **kwargs)
-        op = operator_beside(given["A"], library, located)
+        op = as_operator(given["A"], b)
         count = located.shape[1]
         columns = _columns_of("b", b, library, (op.shape[0], count))
         guesses: list[AnyArray] = [None] * count

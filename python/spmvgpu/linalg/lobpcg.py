@@ -9,7 +9,7 @@ import scipy.sparse.linalg as sla
 from .._util.arguments import with_hints
 from .._util.types import HostArray
 from ..arrays import host_array
-from ..operator.construct import aslinearoperator
+from ..operator.construct import as_operator
 
 
 @with_hints
@@ -104,5 +104,5 @@ def _columns(name: str, given: object, A: object) -> HostArray:
 
 def _operator(matrix: object) -> object:
     """A matrix as one of our operators; operators and functions as they are."""
-    has_products = callable(matrix) or hasattr(matrix, "matvec")
-    return matrix if matrix is None or has_products else aslinearoperator(matrix)
+    is_as_scipy_takes = matrix is None or callable(matrix) or isinstance(matrix, sla.LinearOperator)
+    return matrix if is_as_scipy_takes else as_operator(matrix)

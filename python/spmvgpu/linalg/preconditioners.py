@@ -17,10 +17,11 @@ from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, Located, library_of, on_host, taken
 from ..arrays.products import kind_of
 from ..devices import at_most, device_name, resolve_device
+from ..inputs.canonical import sparse_source
 from ..inputs.csr import CanonicalCsr
-from ..inputs.sparse import scipy_sparse
+from ..inputs.source import ForeignOperator
 from ..operator.composed import Composable
-from ..operator.construct import aslinearoperator
+from ..operator.construct import as_operator, aslinearoperator
 from ..operator.new_values import NewValues
 from ..operator.operands import check_place, multiply_by, multiply_by_map
 from ..operator.operator import SparseOperator
@@ -324,7 +325,7 @@ def jacobi(op: object) -> Jacobi:
         with op.agreement():
             check_square(op)
             return Jacobi(positive_inverse("jacobi", diagonal_of(op), op.dtype, op.row_ranges.begin))
-    own = operator_of(op)
+    own = square_operator(op)
     with at_most(own.max_threads):
         return _jacobi(own._stored.canonical_there())._of(own._stored)
 
@@ -336,19 +337,17 @@ def _jacobi(csr: CanonicalCsr) -> Jacobi:
     return Jacobi(positive_inverse("jacobi", diagonal_of(csr.host), csr.dtype))
 
 
-def operator_of(op: object) -> SparseOperator:
-    """The operator of a square matrix: itself, or one that is made of a matrix with the defaults."""
-    if not isinstance(op, SparseOperator):
-        if op is None or (hasattr(op, "matvec") and not hasattr(op, "tocsr")):
-            raise TypeError(
-                f"op must be a matrix or a SparseOperator from spmvgpu.aslinearoperator, not "
-                f"{type(op).__name__}, whose entries are not known"
-            )
-        try:
-            op = aslinearoperator(op)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"op is no matrix: {error}") from error
-    made: SparseOperator = op
+def square_operator(op: object) -> SparseOperator:
+    """The operator of a square matrix whose entries are known."""
+    try:
+        made = as_operator(op)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"op is no matrix: {error}") from error
+    if not isinstance(made, SparseOperator):
+        raise TypeError(
+            f"op must be a matrix or a SparseOperator from spmvgpu.aslinearoperator, not "
+            f"{type(op).__name__}, whose entries are not known"
+        )
     check_square(made)
     return made
 
@@ -482,11 +481,11 @@ def taken_map(M: Given) -> Given:
     TypeError
         For what is none of these.
     """
-    if M is None or isinstance(M, LinearOperator) or hasattr(M, "matvec") or isinstance(M, OverRanks):
+    if M is None or isinstance(M, LinearOperator | OverRanks):
         return M
-    sparse = scipy_sparse(M)
-    if sparse is not None:
-        return sparse
+    source = sparse_source(M)
+    if source is not None:
+        return M if isinstance(source, ForeignOperator) else source.host()
     if hasattr(M, "levels"):
         raise TypeError(
             f"M must be a preconditioner, not the hierarchy {type(M).__name__}; give "

@@ -12,17 +12,18 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._util.types import DType, HostArray
-from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, is_sparse, on_host, taken
+from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, on_host, taken
 from ..arrays.products import kind_of
-from ..devices import CPU, device_name, resolve_device
-from ..inputs.canonical import matrix_of
+from ..devices import CPU, resolve_device
+from ..inputs.canonical import source_of
 from ..inputs.compressed import storage_dtype
-from ..operator.construct import aslinearoperator
+from ..inputs.source import ForeignOperator, Source
+from ..operator.construct import as_operator
 from ..operator.operator import SparseOperator
 from .choice import dominance
 from .nullspace import NullSpace
 from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
-from .systems import System, check_square, linear_operator, system_of
+from .systems import System, check_square, system_of
 from .vectors import empty, random_vector, staged
 
 _SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any other
@@ -50,37 +51,31 @@ class Problem:
     ) -> None:
         self.b, self.library, self.located, self.x0 = b, library, located, x0
         resolve_device(device)  # refuses what is none
-        self._device = device_name(located.ordinal) if device == "auto" and library is not NUMPY else device
-        self.is_foreign = (
-            not isinstance(A, SparseOperator) and hasattr(A, "matvec") and not hasattr(A, "tocsr")
-        )
-        if self.is_foreign:
-            A = linear_operator(A)
-        elif not isinstance(A, SparseOperator) and not (is_sparse(A) and hasattr(A, "dtype")):
-            A = matrix_of(A)  # CuPy's stays on its GPU
-            if A.ndim != 2:
-                raise ValueError(f"A has {A.ndim} dimensions; give a square matrix")
-        check_square(A)
-        self._given, self.rows = A, int(A.shape[0])
+        self._device = device
+        self._given: SparseOperator | Source = A if isinstance(A, SparseOperator) else source_of(A)
+        self.is_foreign = isinstance(self._given, ForeignOperator)
+        if len(self._given.shape) != 2:
+            raise ValueError(f"A has {len(self._given.shape)} dimensions; give a square matrix")
+        check_square(self._given)
+        self.rows = int(self._given.shape[0])
         self.dtype: DType = np.dtype(np.float64)
-        if "c" in (storage_dtype(np.dtype(A.dtype), None).kind, kind_of(located.dtype)):
+        if "c" in (storage_dtype(self._given.dtype, None).kind, kind_of(located.dtype)):
             self.dtype = np.dtype(np.complex128)
         self.kind = "Hermitian" if self.dtype.kind == "c" else "symmetric"
 
     @cached_property
     def op(self) -> SparseOperator | LinearOperator:
         """The operator on its device."""
-        A = self._given
-        if self.is_foreign:
-            return sla.LinearOperator(A.shape, A.matvec, matmat=A.matmat, dtype=self.dtype)
-        if isinstance(A, SparseOperator):
-            return A.astype(self.dtype, copy=False)
-        return aslinearoperator(A, device=self._device, dtype=self.dtype)
+        op = as_operator(self._given, self.b, device=self._device, dtype=self.dtype)
+        if isinstance(op, SparseOperator):
+            return op.astype(self.dtype, copy=False)
+        return sla.LinearOperator(op.shape, op.matvec, matmat=op.matmat, dtype=self.dtype)
 
     @cached_property
     def matrix(self) -> sp.csr_array:
         """The matrix in host memory."""
-        return sp.csr_array(matrix_of(self._given))
+        given = self._given
+        return given.tocsr() if isinstance(given, SparseOperator) else sp.csr_array(given.host())
 
     @cached_property
     def empty_rows(self) -> HostArray:

@@ -11,6 +11,8 @@ from .._core import SolverLimits
 from .._util.arguments import one_of, whole_number
 from .._util.types import DType
 from ..arrays import AnyArray, AnyLibrary, library_of
+from ..arrays.products import common_type
+from ..operator.construct import as_operator
 from ..operator.operands import check_vector
 from ..operator.operator import SparseOperator
 from ..operator.patterns import Pattern
@@ -19,7 +21,7 @@ from .named import NAMES, SYMMETRIC_SOLVERS, named
 from .preconditioners import Jacobi
 from .solve import NotSolvedError, solve
 from .stopping import check_limits
-from .systems import Callback, HasShape, check_square, common_type, no_entries, operator_beside, refuse_ranks
+from .systems import Callback, HasShape, check_square, no_entries, refuse_ranks
 
 Method: TypeAlias = Literal["auto", "cg", "minres", "bicgstab", "gmres"]
 _METHODS = ("auto", "cg", "minres", "bicgstab", "gmres")
@@ -84,7 +86,6 @@ class Request(NamedTuple):
         an operator or a pattern.
         """
         self.check(M, isinstance(A, Pattern), values is not None)
-        library = cast("AnyLibrary", library_of(b))
         refuse_ranks(A)
         if not isinstance(A, LinearOperator | Pattern):
             if not has_memory:
@@ -92,7 +93,7 @@ class Request(NamedTuple):
                     f"A is a {type(A).__name__}; in a function that is traced or transformed, give an "
                     "operator that was made before: spmvgpu.aslinearoperator(A)"
                 )
-            A = operator_beside(A, library, library.locate(b, "b"))
+            A = as_operator(A, b)
         check_square(A)
         own = A._type_of(values) if isinstance(A, Pattern) else solution_type(A, b)
         _check_vectors(A, own, b, x0)

@@ -14,20 +14,14 @@ import scipy.sparse.linalg as sla
 from .. import _core
 from .._core import AnyMatrix, LinearMap, MultiDeviceMatrix
 from .._util.types import DType, HostArray
-from ..arrays import AnyArray, AnyLibrary, Located, is_sparse, taken
-from ..arrays.products import kind_of
-from ..devices import CPU, device_name
-from ..inputs.canonical import matrix_of
-from ..inputs.jax_sparse import is_jax_sparse
-from ..inputs.torch_sparse import is_torch_sparse, numpy_type
-from ..operator.composed import refuse_stack
-from ..operator.construct import aslinearoperator
+from ..arrays import AnyArray, AnyLibrary, Located, taken
+from ..arrays.products import common_type
+from ..devices import CPU
+from ..operator.construct import as_operator
 from ..operator.operands import check_place
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from .vectors import Vectors
-
-SINGLE = (np.float32, np.complex64)
 
 Callback: TypeAlias = Callable[[AnyArray], object]
 Function: TypeAlias = Callable[[HostArray], HostArray]
@@ -185,34 +179,10 @@ def system_of(A: object, b: object, name: str = "b") -> System:
         with A.agreement():
             return A._piece_of_system(b)
     b, library = taken(name, b)
-    located = library.locate(b, name)
-    op = operator_beside(A, library, located)
+    op = as_operator(A, b, name)
     if isinstance(op, SparseOperator):
         return OperatorSystem(op, b, library)
-    return ForeignSystem(op, b, library, located)
-
-
-def operator_beside(
-    A: object, library: AnyLibrary, located: Located, device: str | None = None, format: str = "auto"
-) -> SparseOperator | sla.LinearOperator:
-    """The operator of what a caller gave to a solver.
-
-    A matrix becomes one in a format on a device: without a name, where the right-hand side is.
-    """
-    if isinstance(A, SparseOperator):
-        return A
-    if isinstance(A, sla.LinearOperator) or (hasattr(A, "matvec") and not hasattr(A, "tocsr")):
-        return linear_operator(A)
-    # Matrices of CuPy, PyTorch and JAX stay on their GPU.
-    stays = is_torch_sparse(A) or is_jax_sparse(A) or (is_sparse(A) and hasattr(A, "dtype"))
-    matrix: Any = A if stays else matrix_of(A)
-    if device is None:
-        device = (
-            "auto" if library.moves else device_name(CPU if located.host is not None else located.ordinal)
-        )
-    given = numpy_type(A) if is_torch_sparse(A) else np.dtype(matrix.dtype)
-    dtype = common_type(given, located.dtype)
-    return aslinearoperator(matrix, device=device, dtype=dtype, format=format)
+    return ForeignSystem(op, b, library, library.locate(b, name))
 
 
 class Rectangle:
@@ -238,7 +208,7 @@ class Rectangle:
         refuse_ranks(A)
         b, library = taken(name, b)
         located = library.locate(b, name)
-        op = operator_beside(A, library, located)
+        op = as_operator(A, b, name)
         shape = (int(op.shape[0]), int(op.shape[1]))
         ordinal = CPU if located.host is not None else located.ordinal
         if isinstance(op, SparseOperator):
@@ -284,31 +254,17 @@ def _columns_of(b: AnyArray, library: AnyLibrary) -> int | None:
     return None if len(shape) != 2 or shape[1] == 1 else int(shape[1])
 
 
-def linear_operator(A: object) -> sla.LinearOperator:
-    """An operator of another library as one of SciPy's; ValueError for a stack of them."""
-    op = sla.aslinearoperator(A)
-    refuse_stack(op)
-    return op
-
-
 class HasShape(Protocol):
     """An operator, or what makes one of values."""
 
-    shape: tuple[int, int]
+    @property
+    def shape(self) -> tuple[int, ...]: ...
 
 
 def check_square(op: HasShape) -> None:
     """Refuse, with ValueError, an operator that is no system of equations."""
     if op.shape[0] != op.shape[1]:
         raise ValueError(f"the operator has shape {op.shape}; this needs a square one")
-
-
-def common_type(matrix: DType, b: object) -> DType:
-    """SciPy's rule: complex if either is, and single precision only where both are."""
-    are_single = matrix in SINGLE and (b in SINGLE or not isinstance(b, np.dtype))
-    if "c" in (matrix.kind, kind_of(b)):
-        return np.dtype(np.complex64 if are_single else np.complex128)
-    return np.dtype(np.float32 if are_single else np.float64)
 
 
 def callback_map(system: System, name: str, op: sla.LinearOperator, ordinal: int) -> LinearMap:

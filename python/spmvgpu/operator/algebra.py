@@ -18,8 +18,7 @@ from .._util.arguments import is_number
 from .._util.types import Devices, DType, HostArray
 from ..arrays import is_sparse, library_of
 from ..devices import at_most
-from ..inputs.canonical import canonical_csr
-from ..inputs.sparse import scipy_sparse
+from ..inputs.canonical import canonical_csr, source_of
 from ..planning.symmetry import of_multiple
 from .build import build, build_derived, build_multiple
 from .stored import Stored, Variant
@@ -114,14 +113,14 @@ def summed(stored: Stored, other: object, sign: int, other_sign: int) -> Stored 
     None for what may know by itself how it is added; TypeError for what cannot be added at all.
     """
     if is_sparse(other):
-        csr: sp.csr_array = scipy_sparse(other)
-        if tuple(csr.shape) != stored.shape:
+        source = source_of(other)
+        if source.shape != stored.shape:
             raise ValueError(
-                f"a sparse matrix of shape {tuple(csr.shape)} cannot be added to an operator of shape "
+                f"a sparse matrix of shape {source.shape} cannot be added to an operator of shape "
                 f"{stored.shape}"
             )
         with at_most(stored.description.threads):
-            csr = canonical_csr(csr, dtype=np.result_type(stored.dtype, csr.dtype)).host
+            csr = canonical_csr(source, dtype=np.result_type(stored.dtype, source.dtype)).host
         return _of_entries(stored, _signed(stored.to_csr(), sign) + _signed(csr, other_sign))
     is_array = isinstance(other, list | tuple) or hasattr(other, "__array__") or library_of(other) is not None
     if is_array or is_number(other):
@@ -144,5 +143,5 @@ def multiply_sparse(stored: Stored, x: object, *, from_left: bool = False) -> sp
         with x.data.device:  # type: ignore[attr-defined]
             A, B = sys.modules["cupyx.scipy.sparse"].csr_matrix(A), x.tocsr()  # type: ignore[attr-defined]
             return B @ A if from_left else A @ B
-    B = sp.csr_array(scipy_sparse(x))
+    B = sp.csr_array(source_of(x).host())
     return sp.csr_array(B @ A if from_left else A @ B)

@@ -6,22 +6,24 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, overload
 
+import scipy.sparse.linalg as sla
+
 from .._util.arguments import one_of, plain_options, real_number, whole_number, with_hints
-from .._util.steps import Recording, step
-from .._util.types import Device, Devices, Format
-from ..arrays import stream_handle
+from .._util.steps import Recording
+from .._util.types import Device, Devices, DType, Format
+from ..arrays import AnyArray, library_of, stream_handle
+from ..arrays.products import common_type
 from ..devices import CPU, at_most, device_name, thread_count
 from ..formats import check_format, formats
-from ..inputs.canonical import Symmetric, canonical_csr, checked_symmetry
-from ..inputs.compressed import wanted_dtype
-from ..inputs.csr import CanonicalCsr
-from ..inputs.source import device_csr
+from ..inputs.canonical import Symmetric, canonical_csr, checked_symmetry, source_of
+from ..inputs.source import ForeignOperator
 from ..multi_device.division import Division
 from ..partition import Partition
 from ..planning.reordering import Reorder, check_reorder
 from ..planning.request import BUDGET, CHOOSERS, MODES, Request
 from ..planning.symmetry import declared
 from .build import build
+from .composed import refuse_stack
 from .description import Description, resolved
 from .multi_device_operator import MultiDeviceOperator, operator_of
 from .operator import SparseOperator
@@ -195,10 +197,42 @@ def aslinearoperator(
     names = tuple(device) if isinstance(device, list) else device
     needs_host = isinstance(names, tuple) or format in CHOOSERS or reorder in ("rcm", "auto")
     with at_most(threads), Recording() as recording:
-        csr = _read(A, CPU if needs_host else ordinals[0], dtype, shape, symmetric)
+        place = CPU if needs_host else ordinals[0]
+        csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, ordinal=place)
         request = Request(format, options, tune, budget, declared(symmetric, csr.dtype))
         description = Description(names, ordinals, request, division, reorder, handle, threads)
         return operator_of(build(csr, description, recording))
+
+
+def as_operator(
+    A: object,
+    like: AnyArray = None,
+    name: str = "b",
+    *,
+    device: Device = "auto",
+    dtype: DType | None = None,
+    format: Format = "auto",
+) -> SparseOperator | sla.LinearOperator:
+    """The operator of an argument: an operator stays what it is, and a matrix becomes one.
+
+    A matrix goes to a device that is named, or else to the one of `like`, an array of the caller's called
+    `name`. Without `dtype`, it has the type of the solution of a system with that for its right-hand side.
+    """
+    if isinstance(A, SparseOperator):
+        return A
+    source = source_of(A)
+    if isinstance(source, ForeignOperator):
+        op = sla.aslinearoperator(source.given)
+        refuse_stack(op)
+        return op
+    library = library_of(like)
+    if library is not None:
+        located = library.locate(like, name)
+        if device == "auto" and not library.moves:
+            device = device_name(CPU if located.host is not None else located.ordinal)
+        if dtype is None:
+            dtype = common_type(source.dtype, located.dtype)
+    return aslinearoperator(source, format, device, dtype)
 
 
 def _all_left_out(given: Mapping[str, object]) -> bool:
@@ -215,19 +249,6 @@ _DEFAULTS = {
     for name, parameter in inspect.signature(aslinearoperator).parameters.items()
     if name != "A"
 }
-
-
-def _read(
-    A: object, ordinal: int, dtype: object, shape: tuple[int, int] | None, symmetric: Symmetric
-) -> CanonicalCsr:
-    """The canonical matrix, on the GPU if it is checked there."""
-    said = checked_symmetry(symmetric)
-    if ordinal != CPU and said in (None, True):
-        found = device_csr(A, ordinal, shape, wanted_dtype(dtype))
-        if found is not None and (said is None or found.shape[0] == found.shape[1]):
-            return found
-    with step("checks"):
-        return canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
 
 
 def _checked_threads(max_threads: object, ordinals: Sequence[int]) -> int | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,15 +13,14 @@ from .._core import Hierarchy, Matrix, PartedMatrix
 from .._util.types import HostArray
 from ..arrays import Located, taken
 from ..arrays.products import kind_of
-from ..devices import CPU
-from ..inputs.canonical import canonical_csr
+from ..inputs.canonical import canonical_csr, sparse_source
 from ..inputs.csr import CanonicalCsr
-from ..inputs.source import device_csr
-from ..inputs.sparse import is_sparse_matrix
 from ..planning.parts import takes_new_values
 from ..planning.symmetry import Symmetry
 from .build import build_values
 from .stored import Stored
+
+T = TypeVar("T")
 
 
 def replaced(stored: Stored, values: NewValues, op: object) -> Stored:
@@ -93,13 +93,23 @@ class NewValues:
     def __init__(self, stored: Stored, data: object) -> None:
         self._located: Located | None = None
         self._csr: CanonicalCsr | None = None
-        if not _is_matrix(data):
+        other = getattr(data, "_stored", None)
+        if isinstance(other, Stored):
+            _check_type(other.dtype, stored.dtype)
+            self._csr = _in_places_of(stored, other.canonical_there().astype(stored.dtype))
+            return
+        source = _of_data(partial(sparse_source, data))
+        if source is None or len(source.shape) != 2:
             data, library = taken("data", data, "a sparse matrix or an array of values")
             located = library.locate(data, "data")
             if located.shape != stored.shape or len(located.shape) != 2:
                 self._located = _checked_array(stored, located)
                 return
-        self._csr = _in_places_of(stored, _canonical(stored, data))
+        given = getattr(data, "dtype", None)
+        if given is not None:
+            _check_type(given, stored.dtype)
+        convert = partial(canonical_csr, source or data, dtype=stored.dtype, ordinal=stored.ordinal)
+        self._csr = _in_places_of(stored, _of_data(convert))
 
     @classmethod
     def of(cls, csr: CanonicalCsr) -> NewValues:
@@ -164,11 +174,6 @@ class NewValues:
         return None if located.host is not None else (located.pointer, located.shape[0])
 
 
-def _is_matrix(data: object) -> bool:
-    """Whether this is an operator, or anything sparse with two dimensions."""
-    return hasattr(data, "matvec") or (is_sparse_matrix(data) and len(getattr(data, "shape", ())) == 2)
-
-
 def _checked_array(stored: Stored, located: Located) -> Located:
     """An array of values, contiguous and of the matrix's type."""
     dtype, nnz = stored.dtype, stored.matrix.nnz
@@ -187,18 +192,10 @@ def _checked_array(stored: Stored, located: Located) -> Located:
     return located
 
 
-def _canonical(stored: Stored, data: Any) -> CanonicalCsr:
-    """A matrix that a caller gives, as canonical CSR of the stored one's type, on its device if it can be."""
-    other = getattr(data, "_stored", None)
-    if isinstance(other, Stored):
-        _check_type(other.dtype, stored.dtype)
-        return other.canonical_there().astype(stored.dtype)
-    given = getattr(data, "dtype", None)
-    if given is not None:
-        _check_type(given, stored.dtype)
+def _of_data(function: Callable[[], T]) -> T:
+    """What a function makes of `data`, which its errors name."""
     try:
-        there = None if stored.ordinal == CPU else device_csr(data, stored.ordinal, None, stored.dtype)
-        return canonical_csr(data, dtype=stored.dtype) if there is None else there
+        return function()
     except (TypeError, ValueError) as error:
         raise type(error)(f"data: {error}") from error
 

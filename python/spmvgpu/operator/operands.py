@@ -368,7 +368,7 @@ def factor(op: HasType, name: str, value: Any) -> complex:
 
 
 def check_vector(
-    name: str, shape: Shape, dtype: object, of_op: tuple[int, int], own: DType, columns: int | None = None
+    name: str, shape: Shape, dtype: object, of_op: Shape, own: DType, columns: int | None = None
 ) -> None:
     """Refuse, with TypeError or ValueError, a vector, or columns, that a system of a type does not take."""
     if kind_of(dtype) not in ("biufc" if own.kind == "c" else "biuf"):
