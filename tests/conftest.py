@@ -154,23 +154,6 @@ def jax_place(device):
         yield place
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(("cpu", True), id="cpu"),
-        *(
-            pytest.param((name, cooperative), marks=pytest.mark.gpu, id=f"{name}-{way}")
-            for name in CUDA_DEVICES
-            for cooperative, way in ((True, "cooperative"), (False, "queued"))
-        ),
-    ]
-)
-def solver_device(request, monkeypatch):
-    """Name of a device; of a GPU twice: kernels whose blocks wait for each other, and one for each sweep."""
-    name, cooperative = request.param
-    monkeypatch.setattr("spmvgpu.linalg.krylov.COOPERATIVE", cooperative)
-    return name
-
-
 @pytest.fixture(scope="session", params=CUDA_PARAMS)
 def cuda_device(request):
     """Name of a CUDA device."""

@@ -173,14 +173,6 @@ def test_solve_scales_with_the_right_hand_side(run, tmp_path, matrix_file, scale
     assert_solves(x, A, np.ones(ROWS) if scale else b)
 
 
-def test_solve_reads_one_triangle(run, tmp_path):
-    sp.save_npz(tmp_path / "A.npz", sp.tril(A, format="csr"))
-    code, out, _ = run("solve", tmp_path / "A.npz", "--symmetric", "lower", "-o", tmp_path / "x.npy")
-    assert code == 0
-    assert f"{A.count_nonzero()} non-zeros" in out
-    assert_solves(tmp_path / "x.npy", A, np.ones(ROWS))
-
-
 INDEFINITE = sp.csr_array(A - 0.5 * min(A.diagonal()) * sp.eye_array(ROWS))  # with a positive diagonal
 
 
@@ -235,15 +227,6 @@ def test_reordered_system(run, tmp_path, rng):
     assert_solves(tmp_path / "x.npy", shuffled, b)
     assert "--reorder" in run(*common, "--maxiter", 2)[2]
     assert "--reorder" not in run(*common, "--maxiter", 2, "--reorder")[2]
-
-
-@pytest.mark.parametrize("values", [np.int64, np.int8, np.bool_])
-def test_solve_integer_matrix(run, tmp_path, values):
-    matrix = sp.eye_array(6, dtype=values, format="csr")
-    sp.save_npz(tmp_path / "A.npz", matrix)
-    code, out, _ = run("solve", tmp_path / "A.npz")
-    assert code == 0
-    assert "float64" in out
 
 
 @pytest.mark.parametrize("solver", ["cg", "minres", "gmres"])
@@ -398,44 +381,6 @@ def test_unsuitable_right_hand_side(run, tmp_path, matrix_file, b, reason):
     assert str(path) in message
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["{folder}/nothing.mtx"], "nothing.mtx"),
-        (["{folder}"], ".npz"),
-        (["{folder}/A.mtx", "--size", "4"], "not both"),
-        (["{folder}/A.mtx", "--problem", "poisson3d"], "not both"),
-        (["--rhs", "b.mtx"], "none is given"),
-        (["--symmetric", "lower"], "none is given"),
-        (["{folder}/A.mtx", "--symmetric", "lower"], "entries beyond that triangle"),
-        (["{folder}/A.mtx", "--format", "csrr"], "csrr"),
-        (["{folder}/A.mtx", "--device", "tpu"], "tpu"),
-        (["{folder}/A.mtx", "-o", "{folder}/x.txt"], ".npy"),
-        (["{folder}/A.mtx", "-o", "{folder}/nowhere/x.npy"], "folder that exists"),
-        (["--size", "1"], "at least 2"),
-    ],
-)
-def test_bad_request(run, tmp_path, matrix_file, arguments, reason):
-    matrix_file()
-    assert reason in refusal(run, "solve", *(argument.format(folder=tmp_path) for argument in arguments))
-
-
-@pytest.mark.parametrize(
-    "content", ["", "garbage", "%%MatrixMarket matrix coordinate real general\n9 9 9\n1 1 1\n"]
-)
-@pytest.mark.parametrize("command", ["solve", "bench"])
-def test_broken_file(run, tmp_path, command, content):
-    path = tmp_path / "A.mtx"
-    path.write_text(content)
-    assert str(path) in refusal(run, command, path)
-
-
-def test_matrix_beyond_the_memory(run, tmp_path):
-    path = tmp_path / "A.mtx"
-    path.write_text(f"%%MatrixMarket matrix coordinate real general\n{10**15} {10**15} 1\n1 1 1\n")
-    assert "memory" in refusal(run, "solve", path)
-
-
 @pytest.mark.skipif(len(sg.devices()) > 1, reason="this machine has a CUDA device")
 @pytest.mark.parametrize("command", ["solve", "bench"])
 def test_cuda_without_a_gpu(run, command):
@@ -573,19 +518,6 @@ def test_what_is_said_of_bad_inputs(run, inputs, arguments, says):
     assert set(os.listdir()) - before <= {"p.json"}
 
 
-def test_usage_is_in_words(run, capsys):
-    for option, value in (
-        ("--size", "x"),
-        ("--size", "1" * 30),
-        ("--block", "0"),
-        ("--rtol", "x"),
-        ("--rtol", "inf"),
-    ):
-        with pytest.raises(SystemExit):
-            run("solve", option, value)
-        assert re.search(f"argument {option}: '{value}' is not a (whole|positive)", capsys.readouterr().err)
-
-
 FULL_DISK = """
     import resource, sys
     from spmvgpu.cli import main
@@ -614,22 +546,6 @@ def test_output_that_cannot_be_printed(arguments):
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "error: standard output: No space left on device\n")
-
-
-def test_solution_goes_where_a_link_points(run, inputs, tmp_path):
-    np.save("old.npy", np.ones(1))
-    os.symlink("old.npy", "link.npy")
-    assert run("solve", "good.mtx", "-o", "link.npy")[0] == 0
-    assert os.path.islink("link.npy")
-    np.testing.assert_allclose(np.load("old.npy"), [1 / 2, 1 / 3])
-
-
-def test_interrupt(run, monkeypatch):
-    def interrupt(*args, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("spmvgpu.cli.solve.run_solver", interrupt)
-    assert run("solve", "--size", 3)[::2] == (130, "error: interrupted\n")
 
 
 # -- bench ---------------------------------------------------------------------------------------------------

@@ -23,12 +23,6 @@ def rtol(dtype):
     return 1e-4 if dtype == np.complex64 else 1e-9
 
 
-@pytest.fixture
-def device(solver_device):
-    """In place of the devices of other tests, those on which solvers have two ways twice."""
-    return solver_device
-
-
 def phases(n):
     return np.exp(2j * np.pi * np.random.default_rng(3).uniform(size=n))
 
@@ -106,37 +100,6 @@ def test_minres_goes_as_on_the_real_system(name, shift, device, dtype, rtol):
     np.testing.assert_allclose(turn * x, y, rtol=0, atol=(0.05 if dtype == np.complex64 else 1e-4) * scale)
 
 
-def test_minres_finds_what_is_not_hermitian(device, dtype):
-    A, b = system("general", dtype)
-    with pytest.raises(ValueError, match="non-symmetric matrix"):
-        linalg.minres(sg.aslinearoperator(A, device=device), b, check=True)
-
-
-def test_cg_finds_what_is_not_definite(device, dtype):
-    A, b = system("indefinite", dtype)
-    with pytest.warns(linalg.SolverWarning, match="not positive definite"):
-        assert linalg.cg(sg.aslinearoperator(A, device=device), b)[1] < 0
-
-
-@pytest.mark.parametrize("solver", ["cg", "bicgstab", "gmres", "minres"])
-def test_small_questions(solver, device):
-    solve = getattr(linalg, solver)
-    A, b = system("definite", np.dtype("complex128"))
-    op, start = sg.aslinearoperator(A, device=device), vector(len(b), b.dtype, seed=5)
-    exact = spla.spsolve(A.tocsc(), b)
-    for guess in (None, start, start.reshape(-1, 1), exact, "Mb"):
-        x, info = solve(op, b, guess, rtol=1e-11)
-        assert info == 0
-        np.testing.assert_allclose(x, exact, rtol=0, atol=1e-7 * np.abs(exact).max())
-    np.testing.assert_array_equal(solve(op, 0 * b, start)[0], 0 * b)
-    seen = []
-    keep = {"callback_type": "x"} if solver == "gmres" else {}
-    x, _ = solve(op, b, rtol=1e-8, callback=lambda xk: seen.append(xk.copy()), **keep)
-    np.testing.assert_array_equal(seen[-1], x)
-    tiny = sg.aslinearoperator(np.array([[4.0 + 0j]]), device=device)
-    np.testing.assert_allclose(solve(tiny, np.array([2.0j]))[0], [0.5j], rtol=1e-12)
-
-
 @pytest.mark.parametrize("preconditioner", ["jacobi", "chebyshev", "ic0", "block_jacobi", "ilu0"])
 def test_preconditioners(preconditioner, device, dtype, rtol):
     scale = 10.0 ** np.random.default_rng(1).uniform(-1, 1, 400)
@@ -158,25 +121,6 @@ def test_preconditioners(preconditioner, device, dtype, rtol):
         np.testing.assert_allclose(dense, dense.conj().T, atol=1e-3 * np.abs(dense).max())
 
 
-def test_ilu0_is_exact_without_fill_in(device, dtype):
-    n = 60
-    rng = np.random.default_rng(4)
-    diagonals = [rng.standard_normal(n) + 1j * rng.standard_normal(n) for _ in range(3)]
-    diagonals[1] += 4j
-    A = sp.csr_array(sp.diags_array(diagonals, offsets=[-1, 0, 1], shape=(n, n))).astype(dtype)
-    x = vector(n, dtype)
-    found = linalg.ilu0(sg.aslinearoperator(A, device=device)) @ (A @ x)
-    np.testing.assert_allclose(found, x, rtol=1e-4 if dtype == np.complex64 else 1e-12)
-
-
-def test_jacobi_needs_a_positive_diagonal(device):
-    op = sg.aslinearoperator(np.array([[4.0, 1j], [-1j, 3.0 + 1j]]), device=device)
-    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
-        linalg.jacobi(op)
-    M = linalg.Jacobi(np.array([1j, 2.0]))
-    np.testing.assert_array_equal(M.H @ np.ones(2), [-1j, 2.0])
-
-
 @pytest.mark.parametrize("matrix_type", ["float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("b_type", ["int32", "float32", "float64", "complex64", "complex128"])
 def test_types_follow_scipy(matrix_type, b_type):
@@ -190,17 +134,6 @@ def test_types_follow_scipy(matrix_type, b_type):
         x, info = linalg.cg(given, b)
         assert (info, x.dtype) == (0, expected)
         np.testing.assert_allclose(A @ x, b, rtol=0, atol=1e-3 * 25)
-
-
-def test_a_real_operator_takes_real_numbers(device):
-    op = sg.aslinearoperator(gallery.poisson2d(5), device=device)
-    with pytest.raises(TypeError, match=r"b has dtype complex128; .* as the operator is of float64"):
-        linalg.cg(op, np.ones(25, complex))
-    with pytest.raises(TypeError, match="M returned a vector of dtype complex128; allowed are real numbers"):
-        linalg.cg(op, np.ones(25), M=spla.aslinearoperator(1j * sp.eye_array(25)))
-    x, info = linalg.cg(op.astype(np.complex128), np.full(25, 1j))
-    assert info == 0
-    np.testing.assert_array_equal(x.real, 0)
 
 
 def test_lobpcg(device):

@@ -51,43 +51,6 @@ def with_rectangle(dtype):
 
 # Outside of transformed functions
 
-NARROW = ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", "float32", "int8", "bool"]
-
-
-@over("dtype", NARROW)
-@over("of_op", [np.float32, np.float64, np.complex64])
-@over("shape", [(N,), (N, 3), (N, 0)])
-def test_narrow_types(dtype, of_op, shape, op):
-    op = op.astype(of_op)
-    x = jnp.ones(shape, dtype)
-    both = op @ x, x.T @ op
-    if shape == (N, 3):
-        both += jax.jit(lambda x: (op @ x, x.T @ op))(x)
-    expected = A @ np.ones(shape), np.ones(shape).T @ A
-    for k, result in enumerate(both):
-        assert isinstance(result, jax.Array)
-        assert result.dtype == of_op
-        np.testing.assert_array_equal(result, expected[k % 2])
-    if shape == (N,) and dtype != "bool":
-        b = jnp.asarray(np.arange(N) % 2, dtype)
-        solution, info = sg.linalg.cg(op, b, rtol=1e-5)
-        assert info == 0
-        assert isinstance(solution, jax.Array)
-        np.testing.assert_allclose(A @ np.asarray(solution), np.arange(N) % 2, atol=1e-4)
-
-
-def test_mixed_with_numpy(device, op):
-    """A guess and a preconditioner may be of NumPy where b is of JAX, and the other way round."""
-    if device != "cpu":
-        pytest.skip("arrays of JAX are on the GPU")
-    b, diagonal = np.ones(N), np.full(N, 0.5)
-    expected = sg.linalg.cg(op, b, rtol=1e-10)[0]
-    for given in ((b, jnp.asarray(b), jnp.asarray(diagonal)), (jnp.asarray(b), b, diagonal)):
-        x, info = sg.linalg.cg(op, given[0], given[1], M=given[2], rtol=1e-10)
-        assert info == 0
-        assert type(x) is type(given[0])
-        np.testing.assert_allclose(x, expected)
-
 
 # Transformed functions
 

@@ -2,7 +2,6 @@
 
 import pickle
 import re
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +14,9 @@ from battery import vector
 from spmvgpu import _core, gallery, linalg
 from spmvgpu.cli.advice import OTHER_SOLVER
 from spmvgpu.linalg import SolverWarning
-from spmvgpu.linalg.krylov import run
-from spmvgpu.linalg.stopping import check_limits
 from systems import convection, counted, spd
 
 SOLVERS = ["cg", "bicgstab", "gmres", "minres"]
-
-
-@pytest.fixture
-def device(solver_device):
-    """In place of the devices of other tests, those on which solvers have two ways twice."""
-    return solver_device
 
 
 def neumann():
@@ -213,58 +204,6 @@ def test_stagnation_is_reported(device):
 # What may be given
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_kinds_of_matrices(solver):
-    A, b = system("spd", np.dtype("float64"))
-    solve = getattr(linalg, solver)
-    expected, _ = getattr(spla, solver)(A, b, rtol=1e-9)
-    everything = {
-        "sparse": A,
-        "coo": A.tocoo(),
-        "dense": A.toarray(),
-        "operator": spla.aslinearoperator(A),
-        "ours in one of SciPy's": 1.0 * spla.aslinearoperator(A),
-        "several devices": sg.aslinearoperator(A, device=["cpu", "cpu"]),
-        "parts": sg.aslinearoperator(A, device="cpu", format="partitioned", separator=6),
-    }
-    for kind, given in everything.items():
-        x, info = solve(given, b, rtol=1e-9)
-        assert info == 0, kind
-        np.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-7, err_msg=kind)
-
-
-def test_types_of_what_is_converted():
-    A, b = system("spd", np.dtype("float32"))
-    for matrix, right, expected in (
-        (A, b, np.float32),
-        (A, b.astype(np.float64), np.float64),
-        (A.astype(np.float64), b, np.float64),
-        (A, np.ones(len(b), int), np.float64),
-        (spla.aslinearoperator(A), b, np.float32),
-    ):
-        assert linalg.cg(matrix, right, rtol=1e-3)[0].dtype == expected
-        assert spla.cg(matrix, right, rtol=1e-3)[0].dtype == expected
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_kinds_of_preconditioners(solver, device):
-    A, b = system("spd", np.dtype("float64"))
-    op = sg.aslinearoperator(A, device=device)
-    diagonal = sp.diags_array(1 / np.linspace(1, 2, len(b)))
-    solve = getattr(linalg, solver)
-    expected, _ = solve(op, b, M=diagonal.diagonal(), rtol=1e-9)
-    for M in (
-        diagonal,
-        diagonal.toarray(),
-        spla.aslinearoperator(diagonal),
-        sg.aslinearoperator(diagonal, device=device),
-        sg.aslinearoperator(diagonal, device="cpu", dtype=np.float32),
-    ):
-        np.testing.assert_allclose(solve(op, b, M=M, rtol=1e-9)[0], expected, rtol=1e-4, atol=1e-6)
-    guessed, _ = solve(op, b, "Mb", M=diagonal, rtol=1e-9)
-    np.testing.assert_allclose(guessed, expected, rtol=1e-4, atol=1e-6)
-
-
 def test_memory_goes_with_the_operator(device):
     A, b = system("spd", np.dtype("float64"))
     op = sg.aslinearoperator(A, device=device)
@@ -298,13 +237,6 @@ def test_every_place_has_all_solvers():
     names = set(_core.solver_names())
     assert names == set(SOLVERS) == set(OTHER_SOLVER) == set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
     assert names <= set(linalg.__all__)
-
-
-def test_an_unknown_solver_is_refused_with_the_names_there_are():
-    op = sg.aslinearoperator(np.eye(2), device="cpu")
-    limits = partial(check_limits, 1e-5, 0.0, None, 10)
-    with pytest.raises(ValueError, match="'cgs'; allowed are bicgstab, cg, gmres, minres"):
-        run("cgs", op, np.ones(2), None, None, limits)
 
 
 @pytest.mark.parametrize("solver", ["cg", "minres", "bicgstab", "gmres"])

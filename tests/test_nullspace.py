@@ -12,12 +12,6 @@ from spmvgpu import gallery, linalg
 SOLVERS = ["cg", "minres", "bicgstab", "gmres"]
 
 
-@pytest.fixture
-def device(solver_device):
-    """In place of the devices of other tests, those on which solvers have two ways twice."""
-    return solver_device
-
-
 def neumann(shape=(16, 16)):
     """A grid whose rows add up to zero."""
     A = gallery.poisson2d(*shape)

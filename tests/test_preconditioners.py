@@ -180,54 +180,12 @@ def test_by_name(solver, name, device, dtype, rtol):
     np.testing.assert_array_equal(solve(op, b, M=M, rtol=rtol)[0], x)
 
 
-def test_the_name_jacobi_suits_the_solver(device):
-    """The sizes of negative entries for minres, which needs a definite M, and the entries for others."""
-    A = sp.diags_array(np.array([4.0, -2.0, 8.0, -1.0])).tocsr()
-    op, b = sg.aslinearoperator(A, device=device), np.ones(4)
-    np.testing.assert_allclose(linalg.minres(op, b, M="jacobi", rtol=1e-12)[0], 1 / A.diagonal())
-    for solve in (linalg.gmres, linalg.bicgstab):
-        np.testing.assert_allclose(solve(op, b, M="jacobi", rtol=1e-12)[0], 1 / A.diagonal())
-        assert op.solve_info.iterations == 1
-
-
 def test_amg_by_name(device, dtype, rtol):
     pytest.importorskip("pyamg")
     A = gallery.poisson3d(14).astype(dtype)
     op, b = sg.aslinearoperator(A, device=device), vector(A.shape[0], dtype)
     assert linalg.cg(op, b, M="amg", rtol=rtol)[1] == 0
     assert op.solve_info.iterations <= 16
-
-
-@pytest.mark.parametrize("name", [*SYMMETRIC, "ilu0"])
-def test_preconditioners_of_a_matrix(name, dtype, rtol):
-    A = spd("elasticity3d", dtype)
-    b = vector(A.shape[0], dtype)
-    x, info = linalg.bicgstab(A, b, M=name, rtol=rtol)
-    assert info == 0
-    np.testing.assert_array_equal(linalg.bicgstab(A, b, M=getattr(linalg, name)(A), rtol=rtol)[0], x)
-    dense = A[:7, :7].toarray()
-    assert getattr(linalg, name)(dense).shape == (7, 7)
-
-
-def test_refusals():
-    op = sg.aslinearoperator(spd("poisson2d", np.float64), device="cpu")
-    for call, error, message in (
-        (lambda: linalg.chebyshev(op, 0), ValueError, "degree=0"),
-        (lambda: linalg.chebyshev(op, ratio=1.0), ValueError, "ratio=1.0"),
-        (lambda: linalg.chebyshev(spla.aslinearoperator(np.eye(3))), TypeError, "op must be a matrix"),
-        (lambda: linalg.ilu0(np.ones((2, 3))), ValueError, "square"),
-        (lambda: linalg.jacobi(3), TypeError, "op is no matrix"),
-        (lambda: linalg.block_jacobi(op, 0), ValueError, "block=0"),
-        (lambda: linalg.aspreconditioner(op), TypeError, "pyamg"),
-        (lambda: linalg.aspreconditioner(None), TypeError, "pyamg"),
-    ):
-        with pytest.raises(error, match=message):
-            call()
-    singular = sg.aslinearoperator(np.eye(4)[[0, 3, 2, 1]], device="cpu")
-    with pytest.raises(np.linalg.LinAlgError):
-        linalg.chebyshev(singular)
-    with pytest.raises(np.linalg.LinAlgError):
-        linalg.block_jacobi(singular, 2)
 
 
 # -- incomplete factors --------------------------------------------------------------------------------------
@@ -308,39 +266,6 @@ def test_incomplete_lu_for_unsymmetric_systems(solver, device, dtype, rtol):
     x, info = getattr(linalg, solver)(op, b, M=linalg.ilu0(op), rtol=rtol)
     assert info == 0
     np.testing.assert_allclose(A @ x, b, rtol=0, atol=20 * rtol * np.linalg.norm(b))
-
-
-def test_factors_that_do_not_exist(device):
-    def op(dense):
-        return sg.aslinearoperator(sp.csr_array(np.array(dense, float)), device=device)
-
-    with pytest.raises(np.linalg.LinAlgError, match="row 1 has no pivot"):
-        linalg.ilu0(op([[1, 1, 0], [1, 0, 1], [0, 1, 1]]))  # nothing is stored on the diagonal
-    with pytest.raises(np.linalg.LinAlgError, match="row 1 has no pivot"):
-        linalg.ilu0(op([[1, 1], [1, 1]]))
-    with pytest.raises(np.linalg.LinAlgError, match="row 0 has no pivot"):
-        linalg.ilu0(op([[np.nan, 1], [1, 1]]))
-    linalg.ilu0(op([[1, 2], [2, 1]]))
-    with pytest.raises(np.linalg.LinAlgError, match="pivot of row 1 is not positive"):
-        linalg.ic0(op([[1, 2], [2, 1]]))
-    with pytest.raises(ValueError, match="square"):
-        linalg.ilu0(op([[1, 2]]))
-
-
-def test_factors_on_another_device_or_of_another_type(device):
-    A = spd("poisson3d", np.float64)
-    b = vector(A.shape[0], A.dtype)
-    M = linalg.ic0(sg.aslinearoperator(A, device="cpu"))
-    for op in (
-        sg.aslinearoperator(A, device=device),
-        sg.aslinearoperator(A, device=device, dtype=np.float32),
-    ):
-        assert linalg.cg(op, b, rtol=1e-4, M=M)[1] == 0
-
-
-def test_an_empty_system(device):
-    M = linalg.ilu0(sg.aslinearoperator(sp.csr_array((0, 0)), device=device))
-    assert (M @ np.ones(0)).shape == (0,)
 
 
 SINGLE = {

@@ -10,11 +10,9 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
-from libraries import OnlyDlpack
 from spmvgpu import gallery
 from spmvgpu.arrays import taken
 from spmvgpu.linalg import NotSolvedError, named, solve
-from spmvgpu.linalg.choice import choose
 from spmvgpu.linalg.problem import Problem
 from spmvgpu.linalg.search import Search
 from systems import SPD, spd, with_empty
@@ -136,54 +134,6 @@ def test_small_systems_as_spsolve(name, dtype):
     assert x.dtype == np.float64
     expected = spla.spsolve(A.tocsc().astype(np.float64), b)
     np.testing.assert_allclose(x, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize(
-    "kind", ["csr", "coo", "dia", "dense", "list", "operator", "float32 operator", "foreign"]
-)
-@pytest.mark.parametrize("n", [20, 70])
-def test_kinds_of_matrices(kind, n, device):
-    A = gallery.poisson2d(n)
-    b = A @ np.ones(n * n)
-    if kind in ("dense", "list") and n > 20:
-        return
-    given = {
-        "csr": lambda: A,
-        "coo": A.tocoo,
-        "dia": A.todia,
-        "dense": A.toarray,
-        "list": lambda: A.toarray().tolist(),
-        "operator": lambda: sg.aslinearoperator(A, device=device),
-        "float32 operator": lambda: sg.aslinearoperator(A, device=device, dtype=np.float32),
-        "foreign": lambda: spla.aslinearoperator(A),
-    }[kind]()
-    x = solve(given, b)
-    assert x.dtype == np.float64
-    np.testing.assert_allclose(x, 1, atol=1e-5)
-    assert solve(given, b.astype(np.float32)).dtype == np.float64
-    assert solve(given, b.astype(int)).dtype == np.float64
-    np.testing.assert_allclose(solve(given, 1j * b), 1j, atol=1e-5)
-
-
-@pytest.mark.parametrize("n", [20, 70])
-def test_kinds_of_right_hand_sides(n):
-    A = gallery.poisson2d(n)
-    B = A @ np.stack([np.ones(n * n), np.arange(n * n), np.zeros(n * n)], axis=1)
-    X, how = solve(A, B, full_output=True)
-    assert X.shape == B.shape
-    assert (np.linalg.norm(B - A @ X, axis=0) <= 1.01e-8 * np.linalg.norm(B, axis=0)).all()
-    assert how.residual <= 1.01e-8
-    for given in (B[:, 0].copy(), B[:, 0], B[:, :1], B[:, 0].tolist()):
-        x = solve(A, given)
-        assert x.shape == (n * n,)
-        np.testing.assert_allclose(x, 1, atol=1e-5)
-    x = solve(A, OnlyDlpack(B[:, 0].copy()))
-    np.testing.assert_allclose(np.from_dlpack(x), 1, atol=1e-5)
-    np.testing.assert_array_equal(solve(A, 0 * B), 0)
-    guess = np.ones(n * n)
-    x, how = solve(A, B[:, 0], x0=guess, full_output=True)
-    np.testing.assert_allclose(x, 1, atol=1e-5)
-    assert how.method == ("direct" if n == 20 else "guess")
 
 
 def hilbert(n):
@@ -333,13 +283,6 @@ def test_a_tolerance_that_rounding_does_not_allow(device):
     assert residual(A, caught.value.x, vector(4900, np.float64)) < 1e-12
 
 
-def test_ill_conditioned_systems():
-    """Of a Hilbert matrix: the residual is small, whatever the solution is."""
-    A = hilbert(12)
-    b = A @ np.ones(12)
-    assert residual(A, solve(A, b), b) <= 1e-8
-
-
 def test_no_rows():
     assert solve(np.zeros((0, 0)), np.zeros(0)).shape == (0,)
 
@@ -386,46 +329,18 @@ def test_what_stalls_is_left(device):
     assert f"{how.tried[0]}: {how.tried[0].outcome}" in how.explain()
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"A": np.ones((3, 4))}, ValueError, "square"),
-        ({"A": np.ones(3)}, ValueError, "A has 1 dimensions"),
-        ({"A": "matrix.mtx"}, TypeError, "read_matrix"),
-        ({"A": None}, TypeError, "A is of type NoneType"),
-        ({"b": np.ones(3)}, ValueError, r"b has shape \(3,\)"),
-        ({"b": np.ones(400, object)}, TypeError, "object"),
-        ({"b": np.full(400, np.nan)}, ValueError, "b .*contains inf or NaN"),
-        ({"b": 1.0}, TypeError, "b must be"),
-        ({"b": sp.eye_array(400)}, TypeError, "b is a sparse"),
-        ({"rtol": -1.0}, ValueError, "rtol=-1.0"),
-        ({"atol": np.nan}, ValueError, "atol=nan"),
-        ({"x0": np.ones(3)}, ValueError, r"x0 has shape \(3,\)"),
-        ({"x0": np.ones((400, 2))}, ValueError, r"x0 has shape \(400, 2\)"),
-        ({"x0": np.full(400, np.nan)}, ValueError, "x0 contains inf or NaN"),
-        ({"x0": np.full(400, -np.inf)}, ValueError, "x0 contains inf or NaN"),
-        ({"x0": np.full(400, 1j)}, TypeError, "x0 has dtype complex128"),
-        ({"x0": np.full(400, "1")}, TypeError, "x0 has dtype"),
-        ({"device": "gpu"}, ValueError, "device"),
-        ({"nullspace": np.ones(400)}, ValueError, "nullspace is none of the matrix"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
-)
 @pytest.mark.parametrize("n", [20, 70])
 @pytest.mark.parametrize("form", [sp.csr_array, spla.aslinearoperator])
-def test_refusals(change, error, message, n, form):
-    given = {"A": gallery.poisson2d(n), "b": np.ones(n * n), **change}
-    if "A" not in change:
-        given["A"] = form(given["A"])
-    elif form is not sp.csr_array:
-        return
-    for name in ("b", "x0", "nullspace"):
-        value = given.get(name)
-        if isinstance(value, np.ndarray) and value.shape[0] == 400 and n != 20:
-            given[name] = np.resize(value, (n * n, *value.shape[1:]))
-            message = message.replace("400", str(n * n))
-    with pytest.raises(error, match=message):
-        solve(given.pop("A"), given.pop("b"), **given)
+def test_refusals(n, form):
+    A, b, bad = form(gallery.poisson2d(n)), np.ones(n * n), np.full(n * n, np.nan)
+    for given, message in (
+        ({"b": bad}, "b .*contains inf or NaN"),
+        ({"b": b, "x0": bad}, "x0 contains inf or NaN"),
+        ({"b": b, "x0": -np.inf * b}, "x0 contains inf or NaN"),
+        ({"b": b, "nullspace": b}, "nullspace is none of the matrix"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            solve(A, **given)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -435,14 +350,6 @@ def test_a_matrix_that_is_not_finite(value, n):
     A.data[7] = value
     with pytest.raises(ValueError, match="A contains inf or NaN"):
         solve(A, np.ones(n * n))
-
-
-def test_the_decision_is_that_of_the_command_line():
-    assert choose(True, True, "jacobi", "symmetric").solvers == ("cg", "minres")
-    assert choose(True, True, "jacobi", "symmetric", indefinite=True).solvers == ("minres",)
-    assert choose(True, False, "jacobi", "symmetric").solvers == ("minres",)
-    assert choose(True, True, "ilu0", "symmetric").solvers == ("bicgstab", "gmres")
-    assert choose(False, True, "jacobi", "symmetric").solvers == ("bicgstab", "gmres")
 
 
 @pytest.mark.gpu

@@ -186,7 +186,7 @@ def test_chebyshev(solver, names, degree):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_long_solves_recorded_or_not(solver, names, monkeypatch):
+def test_long_solves(solver, names):
     """On GPUs a graph of many iterations on all streams does what the iterations do one by one."""
     A = gallery.poisson2d(60)
     if solver in ("bicgstab", "gmres"):
@@ -194,16 +194,13 @@ def test_long_solves_recorded_or_not(solver, names, monkeypatch):
         A = A + 0.3 * sp.kron(sp.eye_array(60), wind)
     b = vector(A.shape[0], A.dtype)
     op = spread(sp.csr_array(A), names)
-    options = {"restart": 4} if solver == "gmres" else {}
-    found = []
-    for recorded in (True, False):
-        monkeypatch.setattr("spmvgpu.linalg.krylov.RECORDED", recorded)
-        x, info, how, residuals = solve(solver, op, b, rtol=1e-9, maxiter=3000, **options)
-        assert info == 0
-        assert how.iterations > 60
-        found.append((x, residuals))
-    np.testing.assert_array_equal(found[0][0], found[1][0])
-    np.testing.assert_array_equal(found[0][1], found[1][1])
+    options = {"restart": 4, "callback_type": "pr_norm"} if solver == "gmres" else {}
+    x, info, how, residuals = solve(solver, op, b, rtol=1e-9, maxiter=3000, **options)
+    assert info == 0
+    assert how.iterations > 60
+    y, _, _, others = solve(solver, op, b, rtol=1e-9, maxiter=3000, callback=lambda _: None, **options)
+    np.testing.assert_array_equal(x, y)
+    np.testing.assert_array_equal(residuals, others)
 
 
 GUESSES = [(solver, guess) for solver in SOLVERS for guess in ("close", "exact", "Mb", "nan")]
@@ -305,16 +302,6 @@ def test_transfers_in_pieces_of_the_largest_size(gpu_names):
 # Stopping, and looking on
 
 
-@pytest.mark.parametrize("maxiter", [0, 1, 8, 9, 33])
-def test_maxiter(maxiter, names):
-    A = spd("poisson2d", np.float64)
-    b = vector(A.shape[0], A.dtype)
-    x, info = linalg.cg(spread(A, names), b, rtol=1e-12, maxiter=maxiter)
-    expected, expected_info = spla.cg(A, b, rtol=1e-12, maxiter=maxiter)
-    assert (info, expected_info) == (max(maxiter, 1), maxiter)
-    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-9 * max(1, np.abs(expected).max()))
-
-
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_callbacks_see_the_iterates(solver, names):
     A, b = system(solver, np.dtype("float64"))
@@ -329,15 +316,6 @@ def test_callbacks_see_the_iterates(solver, names):
     norms = [relative_residual(A, xk, b) for xk in seen]
     assert norms[-1] < 1e-6 < norms[0]
     assert len(seen) == op.solve_info.iterations or solver == "gmres"
-
-
-def test_zero_right_hand_side(names):
-    A, _ = system("cg", np.dtype("float64"))
-    for solver in SOLVERS:
-        for x0 in (None, np.ones(A.shape[0])):
-            x, info = getattr(linalg, solver)(spread(A, names), np.zeros(A.shape[0]), x0)
-            assert info == 0
-            np.testing.assert_array_equal(x, np.zeros(A.shape[0]))
 
 
 def test_breakdowns_are_named(names):

@@ -191,81 +191,9 @@ def test_transformed_vectors_are_refused(device, place):
         torch.vmap(lambda b: sg.linalg.cg(op, b)[0])(tensor((2, 3), place).detach())
 
 
-@pytest.mark.parametrize("view", ["conjugate", "imaginary", "negative"])
-@pytest.mark.parametrize("of_op", [np.float64, np.complex128])
-def test_views_that_conjugate_or_negate(view, of_op, device, place):
-    A = SQUARE.astype(of_op) + (0.25j * SQUARE if of_op == np.complex128 else 0)
-    op, dense = sg.aslinearoperator(A, device=device), torch.from_numpy(A.toarray()).to(place)
-    z = tensor((3, 2), place, dtype=torch.complex128).detach()
-    given = {"conjugate": z.conj(), "imaginary": z.conj().imag, "negative": torch._neg_view(z.real)}[view]
-    assert given.is_conj() or given.is_neg()
-    plain = given.resolve_conj().resolve_neg().clone()
-    wide = torch.promote_types(dense.dtype, given.dtype)
-    for x, same in ((given, plain), (given[:, 0], plain[:, 0]), (given[:, 1:], plain[:, 1:])):
-        expected = dense.to(wide) @ same.to(wide)
-        torch.testing.assert_close(op @ x, expected)
-        turned = x if x.ndim == 1 else x.T
-        torch.testing.assert_close(turned @ op, turned.resolve_conj().resolve_neg().to(wide) @ dense.to(wide))
-        torch.testing.assert_close(sg.torch.matmul(op, x), expected)
-        M = sg.linalg.ilu0(op)
-        torch.testing.assert_close(M @ x, M @ same)
-        wants = x.detach().clone().requires_grad_()  # a clone of a view is a view
-        torch.testing.assert_close(op @ wants, expected)
-        if view == "conjugate" and of_op == np.float64:
-            continue
-        converted = same.to(dense.dtype)
-        solution = torch.linalg.solve(dense, converted)
-        found = sg.linalg.gmres(op, x, x, rtol=1e-12)[0]
-        torch.testing.assert_close(found.reshape(x.shape), solution)
-        torch.testing.assert_close(sg.torch.solve(op, x, "gmres", x0=x, rtol=1e-12), solution)
-        if device == "cpu":  # a GPU needs cuDSS
-            torch.testing.assert_close(sg.linalg.spsolve(op, x).reshape(x.shape), solution)
-    if view == "conjugate" and of_op == np.float64:
-        return
-    pattern = sg.torch.MatrixPattern(np.diag([1.0, 2.0, 3.0]), device=device)
-    values, x = given[:, 0], torch.ones(3, dtype=given.dtype, device=place)
-    torch.testing.assert_close(pattern.matmul(values, x), plain[:, 0])
-    torch.testing.assert_close(sg.torch.solve(pattern, x, "gmres", values=values), 1 / plain[:, 0])
-    diagonal = sg.aslinearoperator(np.diag(np.ones(3)).astype(of_op), device=device)
-    diagonal.update_values(values)
-    np.testing.assert_array_equal(diagonal.diagonal(), plain[:, 0].cpu().numpy())
-    np.testing.assert_array_equal(sg.linalg.Jacobi(values).inverse_diagonal, plain[:, 0].cpu().numpy())
-    np.testing.assert_array_equal(sg.aslinearoperator(given, device=device).toarray(), plain.cpu().numpy())
-
-
 def test_gradients_over_several_devices(device, place):
     op = sg.aslinearoperator(A, device=[device, "cpu"])
     assert torch.autograd.gradcheck(lambda x: op @ x, tensor((5,), place))
-
-
-def test_a_fit_finds_the_values(device, place):
-    """What gradients are for: the values of a matrix from its products."""
-    pattern = sg.torch.MatrixPattern(A, device=device)
-    X = tensor((5, 8), place).detach()
-    Y = torch.from_numpy(A @ X.cpu().numpy()).to(place)
-    values = torch.zeros(A.nnz, dtype=torch.float64, device=place, requires_grad=True)
-    optimizer = torch.optim.LBFGS([values], max_iter=100, line_search_fn="strong_wolfe")
-
-    def loss():
-        optimizer.zero_grad()
-        error = ((pattern.matmul(values, X) - Y) ** 2).sum()
-        error.backward()
-        return error
-
-    optimizer.step(loss)
-    np.testing.assert_allclose(values.detach().cpu().numpy(), A.data, atol=1e-4)
-
-
-def test_compiled_functions_still_work(device, place):
-    """The product is no part of the graph, and what is around it may be compiled."""
-    op = sg.aslinearoperator(A, device=device)
-    compiled = torch.compile(lambda x: (op @ (x + 1)).sin().sum(), backend="eager")
-    x = tensor((5,), place)
-    compiled(x).backward()
-    y = x.detach().clone().requires_grad_()
-    (op @ (y + 1)).sin().sum().backward()
-    torch.testing.assert_close(x.grad, y.grad)
-    torch.testing.assert_close(compiled(x.detach()), (op @ (x.detach() + 1)).sin().sum())
 
 
 # Sparse tensors
@@ -349,54 +277,16 @@ def test_sparse_tensors_that_are_no_matrices(device, place):
 
 
 @quiet
-def test_sparse_tensors_in_solvers_and_patterns(device, place, monkeypatch):
-    dense = torch.tensor([[4.0, 1.0], [1.0, 3.0]], dtype=torch.float64, device=place)
-    given, b = dense.to_sparse_csr(), torch.ones(2, dtype=torch.float64, device=place)
-    expected = torch.linalg.solve(dense, b)
-    with monkeypatch.context() as patch:
-        if place.type == "cuda":
-            patch.setattr(torch_sparse, "_host", None)
-        torch.testing.assert_close(sg.linalg.cg(given, b, rtol=1e-12)[0], expected)
-    single = given.to(torch.bfloat16)
-    assert sg.linalg.cg(single, b.to(torch.float32))[0].dtype == torch.float64
-    torch.testing.assert_close(sg.linalg.solve(given, b), expected)
-    pattern = sg.torch.MatrixPattern(given, device=device)
-    torch.testing.assert_close(pattern.matmul(given.values(), b), dense @ b)
-
-
-MADE_OF_MATRICES = {
-    "aslinearoperator": lambda A, b: sg.aslinearoperator(A, device="cpu"),
-    "MatrixPattern": lambda A, b: sg.torch.MatrixPattern(A, device="cpu"),
-    "cg": lambda A, b: sg.linalg.cg(A, b),
-    "solve": lambda A, b: sg.linalg.solve(A, b),
-    "torch.solve": lambda A, b: sg.torch.solve(A, b),
-    "torch.solve of what wants one": lambda A, b: sg.torch.solve(A, b.clone().requires_grad_()),
-    "spsolve": lambda A, b: sg.linalg.spsolve(A, b),
-    "splu": lambda A, b: sg.linalg.splu(A),
-    "amg": lambda A, b: sg.linalg.amg(A),
-    "jacobi": lambda A, b: sg.linalg.jacobi(A),
-    "ilu0": lambda A, b: sg.linalg.ilu0(A),
-    "M": lambda A, b: sg.linalg.cg(A.detach(), b, M=A),
-    "lsqr": lambda A, b: sg.linalg.lsqr(A, b),
-    "eigsh": lambda A, b: sg.linalg.eigsh(A, 1),
-}
-
-
-@quiet
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo", "bsr", "dense"])
 def test_matrices_that_want_a_gradient_are_refused(layout, device, place):
     """With the name of what gives one; it does."""
     dense, b = torch.tensor([[4.0, 1], [1, 3]], device=place).double(), torch.ones(2, device=place).double()
     make = {**LAYOUTS, "bsr": lambda dense: dense.to_sparse_bsr((1, 1)), "dense": lambda dense: dense.clone()}
     given = make[layout](dense).requires_grad_()
-    for door, call in MADE_OF_MATRICES.items():
-        with naming(door=door), pytest.raises(TypeError, match=r"A|M|op") as refused:
-            call(given, b)
-        assert "requires a gradient" in str(refused.value)
-        assert "spmvgpu.torch.MatrixPattern" in str(refused.value) or door == "M"
-        if device == "cpu" or door not in ("splu", "spsolve"):  # a GPU needs cuDSS
-            with torch.no_grad():
-                call(given, b)
+    with pytest.raises(TypeError, match=r"requires a gradient.*spmvgpu\.torch\.MatrixPattern"):
+        sg.aslinearoperator(given, device=device)
+    with torch.no_grad():
+        assert sg.linalg.cg(given, b)[1] == 0
     pattern = sg.torch.MatrixPattern(given.detach(), device=device)
     texts = {
         "csr": ("A.values()", lambda: given.values()),

@@ -16,7 +16,6 @@ from ranks import COMM, SYSTEMS, case, each_division, each_system_and_solver, op
 from reference import assert_product
 from spmvgpu import gallery, linalg
 from spmvgpu.distributed.transports import trouble_of_cuda
-from spmvgpu.linalg import krylov as solver_settings
 
 GPUS = [info.name for info in sg.devices() if info.name != "cpu"]
 pytestmark = [
@@ -129,11 +128,9 @@ def test_vectors_in_host_memory(transport):
     assert_product(op.row_ranges.gather(op @ piece(x, op.col_ranges), root=None), A, x)
 
 
-@pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("preconditioner", ["none", "diagonal", "operator", "own block"])
 @each_system_and_solver
-def test_solvers(name, solver, division, preconditioner, recorded, transport, monkeypatch):
-    monkeypatch.setattr(solver_settings, "RECORDED", recorded)
+def test_solvers(name, solver, division, preconditioner, transport):
     pytest.importorskip("cupy")
     library = libraries.Cupy()
     A = sp.csr_array(SYSTEMS[name]())

@@ -1,7 +1,5 @@
 """The format bsell: slices of dense blocks, with columns of 16 bits where neighbours are near each other."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -121,13 +119,6 @@ def test_the_last_column_that_16_bits_hold(apart, device):
     assert_multiplies(op, A)
 
 
-def test_padding_reaches_no_row(device):
-    A = blocks(pattern(), 2)
-    x = np.ones(A.shape[1])
-    x[[0, 40, 139]] = np.inf
-    np.testing.assert_array_equal(np.isinf(build(A, "bsell", device) @ x), np.isinf(A @ x))
-
-
 def test_rows_in_order_unless_that_saves_padding():
     even = blocks(sp.csr_array(np.eye(500) + np.eye(500, k=2)), 3)
     assert build(even, "bsell").options["sigma"] == 1
@@ -150,18 +141,6 @@ def test_few_bytes():
     assert side_of(op) == 3
     assert op.nbytes < 1.06 * (8 + 2.2 / 9) * A.nnz
     assert sg.estimate(A, "bsell", op.device)["bytes"] == op.nbytes
-
-
-def test_new_values(device):
-    for side, sigma in product((1, 2, 3, 4, 6), (1, 128)):
-        A = blocks(pattern(), side)
-        op = build(A, "bsell", device, sigma=sigma)
-        assert side_of(op) == side
-        B = sp.csr_array((np.arange(1.0, A.nnz + 1), A.indices, A.indptr), shape=A.shape)
-        op.update_values(B.data)
-        assert_multiplies(op, B)
-        for name, array in build(B, "bsell", device, sigma=sigma).arrays().items():
-            assert op.arrays()[name].tobytes() == array.tobytes(), name
 
 
 def test_the_cpu_and_a_gpu_store_the_same(device):

@@ -42,12 +42,6 @@ def test_golden_arrays(gather, dtype, device):
     assert arrays["values"].dtype == dtype
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_golden_product(kernel, gather, dtype, device):
-    op = sg.aslinearoperator(MATRIX, format="csr_m", device=device, dtype=dtype, gather=gather, kernel=kernel)
-    np.testing.assert_array_equal(op @ np.array([1, 2, 3, 4], dtype), [15, 28, 50, 28])
-
-
 @pytest.mark.parametrize("case", CASES)
 @over_types
 def test_battery_with_declared_x(case, dtype):
@@ -85,14 +79,6 @@ def test_declared_x_is_gathered_once(op, dtype):
     np.testing.assert_array_equal(op @ x, 2 * first)
 
 
-def test_undeclared_x_is_gathered_every_time(op, dtype):
-    A = matrix("uniform", dtype)
-    x = vector(A.shape[1], dtype)
-    first = op @ x
-    x *= 2
-    np.testing.assert_array_equal(op @ x, 2 * first)
-
-
 def test_none_ends_the_declaration(op, dtype):
     A = matrix("uniform", dtype)
     x = vector(A.shape[1], dtype)
@@ -101,23 +87,6 @@ def test_none_ends_the_declaration(op, dtype):
     op.set_x(None)
     x *= 2
     np.testing.assert_array_equal(op @ x, 2 * first)
-
-
-def test_other_x_between(op, dtype):
-    A = matrix("uniform", dtype)
-    x, other = vector(A.shape[1], dtype), vector(A.shape[1], dtype, seed=30)
-    op.set_x(x)
-    for vector_in_turn in (x, other, x, x, other):
-        assert_product(op @ vector_in_turn, A, vector_in_turn)
-
-
-def test_alpha_beta_with_declared_x(op, dtype):
-    A = matrix("uniform", dtype)
-    x, y = vector(A.shape[1], dtype), vector(A.shape[0], dtype, seed=31)
-    op.set_x(x)
-    for alpha, beta in [(1.0, 1.0), (-0.5, 2.0), (2.0, 0.0)]:
-        start = y.copy() if beta else poisoned(A.shape[0], dtype)
-        assert_product(op.spmv(x, out=start, alpha=alpha, beta=beta), A, x, alpha, beta, y)
 
 
 def test_declared_x_is_kept_alive(op, dtype):

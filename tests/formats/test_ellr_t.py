@@ -49,13 +49,6 @@ def test_slot_of_every_entry(threads, dtype):
         np.testing.assert_array_equal(values[k // threads, row * threads + k % threads], entries)
 
 
-@over("threads", THREADS)
-@over_types
-def test_golden_product(threads, dtype, device):
-    op = sg.aslinearoperator(MATRIX, format="ellr_t", device=device, dtype=dtype, threads_per_row=threads)
-    np.testing.assert_array_equal(op @ np.array([1, 2, 3, 4], dtype), [15, 28, 50, 28])
-
-
 @over("block_size", [64, 128, 256, 512])
 @over("threads", THREADS)
 @over_types

@@ -37,13 +37,6 @@ def test_golden_arrays_of_maximal_width(dtype, device):
     assert arrays["coo_values"].size == 0
 
 
-@over("width", [0, 1, 2, 3, 1000, "max"])
-@over_types
-def test_golden_product(width, dtype, device):
-    op = sg.aslinearoperator(MATRIX, format="hyb", device=device, dtype=dtype, width=width)
-    np.testing.assert_array_equal(op @ np.array([1, 2, 3, 4], dtype), [15, 28, 50, 28])
-
-
 @pytest.mark.parametrize(
     ("lengths", "width"),
     [
@@ -92,22 +85,6 @@ def test_widths_through_the_battery(width, case, dtype, device):
     assert_product(op.spmv(x, out=start.copy(), alpha=2.0, beta=-0.5), A, x, 2.0, -0.5, start)
 
 
-@pytest.mark.parametrize("column", [0, -1])
-def test_padding_does_not_multiply(column, dtype, device):
-    A = matrix("power_law_rows", dtype)
-    x = vector(A.shape[1], dtype)
-    x[column] = np.inf
-    y = build(A, "hyb", device, width=5) @ x
-    users = A.tocsc()[:, [column]].indices
-    assert np.isfinite(np.delete(y, users)).all()
-    assert_product(y, A, x)
-
-
-def test_explicit_zeros_are_kept(dtype, device):
-    A = matrix("explicit_zeros", dtype)
-    assert_same_entries(sg.aslinearoperator(A, format="hyb", device=device, width=3).tocsr(), A)
-
-
 def test_estimate_is_exact():
     assert sg.estimate(MATRIX, "hyb", width=2) == {
         "bytes": 2 * PITCH * (4 + 8) + 1 * (4 + 4 + 8),
@@ -125,18 +102,3 @@ def test_refuses_a_matrix_that_would_be_mostly_padding(device):
     with pytest.raises(sg.FormatError, match="max_padding") as caught:
         sg.aslinearoperator(SKEWED, format="hyb", device=device, width="max")
     check_refusal(SKEWED, "hyb", str(caught.value))
-
-
-def test_automatic_width_holds_what_max_refuses(dtype, device):
-    A = SKEWED.astype(dtype)
-    op = sg.aslinearoperator(A, format="hyb", device=device)
-    assert op.options["width"] == 1
-    x = vector(A.shape[1], dtype)
-    assert_product(op @ x, A, x)
-
-
-@pytest.mark.parametrize("width", [-1, 2.5, "widest", 2**31])
-def test_bad_width_names_the_allowed_ones(width):
-    with pytest.raises(ValueError, match=r"width=.*whole number from 0.*'max'") as caught:
-        sg.aslinearoperator(MATRIX, format="hyb", device="cpu", width=width)
-    assert str(width) in str(caught.value)

@@ -12,7 +12,7 @@ from reference import assert_product
 from spmvgpu import gallery
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning.profile import SHIPPED, Profile
-from support import assert_multiplies, assert_same_entries, build, explained, over
+from support import assert_multiplies, assert_same_entries, build, over
 
 
 def bands(n, values=(5.0, 2.0, 7.0)):
@@ -175,13 +175,6 @@ def test_inner_products_in_solvers(rows_per_thread, device):
         assert np.linalg.norm(A @ x - b) <= 1e-9 * np.linalg.norm(b)
 
 
-def test_infinite_vectors_reach_no_padding(device):
-    A = bands(100)
-    x = np.ones(100)
-    x[[0, 50]] = np.inf
-    np.testing.assert_array_equal(build(A, "stencil", device) @ x, A @ x)
-
-
 def test_rare_rows_are_found(device):
     """Rows of which a sample has none, one of them longer than all others together."""
     n = 200_000
@@ -245,19 +238,6 @@ def test_a_long_row_does_not_make_a_graph_a_stencil():
     model = Profile.read(SHIPPED / "nvidia-h200.json").model(csr.dtype, True)
     found, _ = csr.source.predict_considered(0, model, "cached", None, math.inf)
     assert "stencil" not in {format for format, *_ in found}
-
-
-def test_on_the_cpu_rows_like_the_next_one_are_a_stencil():
-    grid = gallery.poisson2d(160)
-    op = sg.aslinearoperator(grid, device="cpu")
-    assert op.format == "stencil"
-    assert "most sampled rows have the same values as the next row" in explained(op)
-    assert not op.tuning.trials
-    assert sg.aslinearoperator(gallery.poisson2d(100), device="cpu").format == "csr"  # too small to look
-    assert sg.aslinearoperator(gallery.elasticity3d(12), device="cpu").format != "stencil"  # runs of one row
-    values = grid.copy()
-    values.data = np.random.default_rng(0).random(grid.nnz)
-    assert sg.aslinearoperator(values, device="cpu").format != "stencil"
 
 
 def test_a_stencil_on_the_cpu_that_is_refused_is_another_format():

@@ -1,15 +1,11 @@
-"""Damaged files: matrices, vectors, tuning results and profiles."""
+"""Damaged files: matrices and vectors."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import json
-import os
 import tempfile
-import warnings
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +15,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from reference import assert_product
-from spmvgpu import gallery, matrix_io
-from spmvgpu.cache import _warned
-from spmvgpu.devices import CPU
-from spmvgpu.planning import profile
+from spmvgpu import matrix_io
 
 from .cases import DOCUMENTED, REFUSED, attempt, kind
 from .draw import contained, maybe, numbers, pick, triplets
@@ -221,123 +214,3 @@ def archives(rng: np.random.Generator, device: str) -> None:
     changed = io.BytesIO()
     np.savez(changed, **arrays)
     _read("A.npz", changed.getvalue(), matrix_io.read_matrix, device)
-
-
-# -- what tuning and calibration keep
-
-_VALUES = [None, True, False, 0, -1, 1, 2, 3, 2**31, 2**64, 10**400, 0.5, -0.0, 1e308, float("nan"),
-           float("inf"), "", "csr", "sell", "cpu", "2", [], [1], [[]], {}, {"a": 1}, [None]]  # fmt: skip
-
-
-def _changed(rng: np.random.Generator, content: Any) -> Any:
-    """JSON content with one value, somewhere, replaced, left out, added or doubled."""
-    if isinstance(content, dict) and content and not maybe(rng, 0.15):
-        key = pick(rng, list(content))
-        way = int(rng.integers(8))
-        if way == 0:
-            return {name: value for name, value in content.items() if name != key}
-        if way == 1:
-            return content | {pick(rng, ["surplus", "schema", "", "format"]): pick(rng, _VALUES)}
-        return content | {key: _changed(rng, content[key])}
-    if isinstance(content, list) and content and not maybe(rng, 0.15):
-        place = int(rng.integers(len(content)))
-        way = int(rng.integers(8))
-        if way == 0:
-            return content[:place] + content[place + 1 :]
-        if way == 1:
-            return content[:place] + content[place : place + 1] * 2 + content[place + 1 :]
-        return [*content[:place], _changed(rng, content[place]), *content[place + 1 :]]
-    if isinstance(content, int | float) and abs(content) < 1e300 and maybe(rng, 0.5):
-        return pick(rng, [-content, content * 1e30, content + 1, content * 1e-30, str(content)])
-    return pick(rng, _VALUES)
-
-
-def _damaged(rng: np.random.Generator, content: Any) -> bytes:
-    for _ in range(1 + maybe(rng, 0.3)):
-        content = _changed(rng, content)
-    text = json.dumps(content).encode()
-    return text if maybe(rng, 0.8) else _bytes_changed(rng, text)
-
-
-@cache
-def _system() -> sp.csr_array:
-    return gallery.poisson2d(12)
-
-
-class _OwnCache:
-    """A cache directory for one case; nothing was read from it, or warned of, yet."""
-
-    def __enter__(self) -> Path:
-        self._folder = _folder()
-        self._before = os.environ.get("SPMVGPU_CACHE_DIR")
-        os.environ["SPMVGPU_CACHE_DIR"] = self._folder.name
-        _warned.clear()
-        profile.forget_loaded()
-        return Path(self._folder.name)
-
-    def __exit__(self, *error: object) -> None:
-        os.environ.pop("SPMVGPU_CACHE_DIR")
-        if self._before is not None:
-            os.environ["SPMVGPU_CACHE_DIR"] = self._before
-        self._folder.cleanup()
-        profile.forget_loaded()
-
-
-@cache
-def _kept(format: str, tune: str) -> tuple[str, Any]:
-    """Path, within the cache, and content of what tuning keeps for a request."""
-    with _OwnCache() as folder:
-        sg.aslinearoperator(_system(), format=format, device="cpu", tune=tune)
-        (path,) = (folder / "tuning").iterdir()
-        return path.name, json.loads(path.read_text())
-
-
-def _quiet(warned: list[warnings.WarningMessage], path: Path) -> None:
-    messages = [str(warning.message) for warning in warned if issubclass(warning.category, UserWarning)]
-    assert len(messages) == len(set(messages)) <= 1, messages
-    assert all(str(path) in message for message in messages), messages
-
-
-@kind(weight=1.5, batch=300)
-def tunings(rng: np.random.Generator, device: str) -> None:
-    """Damaged tuning results: at most one warning, and never another format than the one asked for."""
-    request = pick(rng, [("sell", "full"), ("csr", "full"), ("hyb", "full"), ("auto", "full")])
-    name, content = _kept(*request)
-    with _OwnCache() as folder, warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        path = folder / "tuning" / name
-        path.parent.mkdir()
-        path.write_bytes(_damaged(rng, content))
-        format, tune = request
-        op = sg.aslinearoperator(
-            _system(), format=format, device="cpu", tune="cached" if format == "auto" else tune
-        )
-        _quiet(warned, path)
-    assert format in ("auto", op.format)
-    x = np.ones(op.shape[1])
-    assert_product(op @ x, _system(), x)
-
-
-@cache
-def _own_profile() -> tuple[str, Any]:
-    """Name of this CPU's profile, and one that fits it."""
-    path = profile.profile_path(CPU)
-    assert path is not None
-    shipped = json.loads((profile.SHIPPED / "generic-cpu.json").read_text())
-    return path.name, shipped | {"device": profile.device_model(CPU)}
-
-
-@kind(weight=3, batch=1000)
-def profiles(rng: np.random.Generator, device: str) -> None:
-    """Damaged profiles: at most one warning, and predictions that are numbers."""
-    with _OwnCache() as folder, warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        name, content = _own_profile()
-        path = folder / "profiles" / name
-        path.parent.mkdir()
-        path.write_bytes(_damaged(rng, content))
-        made = sg.predict(_system(), "cpu", model=pick(rng, ["roofline", "guo2011"]))
-        assert all(np.isfinite(one.time_us) and one.time_us >= 0 for one in made if one.time_us is not None)
-        sg.partition.separator(_system(), "cpu")
-        str(made)
-        _quiet(warned, path)

@@ -133,49 +133,6 @@ def _shape(rng: np.random.Generator, shape: tuple[Any, ...]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-@kind(weight=14)
-def options(rng: np.random.Generator, device: str) -> None:
-    """Hostile keyword arguments of `aslinearoperator`, `estimate`, `predict` and the partitions."""
-    matrix, shape = contained(rng, triplets(rng), pick(rng, CONTAINERS))
-    given: dict[str, Any] = {"device": device}
-    if maybe(rng, 0.6):
-        given |= format_choice(rng)
-    own = [option["name"] for option in sg.format_options(given.get("format", "sell"))]
-    names = ["format", "device", "dtype", "shape", "symmetric", "reorder", "stream", "tune", "powers",
-             "partition", "memory_limit", "separator", "bogus", *own]  # fmt: skip
-    for _ in range(pick(rng, [1, 1, 2, 3])):
-        given[pick(rng, names)] = pick(rng, NASTY)
-    if maybe(rng, 0.2):
-        given["device"] = [device] * pick(rng, [1, 2, 3])
-    if maybe(rng, 0.7):
-        op = attempt(sg.aslinearoperator, matrix, **{**shape, **given})
-        if op is not REFUSED:
-            assert_consistent(op)
-    elif maybe(rng, 0.5):
-        name = given.pop("format", "csr")
-        attempt(sg.estimate, matrix, name, **{option: given[option] for option in given if option in own})
-    else:
-        way = pick(rng, ["predict", "separator", "by", "by_submatrices", "from_sets", "format_options"])
-        nasty = [pick(rng, NASTY) for _ in range(3)]
-        lengths = pick(rng, [[2, 3, 2], matrix, nasty[2]])
-        if way == "by":
-            by = pick(rng, [partition.by_rows, partition.by_nnz, partition.by_pmf])
-            attempt(by, lengths, pick(rng, [[1, 2], nasty[0]]))
-        elif way == "by_submatrices":
-            attempt(
-                partition.by_submatrices,
-                matrix,
-                pick(rng, [[1, 2], nasty[0]]),
-                block_size=pick(rng, [8, nasty[1]]),
-            )
-        elif way == "from_sets":
-            attempt(partition.Partition.from_sets, nasty[0], lengths, nasty[1])
-        elif way == "format_options":
-            attempt(sg.format_options, nasty[0])
-        else:
-            attempt(sg.predict if way == "predict" else partition.separator, matrix, nasty[0])
-
-
 @kind(weight=16)
 def operands(rng: np.random.Generator, device: str) -> None:
     """Hostile vectors and factors for the products and the solver of a good operator."""

@@ -14,13 +14,11 @@ import scipy.sparse as sp
 import libraries
 import spmvgpu as sg
 from reference import assert_product
-from spmvgpu import linalg
 from support import poisoned
 
 from .cases import REFUSED, attempt, kind
 from .draw import (
     CONTAINERS,
-    LARGEST,
     LAYOUTS,
     NUMBER_TYPES,
     VALUE_TYPES,
@@ -153,51 +151,3 @@ def _scaled(rng: np.random.Generator, op: Any, A: sp.csr_array) -> None:
         results.append(y)
     assert_product(results[0], A, x, alpha, beta, start, dtype=op.dtype)
     np.testing.assert_array_equal(*results)
-
-
-@kind(weight=4)
-def vectors(rng: np.random.Generator, device: str) -> None:
-    """Vectors that stay on several devices, round after round."""
-    entries = triplets(rng, dtype=pick(rng, ["f4", "f8", "F", "D"]))
-    size = min(entries.shape)
-    inside = (entries.row < size) & (entries.col < size)
-    entries = Triplets(entries.row[inside], entries.col[inside], entries.data[inside], (size, size))
-    A = entries.reference(entries.data.dtype)
-    count = pick(rng, [1, 2, 3, 5])
-    op = sg.aslinearoperator(A, device=[device] * count, format=pick(rng, ["csr", "coo", "csr_b"]))
-    x = numbers(rng, size, op.dtype)
-    here, there = op.distribute(x), op.distribute()
-    for _ in range(2):
-        op.spmv(here, out=there)
-        y = there.collect()
-        assert_product(y, A, x, dtype=op.dtype)
-        if np.abs(y).max(initial=0) > LARGEST:
-            return
-        here, there, x = there, here, y
-
-
-@kind(weight=6)
-def solutions(rng: np.random.Generator, device: str) -> None:
-    """Systems that are positive definite by far: what `cg` calls converged solves them."""
-    n = pick(rng, [1, 2, 3, 31, 32, 33, 64, 100, 257])
-    dtype = np.dtype(pick(rng, ["f4", "f8"]))
-    row, col = rng.integers(0, n, (2, 2 * n))
-    A = sp.coo_array((rng.standard_normal(2 * n), (row, col)), shape=(n, n)).tocsr()
-    A = sp.csr_array(A + A.T)
-    A = sp.csr_array(A + sp.diags_array(np.abs(A).sum(axis=1) + rng.uniform(0.5, 2, n))).astype(dtype)
-    op = attempt(sg.aslinearoperator, A, device=device, errors=sg.FormatError, **format_choice(rng))
-    if op is REFUSED:
-        return
-    b = laid_out(rng.standard_normal(n).astype(pick(rng, ["f4", "f8", "f2"])), pick(rng, LAYOUTS))
-    rtol = pick(rng, [1e-2, 1e-4]) if dtype == np.float32 else pick(rng, [1e-3, 1e-8, 1e-11])
-    M = pick(rng, [None, linalg.jacobi(op), (1 / A.diagonal()).astype(dtype)])
-    x0 = pick(rng, [None, np.zeros(n), rng.standard_normal(n)])
-    seen: list[int] = []
-    callback = (lambda xk: seen.append(len(xk))) if maybe(rng, 0.3) else None
-    x, info = linalg.cg(op, b, x0, rtol=rtol, M=M, callback=callback)
-    assert info == 0
-    assert x.dtype == dtype
-    assert set(seen) <= {n}
-    size, start = np.linalg.norm(b.astype(float)), 0.0 if x0 is None else np.linalg.norm(A @ x0)
-    residual = np.linalg.norm(b.astype(float) - A.astype(float) @ x.astype(float))
-    assert residual <= 2 * rtol * size + 100 * np.finfo(dtype).eps * (size + start)

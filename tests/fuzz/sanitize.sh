@@ -46,11 +46,7 @@ done
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
 export TSAN_OPTIONS=halt_on_error=1:${TSAN_OPTIONS:-}
-if [ "$kind" = address ]; then
-    # The allocator of AddressSanitizer does not know of forks: a child may find it locked by a thread that it lacks.
-    set -- --without forks "$@"
-else
-    # What works with threads; `races`, in which Python code changes arrays under the library's hands, is one by design.
-    set -- --kinds threads products vectors solutions "$@"
+if [ "$kind" = thread ]; then
+    set -- --kinds threads products operations "$@"
 fi
 LD_PRELOAD=$preload exec "$python" -m tests.fuzz --memory 0 "$@"

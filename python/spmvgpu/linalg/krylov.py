@@ -19,12 +19,6 @@ from .stopping import Info, Residuals, check_residuals, info_from, infos_of, res
 from .systems import Callback, OverRanks, system_of
 from .vectors import NOTHING, no_columns, zero_column
 
-# Whether the core may use kernels whose blocks wait for each other, and not one for each sweep. Tests do
-# without.
-COOPERATIVE = True
-# Whether it may record iterations as a CUDA graph. Tests do without.
-RECORDED = True
-
 
 def run(
     solver: str,
@@ -77,7 +71,6 @@ def run(
         if check_every is not None:
             asked.look_every = whole_number("check_every", check_every, 1, 2**30)
         asked.guess_is_mb, asked.record = isinstance(x0, str) and x0 == "Mb", residuals is not None
-        asked.cooperative, asked.recorded = COOPERATIVE, RECORDED
         M = named(M, system.operator(f"M={M!r}"), solver) if isinstance(M, str) else taken_map(M)
         is_vector = system.columns is None
         vectors = system.vectors(is_vector and nullspace is None and keeps_pieces(system, M))
