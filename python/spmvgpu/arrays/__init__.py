@@ -14,8 +14,8 @@ from .cupy_arrays import Cupy
 from .jax_arrays import Jax
 from .library import AnyArray as AnyArray
 from .library import AnyLibrary as AnyLibrary
+from .library import ArrayInfo as ArrayInfo
 from .library import Library as Library
-from .library import Located as Located
 from .library import Memory
 from .numpy_arrays import NUMPY as NUMPY
 from .numpy_arrays import as_array as as_array
@@ -54,7 +54,7 @@ def _is_traced(x: object) -> bool:
     return isinstance(x, getattr(sys.modules.get("jax"), "Array", ()))
 
 
-def taken(name: str, x: object, wanted: str = "an array") -> tuple[object, AnyLibrary]:
+def array_and_library(name: str, x: object, wanted: str = "an array") -> tuple[object, AnyLibrary]:
     """What a caller gives for a vector or columns, as an array, and the adapter of its library.
 
     The one rule for all of them: an array of a library stays what it is, and everything else is what NumPy
@@ -118,7 +118,7 @@ def is_sparse(x: object) -> bool:
 
 def host_array(name: str, x: object) -> HostArray:
     """What a caller gives for a vector or columns, as an array of NumPy's; TypeError if it is on a GPU."""
-    x, library = taken(name, x)
+    x, library = array_and_library(name, x)
     host: HostArray | None = library.locate(x, name).host
     if host is None:
         raise TypeError(f"{name} is a {type(x).__name__} on a GPU; give a NumPy array")
@@ -127,7 +127,7 @@ def host_array(name: str, x: object) -> HostArray:
 
 def on_host(name: str, x: object) -> HostArray:
     """What a caller gives for a vector or columns, as an array of NumPy's; a copy of one on a GPU."""
-    x, library = taken(name, x)
+    x, library = array_and_library(name, x)
     located = library.locate(x, name)
     if located.host is not None:
         return located.host

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._util.types import DType, HostArray
-from .library import Library, Located, Memory, Shape, in_items
+from .library import ArrayInfo, Library, Memory, Shape, in_items
 
 if TYPE_CHECKING:
     import cupy
 
 
 class Cupy(Library["cupy.ndarray"]):
-    def locate(self, x: cupy.ndarray, name: str) -> Located:
+    def locate(self, x: cupy.ndarray, name: str) -> ArrayInfo:
         memory, dtype, shape = x.data, x.dtype, x.shape
         pointer = memory.ptr
         is_aligned = pointer % dtype.itemsize == 0
         in_order = is_aligned and x.flags.c_contiguous
         strides = in_items(x.strides, dtype.itemsize) if is_aligned and len(shape) == 2 else None
-        return Located(self, x, pointer, shape, dtype, memory.device_id, in_order, strides)
+        return ArrayInfo(self, x, pointer, shape, dtype, memory.device_id, in_order, strides)
 
     def contiguous(self, x: cupy.ndarray, dtype: DType) -> cupy.ndarray:
         with x.device:
@@ -35,10 +35,10 @@ class Cupy(Library["cupy.ndarray"]):
             result.real, result.imag = real, imaginary
         return result
 
-    def stream(self, located: Located) -> int:
+    def stream(self, located: ArrayInfo) -> int:
         return int(self.module.cuda.get_current_stream(located.ordinal).ptr)
 
-    def empty(self, shape: Shape, like: cupy.ndarray, located: Located) -> tuple[cupy.ndarray, int]:
+    def empty(self, shape: Shape, like: cupy.ndarray, located: ArrayInfo) -> tuple[cupy.ndarray, int]:
         if self.module.cuda.runtime.getDevice() == located.ordinal:
             result = self.module.ndarray(shape, located.dtype)
         else:

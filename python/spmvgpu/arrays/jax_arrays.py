@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._util.types import DType
-from .library import AnyArray, Located, Operator, Shape
+from .library import AnyArray, ArrayInfo, Operator, Shape
 from .protocols import Protocols
 
 
 class Jax(Protocols):
-    def locate(self, x: AnyArray, name: str) -> Located:
+    def locate(self, x: AnyArray, name: str) -> ArrayInfo:
         if not self._is_traced(x):
             # NumPy has no types of 8 bits but whole numbers.
             if isinstance(x.dtype, np.dtype) and x.dtype.itemsize == 1 and x.dtype.kind not in "biu":

@@ -64,7 +64,7 @@ class TracedOperator(Operator, Protocol):
     def T(self) -> TracedOperator: ...  # noqa: N802
 
 
-class Pattern(Protocol):
+class TracedPattern(Protocol):
     """A matrix whose values are an array."""
 
     shape: tuple[int, int]
@@ -75,7 +75,7 @@ class Pattern(Protocol):
     @property
     def cols(self) -> AnyArray: ...
     @property
-    def _turned(self) -> tuple[Pattern, AnyArray]: ...
+    def _turned(self) -> tuple[TracedPattern, AnyArray]: ...
     def _with_values(self, values: object) -> Any: ...
     def _multiplier(self, dtype: DType) -> tuple[Any, bool]: ...
 
@@ -88,7 +88,7 @@ def differentiable(op: Any, x: AnyArray) -> AnyArray:
     return _of_any_type(op.shape, op.dtype, x, partial(product_p.bind, op=op))
 
 
-def product(pattern: Pattern, values: AnyArray, x: AnyArray) -> AnyArray:
+def product(pattern: TracedPattern, values: AnyArray, x: AnyArray) -> AnyArray:
     """A product with values, differentiable with respect to these and to `x`."""
     dtype = np.dtype(values.dtype)
     return _of_any_type(pattern.shape, dtype, x, partial(values_p.bind, values, pattern=pattern))
@@ -168,17 +168,17 @@ values_p = Primitive("spmvgpu_product_of_values")
 
 
 @values_p.def_impl
-def _values_now(values: AnyArray, x: AnyArray, *, pattern: Pattern) -> AnyArray:
+def _values_now(values: AnyArray, x: AnyArray, *, pattern: TracedPattern) -> AnyArray:
     with longest_types():
         return pattern._with_values(jnp.asarray(values)) @ jnp.asarray(x)
 
 
 @values_p.def_abstract_eval
-def _values_shape(values: Any, x: Any, *, pattern: Pattern) -> Any:
+def _values_shape(values: Any, x: Any, *, pattern: TracedPattern) -> Any:
     return shaped(x, pattern.shape[0], values.dtype)
 
 
-def _to_values(gradient: AnyArray, values: Any, x: AnyArray, *, pattern: Pattern) -> AnyArray:
+def _to_values(gradient: AnyArray, values: Any, x: AnyArray, *, pattern: TracedPattern) -> AnyArray:
     def of_vectors(y: AnyArray, x: AnyArray) -> AnyArray:
         return take(y, pattern.rows) * take(x, pattern.cols)
 
@@ -190,12 +190,12 @@ def _to_values(gradient: AnyArray, values: Any, x: AnyArray, *, pattern: Pattern
     return lax.scan(lambda total, both: (total + of_vectors(*both), None), begin, columns)[0]
 
 
-def _to_x(gradient: AnyArray, values: AnyArray, x: Any, *, pattern: Pattern) -> AnyArray:
+def _to_x(gradient: AnyArray, values: AnyArray, x: Any, *, pattern: TracedPattern) -> AnyArray:
     transposed, order = pattern._turned
     return values_p.bind(take(values, order), gradient, pattern=transposed)
 
 
-def _values_batch(args: Any, axes: Any, *, pattern: Pattern) -> tuple[AnyArray, int]:
+def _values_batch(args: Any, axes: Any, *, pattern: TracedPattern) -> tuple[AnyArray, int]:
     values, x = args
     if axes[0] is not None:
         return each(partial(values_p.bind, pattern=pattern), args, axes)
@@ -203,7 +203,7 @@ def _values_batch(args: Any, axes: Any, *, pattern: Pattern) -> tuple[AnyArray, 
     return from_columns(values_p.bind(values, x, pattern=pattern), batch)
 
 
-def _values_call(platform: str, ctx: Any, values: Any, x: Any, *, pattern: Pattern) -> Any:
+def _values_call(platform: str, ctx: Any, values: Any, x: Any, *, pattern: TracedPattern) -> Any:
     op, reads = pattern._multiplier(np.dtype(ctx.avals_in[0].dtype))
     if reads:
         _check_platform(platform, op._stored.ordinal, op._stored.device)

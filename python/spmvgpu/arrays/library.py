@@ -28,7 +28,7 @@ Strides: TypeAlias = tuple[int, int]
 A = TypeVar("A")  # an array of the library
 
 
-class Located(NamedTuple):
+class ArrayInfo(NamedTuple):
     """Where an array lies."""
 
     library: AnyLibrary  # whose adapter works with `array`: NumPy's for everything in host memory
@@ -86,11 +86,11 @@ class Library(ABC, Generic[A]):
     # Check
 
     @abstractmethod
-    def locate(self, x: A, name: str) -> Located:
+    def locate(self, x: A, name: str) -> ArrayInfo:
         """Where the argument called `name` lies."""
 
     def type_of(self, x: A) -> DType:
-        """The type of an array, which need not have memory, as `Located` has it."""
+        """The type of an array, which need not have memory, as `ArrayInfo` has it."""
         return np.dtype(x.dtype)  # type: ignore[attr-defined]
 
     def differentiable(self, op: Operator, x: A) -> A | None:
@@ -139,11 +139,11 @@ class Library(ABC, Generic[A]):
 
     # Product
 
-    def stream(self, located: Located) -> int:
+    def stream(self, located: ArrayInfo) -> int:
         """The CUDA stream that work on the array must be ordered after."""
         raise NotImplementedError
 
-    def empty(self, shape: Shape, like: A, located: Located) -> tuple[A, int]:
+    def empty(self, shape: Shape, like: A, located: ArrayInfo) -> tuple[A, int]:
         """A new array of the same kind, type and device, and its address."""
         raise NotImplementedError
 

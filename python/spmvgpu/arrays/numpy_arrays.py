@@ -9,7 +9,7 @@ import numpy as np
 
 from .._util.types import DType, HostArray
 from ..devices import CPU
-from .library import Library, Located, Memory, Shape, in_items
+from .library import ArrayInfo, Library, Memory, Shape, in_items
 
 _BLOCK_ITEMS = 1 << 20  # some milliseconds of copying
 
@@ -17,13 +17,13 @@ _BLOCK_ITEMS = 1 << 20  # some milliseconds of copying
 class Numpy(Library[HostArray]):
     moves = True
 
-    def locate(self, x: HostArray, name: str) -> Located:
+    def locate(self, x: HostArray, name: str) -> ArrayInfo:
         if type(x) is not np.ndarray:
             x = as_array(name, x)
         flags = x.flags
         in_order = flags.c_contiguous and flags.aligned
         strides = in_items(x.strides, x.itemsize) if x.ndim == 2 and flags.aligned else None
-        return Located(self, x, 0, x.shape, x.dtype, CPU, in_order, strides, flags.writeable, x)
+        return ArrayInfo(self, x, 0, x.shape, x.dtype, CPU, in_order, strides, flags.writeable, x)
 
     def contiguous(self, x: HostArray, dtype: DType) -> HostArray:
         if x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _core
 from .._util.types import DType, HostArray
-from .library import AnyArray, Library, Located, Memory, Shape, in_items
+from .library import AnyArray, ArrayInfo, Library, Memory, Shape, in_items
 from .numpy_arrays import NUMPY, as_array
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's numbers for devices, and for kinds of numbers
@@ -21,7 +21,7 @@ _LEGACY_DEFAULT_STREAM = 1
 
 
 class Protocols(Library[AnyArray]):
-    def locate(self, x: AnyArray, name: str) -> Located:
+    def locate(self, x: AnyArray, name: str) -> ArrayInfo:
         if not hasattr(x, "__dlpack__"):
             return self._by_interface(x, name)
         kind, ordinal = map(int, x.__dlpack_device__())
@@ -34,7 +34,7 @@ class Protocols(Library[AnyArray]):
             "arrays"
         )
 
-    def _by_dlpack(self, x: AnyArray, name: str, ordinal: int) -> Located:
+    def _by_dlpack(self, x: AnyArray, name: str, ordinal: int) -> ArrayInfo:
         view = _core.DlpackView(x.__dlpack__(stream=_LEGACY_DEFAULT_STREAM))
         try:
             dtype = np.dtype(f"{_KINDS[view.type_code]}{view.type_bits}".replace("bool8", "bool"))
@@ -46,9 +46,9 @@ class Protocols(Library[AnyArray]):
         pointer, shape, is_aligned = view.pointer, tuple(view.shape), view.pointer % dtype.itemsize == 0
         in_order = is_aligned and view.contiguous
         strides = in_items(tuple(view.strides), 1) if is_aligned else None
-        return Located(self, x, pointer, shape, dtype, ordinal, in_order, strides, owner=view)
+        return ArrayInfo(self, x, pointer, shape, dtype, ordinal, in_order, strides, owner=view)
 
-    def _by_interface(self, x: AnyArray, name: str) -> Located:
+    def _by_interface(self, x: AnyArray, name: str) -> ArrayInfo:
         about = x.__cuda_array_interface__
         if about.get("mask") is not None:
             raise TypeError(f"{name} has a mask, which products cannot use; give an array without a mask")
@@ -59,7 +59,7 @@ class Protocols(Library[AnyArray]):
         in_order = is_aligned and given == dense
         strides = in_items(given, item) if is_aligned else None
         ordinal = _core.device_of(pointer) if pointer else 0
-        return Located(
+        return ArrayInfo(
             self, x, int(pointer), shape, dtype, ordinal, in_order, strides, not is_fixed, stream=stream
         )
 
@@ -121,10 +121,10 @@ class Protocols(Library[AnyArray]):
         given = f"complex {type(real).__name__}"
         raise _refused(given, "put together again", "its real and imaginary parts separately")
 
-    def stream(self, located: Located) -> int:
+    def stream(self, located: ArrayInfo) -> int:
         return _LEGACY_DEFAULT_STREAM if located.stream is None else int(located.stream)
 
-    def empty(self, shape: Shape, like: AnyArray, located: Located) -> tuple[AnyArray, int]:
+    def empty(self, shape: Shape, like: AnyArray, located: ArrayInfo) -> tuple[AnyArray, int]:
         result = _core.DeviceArray(shape, located.dtype, located.ordinal)
         return result, result.pointer
 
@@ -157,7 +157,7 @@ def _of_kind(result: AnyArray, like: AnyArray) -> AnyArray:
 class OfMemory(Protocols):
     """Of memory on a device, which stays what it is: what is done with it is ordered by its stream."""
 
-    def empty(self, shape: Shape, like: Memory, located: Located) -> tuple[Memory, int]:
+    def empty(self, shape: Shape, like: Memory, located: ArrayInfo) -> tuple[Memory, int]:
         made = _core.DeviceArray(shape, located.dtype, located.ordinal)
         return Memory(made.pointer, shape, located.dtype, stream=like.stream, owner=made), made.pointer
 

@@ -26,7 +26,7 @@ _NAME, _ADJOINT = "_torch_name", ".H"
 _library = torch.library.Library("spmvgpu", "FRAGMENT")
 
 
-class Entries(NamedTuple):
+class MatrixEntries(NamedTuple):
     """The entries of a matrix that PyTorch differentiates with respect to, in the order of its pattern."""
 
     rows: torch.Tensor | None = None
@@ -51,7 +51,7 @@ class Entries(NamedTuple):
         return total
 
 
-NO_ENTRIES = Entries()
+NO_ENTRIES = MatrixEntries()
 
 
 class Context(Protocol):
@@ -133,7 +133,7 @@ def differentiable(op: Operator, x: torch.Tensor) -> torch.Tensor:
     return product(name_of(op), NO_ENTRIES, x)
 
 
-def product(op: str, entries: Entries, x: torch.Tensor) -> torch.Tensor:
+def product(op: str, entries: MatrixEntries, x: torch.Tensor) -> torch.Tensor:
     """A product by name, differentiable with respect to `x` and to the values of the entries."""
     transformed = is_transformed()
     if not transformed and not torch.is_grad_enabled() and not has_no_memory(x):
@@ -169,7 +169,7 @@ class _Product(torch.autograd.Function):
         entries, to_values, to_x = NO_ENTRIES, None, None
         if saved := ctx.saved_tensors:
             *of_matrix, x = saved
-            entries = Entries(*of_matrix)
+            entries = MatrixEntries(*of_matrix)
         if ctx.needs_input_grad[3]:
             to_values = entries.gradient(ctx.name, gradient, x)
         if ctx.needs_input_grad[4]:
@@ -182,7 +182,7 @@ class _Product(torch.autograd.Function):
             return each(_Product, info, in_dims, args)
         op, *entries, x = args
         x, batch = as_columns(x, in_dims[4], info.batch_size)
-        return product(op, Entries(*entries), x).unflatten(1, batch), len(batch)
+        return product(op, MatrixEntries(*entries), x).unflatten(1, batch), len(batch)
 
 
 class _PlainProduct(torch.autograd.Function):

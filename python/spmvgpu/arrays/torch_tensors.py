@@ -11,7 +11,7 @@ import numpy as np
 from .._util.lazy import lazy
 from .._util.types import DType, HostArray
 from ..devices import CPU
-from .library import Library, Located, Memory, Operator, Shape, in_items
+from .library import ArrayInfo, Library, Memory, Operator, Shape, in_items
 from .numpy_arrays import NUMPY
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Torch(Library["torch.Tensor"]):
     def _forward_ad(self) -> Any:
         return self.module.autograd.forward_ad
 
-    def locate(self, x: torch.Tensor, name: str) -> Located:
+    def locate(self, x: torch.Tensor, name: str) -> ArrayInfo:
         device, dtype = x.device, self._dtypes.get(x.dtype)
         if dtype is None:
             dtype = self.type_of(x)
@@ -84,14 +84,14 @@ class Torch(Library["torch.Tensor"]):
                 f"{name}.detach()"
             )
 
-    def _on_device(self, x: torch.Tensor, dtype: DType) -> Located:
+    def _on_device(self, x: torch.Tensor, dtype: DType) -> ArrayInfo:
         pointer, shape = x.data_ptr(), tuple(x.shape)
         is_plain = not _is_changed(x) and pointer % x.element_size() == 0
         in_order = is_plain and x.is_contiguous()
         strides = x.stride() if is_plain and len(shape) == 2 else None
-        return Located(self, x, pointer, shape, dtype, x.device.index, in_order, strides)
+        return ArrayInfo(self, x, pointer, shape, dtype, x.device.index, in_order, strides)
 
-    def _on_host(self, x: torch.Tensor, dtype: DType) -> Located:
+    def _on_host(self, x: torch.Tensor, dtype: DType) -> ArrayInfo:
         view = x.detach()
         if not isinstance(dtype, np.dtype):  # NumPy can have no view of it
             view = view.to(self.module.complex64 if x.is_complex() else self.module.float32)
@@ -99,7 +99,7 @@ class Torch(Library["torch.Tensor"]):
         host = (view.resolve_conj().resolve_neg() if is_changed else view).numpy()
         in_order, shape = host.flags.c_contiguous, host.shape
         strides = in_items(host.strides, host.itemsize) if len(shape) == 2 else None
-        return Located(NUMPY, host, 0, shape, dtype, CPU, in_order, strides, not is_changed, host)
+        return ArrayInfo(NUMPY, host, 0, shape, dtype, CPU, in_order, strides, not is_changed, host)
 
     def differentiable(self, op: Operator, x: torch.Tensor) -> torch.Tensor | None:
         torch = self.module
@@ -124,11 +124,11 @@ class Torch(Library["torch.Tensor"]):
     def join(self, real: torch.Tensor, imaginary: torch.Tensor) -> torch.Tensor:
         return self.module.complex(real, imaginary)
 
-    def stream(self, located: Located) -> int:
+    def stream(self, located: ArrayInfo) -> int:
         # A stream object would be of another type, without a handle, where torch.compile traces this.
         return int(self.module._C._cuda_getCurrentRawStream(located.ordinal))
 
-    def empty(self, shape: Shape, like: torch.Tensor, located: Located) -> tuple[torch.Tensor, int]:
+    def empty(self, shape: Shape, like: torch.Tensor, located: ArrayInfo) -> tuple[torch.Tensor, int]:
         result = like.new_empty(shape)
         return result, result.data_ptr()
 

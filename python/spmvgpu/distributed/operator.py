@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 from .. import _core
 from .._core import AnyMatrix
 from .._util.types import Device, HostArray
-from ..arrays import taken
+from ..arrays import array_and_library
 from ..devices import at_most
 from ..operator.operands import as_it_is, check_shape, of_any_type, refuse_overlap
 from ..operator.solve_info import SolveInfo
@@ -312,7 +312,7 @@ class DistributedOperator:
         >>> op.dot([1, 1])
         array([3., 4.])
         """
-        x, library = taken("x", x)
+        x, library = array_and_library("x", x)
         located = library.locate(x, "x")
         self._check_piece("x", located.shape, self.local_shape[1], (1, 2))
         made = of_any_type(self, located, lambda x: self._multiply(x.library.contiguous(x.array, self.dtype)))

@@ -11,7 +11,7 @@ import numpy as np
 from .._core import AnyMatrix, RankMatrix, TransposedRankMatrix
 from .._util.lazy import lazy
 from .._util.types import HostArray
-from ..arrays import AnyLibrary, taken
+from ..arrays import AnyLibrary, array_and_library
 from ..operator import operands
 from ..operator.operator import SparseOperator
 from .exchange import Exchange, Piece, device_of
@@ -65,7 +65,7 @@ class Product(ABC):
         """
         if self.transport.nccl is not None and not isinstance(x, np.ndarray):
             return self._between_gpus.multiply(x, out, alpha, beta)
-        _, library = taken("x", x)
+        _, library = array_and_library("x", x)
         with library.device(x):
             channel = self.exchange.channel(library, x, self.transport.cuda_mpi, self._back)
             self._fill(channel.outgoing, x, alpha, library)

@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core
 from .._core import AnyMatrix, LinearMap
 from .._util.types import HostArray
-from ..arrays import NUMPY, taken
+from ..arrays import NUMPY, array_and_library
 from ..arrays.library import Memory
 from ..devices import CPU
 from ..linalg.systems import Callback, Function, OverRanks, System, check_square
@@ -62,7 +62,7 @@ class PieceOfSystem(System):
                 "rows and columns are distributed differently; a solver needs an operator with the same "
                 "row_ranges and col_ranges"
             )
-        b, library = taken("b", b)
+        b, library = array_and_library("b", b)
         located = library.locate(b, "b")
         matrix = op._core_matrix
         if matrix is not None:  # vectors are where it is, also those of NumPy
@@ -183,7 +183,7 @@ class _Pieces(Vectors):
         return super().result()
 
     def take(self, name: str, array: object) -> DeviceVector:
-        array, library = taken(name, array)
+        array, library = array_and_library(name, array)
         shape = library.locate(array, name).shape
         n = self._piece.shape[0]
         if shape != (n, 1):

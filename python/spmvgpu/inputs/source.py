@@ -12,7 +12,7 @@ from .._core import CsrSource
 from .._util.steps import took
 from .._util.types import DType, HostArray
 from .._util.value_types import is_value_type
-from ..arrays import Located, as_array, library_of, on_host
+from ..arrays import ArrayInfo, as_array, library_of, on_host
 from . import limits
 from .compressed import compressed, storage_dtype
 from .csr import CanonicalCsr
@@ -73,7 +73,7 @@ class Source:
         found = [_locate(name, array) for name, array in zip(names, arrays, strict=True)]
         if any(array is None for array in found):
             return None
-        data, indices, indptr = located = cast("list[Located]", found)
+        data, indices, indptr = located = cast("list[ArrayInfo]", found)
         rows, cols = shape
         if not _fits(data, indices, indptr, rows) or storage_dtype(data.dtype, wanted) != data.dtype:
             return None
@@ -97,14 +97,14 @@ class Source:
         return CanonicalCsr.on(source, (rows, cols), data.dtype, data.shape[0], ordinal)
 
 
-def _locate(name: str, array: Any) -> Located | None:
+def _locate(name: str, array: Any) -> ArrayInfo | None:
     if isinstance(array, np.ma.MaskedArray):
         return None
     library = library_of(array)
     return None if library is None else library.locate(array, name)
 
 
-def _fits(data: Located, indices: Located, indptr: Located, rows: int) -> bool:
+def _fits(data: ArrayInfo, indices: ArrayInfo, indptr: ArrayInfo, rows: int) -> bool:
     return (
         all(len(array.shape) == 1 and array.contiguous for array in (data, indices, indptr))
         and indices.dtype == indptr.dtype == np.int32

@@ -37,7 +37,7 @@ from ..arrays.jax_gradients import (
 from ..arrays.library import Memory
 from ..arrays.products import SINGLE
 from ..devices import CPU
-from ..linalg.requests import Method, Request
+from ..linalg.requests import Method, SolveRequest
 from ..linalg.vectors import staged
 from ..operator.composed import keeping
 from ..operator.operator import SparseOperator
@@ -128,7 +128,7 @@ def solve(
     >>> np.asarray(jax.grad(total)(pattern.values)).round(3)
     array([-0.   , -0.25 , -0.375], dtype=float32)
     """
-    request = Request(method, rtol, atol, maxiter, restart, nullspace)
+    request = SolveRequest(method, rtol, atol, maxiter, restart, nullspace)
     b, x0, values = ARRAYS.arrays(b, x0, values)
     with longest_types():
         b = jnp.asarray(b)  # an array of NumPy's goes where JAX puts it, and a matrix to the same device
@@ -156,7 +156,7 @@ class _System:
 
     matrix: LinearOperator | MatrixPattern
     M: LinearOperator | str | None
-    request: Request
+    request: SolveRequest
 
     def adjoint(self) -> _System:
         if self.request.is_symmetric:

@@ -31,7 +31,7 @@ from .preconditioners import (
     with_unit_rows,
 )
 from .systems import System
-from .vectors import NOTHING, DeviceVector, staged
+from .vectors import NO_VECTOR, DeviceVector, staged
 
 _EIGENVALUE_STEPS = 15  # of the power and of the Lanczos method
 _POWER_SAFETY, _LANCZOS_SAFETY = 1.1, 1.05  # of their estimates, which are from below
@@ -171,7 +171,7 @@ def _cycle(finest: SparseOperator, given: list[_Level]) -> _Cycle:
         for level in given
     ]
     diagonals = [
-        NOTHING if level.inverse_diagonal is None else staged(level.inverse_diagonal, finest._ordinal)
+        NO_VECTOR if level.inverse_diagonal is None else staged(level.inverse_diagonal, finest._ordinal)
         for level in levels
     ]
     return _Cycle(finest, levels, diagonals, {})

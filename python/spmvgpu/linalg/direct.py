@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+import scipy.sparse.linalg as sla
 
 from .. import _core
 from .._core import LinearMap, SolverReport
 from .._util.arguments import one_of, with_hints
 from .._util.types import HostArray
-from ..arrays import AnyArray, Located, taken
+from ..arrays import AnyArray, ArrayInfo, array_and_library
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
 from ..operator.construct import as_operator
@@ -82,24 +83,26 @@ class DirectFactors(DevicePreconditioner):
 
     @property
     def L(self) -> sp.csc_array:  # noqa: N802
-        return self._superlu("L").L
+        return sp.csc_array(self._superlu("L").L)
 
     @property
     def U(self) -> sp.csc_array:  # noqa: N802
-        return self._superlu("U").U
+        return sp.csc_array(self._superlu("U").U)
 
     @property
     def perm_r(self) -> HostArray:
-        return self._superlu("perm_r").perm_r
+        places: HostArray = self._superlu("perm_r").perm_r
+        return places
 
     @property
     def perm_c(self) -> HostArray:
-        return self._superlu("perm_c").perm_c
+        places: HostArray = self._superlu("perm_c").perm_c
+        return places
 
-    def _superlu(self, name: str) -> SuperLUFactors:
+    def _superlu(self, name: str) -> sla.SuperLU:
         """The factors on the CPU; AttributeError on a GPU, and for a matrix without rows."""
         if isinstance(self._factors, SuperLUFactors):
-            return self._factors
+            return self._factors.scipy
         why = (
             "the matrix has no rows" if self._factors is None else 'cuDSS gives none; use splu(op.to("cpu"))'
         )
@@ -155,7 +158,7 @@ class DirectFactors(DevicePreconditioner):
 
     def _solve(self, b: object, trans: str, is_vector: bool = False) -> AnyArray:
         """The solution; if `is_vector`, a single column is one as well."""
-        b, library = taken("b", b)
+        b, library = array_and_library("b", b)
         system = OperatorSystem(self._op, b, library)
         if system.columns == 0:
             self._solve(zero_column(b, library), trans)
@@ -267,7 +270,7 @@ class DirectFactors(DevicePreconditioner):
             return _core.callback_map(self.dtype, lambda rows: rows, 0, 0, CPU)
         return self._factors.core_map(trans)
 
-    def _product_of(self, x: Located) -> AnyArray:
+    def _product_of(self, x: ArrayInfo) -> AnyArray:
         return self._solve(x.array, "N")
 
     def _conjugate_transposed(self, state: _Factored) -> _Factored:
@@ -290,7 +293,7 @@ class AdjointFactors(DevicePreconditioner):
     def _core_map(self) -> LinearMap:
         return self._of._map("H")
 
-    def _product_of(self, x: Located) -> AnyArray:
+    def _product_of(self, x: ArrayInfo) -> AnyArray:
         return self._of._solve(x.array, "H")
 
 
@@ -456,7 +459,7 @@ def spsolve(A: object, b: object, *, device: str = "auto") -> AnyArray:
     """
     if sp.issparse(b):
         return _sparse_solution(A, b, device)
-    b, _ = taken("b", b)
+    b, _ = array_and_library("b", b)
     return DirectFactors(_operator(A, device, b))._solve(b, "N", is_vector=True)
 
 

@@ -19,7 +19,7 @@ from .direct import DirectFactors
 from .factors import SingularMatrixError
 from .lanczos import Lanczos, checked_which, no_convergence, places_of, seed_of, start_of, with_start
 from .named import named
-from .preconditioners import map_of_preconditioner, taken_map
+from .preconditioners import checked_preconditioner, map_of_preconditioner
 from .stopping import check_limits, tolerance
 from .systems import System, callback_map, system_of
 from .vectors import Vectors
@@ -269,7 +269,7 @@ def _solves(
         if isinstance(M, str):
             many = {"cycle": "auto"} if M == "amg" else {}
             M = named(M, of_shifted.operator(f"preconditioner={M!r}"), method, **many)
-        known = map_of_preconditioner(of_shifted, taken_map(M), vectors)
+        known = map_of_preconditioner(of_shifted, checked_preconditioner(M), vectors)
     except (TypeError, ValueError) as error:
         error.args = (f"preconditioner cannot be used: {error}",)
         raise

@@ -11,7 +11,6 @@ import scipy.sparse.linalg as sla
 
 from .. import _core
 from .._core import LinearMap
-from .._util.types import HostArray
 from ..devices import CPU
 from .vectors import DeviceVector
 
@@ -60,6 +59,10 @@ class SuperLUFactors:
     ----------
     csr : csr_array
         Square and finite, with at least one row.
+
+    Attributes
+    ----------
+    scipy : scipy.sparse.linalg.SuperLU
     """
 
     is_checked = True
@@ -67,41 +70,23 @@ class SuperLUFactors:
 
     def __init__(self, csr: sp.csr_array) -> None:
         try:
-            self._factors = superlu(csr)
+            self.scipy = superlu(csr)
         except RuntimeError as error:
             raise SingularMatrixError(f"the matrix is singular: SuperLU found {error}") from error
         self._dtype = csr.dtype
 
     @property
     def nnz(self) -> int:
-        return int(self._factors.nnz)
-
-    @property
-    def L(self) -> sp.csc_array:  # noqa: N802
-        return sp.csc_array(self._factors.L)
-
-    @property
-    def U(self) -> sp.csc_array:  # noqa: N802
-        return sp.csc_array(self._factors.U)
-
-    @property
-    def perm_r(self) -> HostArray:
-        places: HostArray = self._factors.perm_r
-        return places
-
-    @property
-    def perm_c(self) -> HostArray:
-        places: HostArray = self._factors.perm_c
-        return places
+        return int(self.scipy.nnz)
 
     def solve(self, b: DeviceVector, x: DeviceVector, columns: int, trans: str) -> None:
         given, result = b.owner, x.owner
         assert isinstance(given, np.ndarray)
         assert isinstance(result, np.ndarray)
-        result[...] = self._factors.solve(given.T, trans).T
+        result[...] = self.scipy.solve(given.T, trans).T
 
     def core_map(self, trans: str) -> LinearMap:
-        factors, n = self._factors, self._factors.shape[0]
+        factors, n = self.scipy, self.scipy.shape[0]
         return _core.callback_map(self._dtype, lambda rows: factors.solve(rows.T, trans).T.copy(), n, n, CPU)
 
     def renewed(self, csr: sp.csr_array) -> SuperLUFactors:

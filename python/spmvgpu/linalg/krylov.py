@@ -14,10 +14,10 @@ from ..arrays import AnyArray
 from ..operator.solve_info import SolveInfo
 from .named import named
 from .nullspace import NullSpace
-from .preconditioners import PreconditionerMap, keeps_pieces, map_of_preconditioner, taken_map
+from .preconditioners import PreconditionerMap, checked_preconditioner, keeps_pieces, map_of_preconditioner
 from .stopping import Info, Residuals, check_residuals, info_from, infos_of, residuals_from, values_of
 from .systems import Callback, OverRanks, system_of
-from .vectors import NOTHING, no_columns, zero_column
+from .vectors import NO_VECTOR, no_columns, zero_column
 
 
 def run(
@@ -71,11 +71,11 @@ def run(
         if check_every is not None:
             asked.look_every = whole_number("check_every", check_every, 1, 2**30)
         asked.guess_is_mb, asked.record = isinstance(x0, str) and x0 == "Mb", residuals is not None
-        M = named(M, system.operator(f"M={M!r}"), solver) if isinstance(M, str) else taken_map(M)
+        M = named(M, system.operator(f"M={M!r}"), solver) if isinstance(M, str) else checked_preconditioner(M)
         is_vector = system.columns is None
         vectors = system.vectors(is_vector and nullspace is None and keeps_pieces(system, M))
         right = vectors.take("b", system.b)
-        guess = NOTHING if x0 is None or asked.guess_is_mb else vectors.take("x0", x0)
+        guess = NO_VECTOR if x0 is None or asked.guess_is_mb else vectors.take("x0", x0)
         preconditioner = map_of_preconditioner(system, M, vectors)
         null: NullSpace | None = None
         if nullspace is not None:

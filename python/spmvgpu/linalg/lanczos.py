@@ -12,7 +12,7 @@ from .. import _core
 from .._core import LinearMap
 from .._util.arguments import one_of, whole_number
 from .._util.types import DType, HostArray
-from ..arrays import AnyArray, taken
+from ..arrays import AnyArray, array_and_library
 from ..operator.construct import as_operator
 from .copies import CopySearch, best_of, better, chosen_first
 from .stopping import warn
@@ -312,7 +312,7 @@ def with_start(A: object, v0: object) -> tuple[LinearOperator, AnyArray]:
     """An operator, and a vector on its smaller side that stands for the start: `v0`, or zeros."""
     refuse_ranks(A)
     is_given = v0 is not None
-    start, _ = taken("v0", v0 if is_given else np.zeros(0, np.float32))
+    start, _ = array_and_library("v0", v0 if is_given else np.zeros(0, np.float32))
     op = as_operator(A, start, "v0")
     return op, start if is_given else np.zeros(min(op.shape), np.float32)
 

@@ -13,11 +13,11 @@ import numpy as np
 from .. import _core
 from .._util.arguments import real_number
 from .._util.types import HostArray
-from ..arrays import AnyArray, AnyLibrary, taken
+from ..arrays import AnyArray, AnyLibrary, array_and_library
 from ..operator.construct import as_operator
 from .stopping import tolerance
 from .systems import Rectangle, refuse_ranks
-from .vectors import NOTHING, DeviceVector, zero_column
+from .vectors import NO_VECTOR, DeviceVector, zero_column
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -52,7 +52,7 @@ class LeastSquares:
         vectors = rows.vectors(False)
         self._right = vectors.take("b", rows.b)
         self._vectors = vectors.of(columns)
-        self._guess = NOTHING if x0 is None else self._vectors.take("x0", x0)
+        self._guess = NO_VECTOR if x0 is None else self._vectors.take("x0", x0)
         self._vectors.wait()
         self.dtype, self.library, self.given = rows.dtype, rows.library, rows.b
         self.ordinal = vectors.ordinal
@@ -67,7 +67,7 @@ class LeastSquares:
         )
         self.a = self.b = 0
         self.norm_b = self.normal_b = 0.0
-        self._start(NOTHING)
+        self._start(NO_VECTOR)
         self.norm_b, self.normal_b = self.beta, self.alpha * self.beta
         if x0 is not None:
             self._start(self._guess)
@@ -105,7 +105,7 @@ class LeastSquares:
 
     def forget_guess(self) -> None:
         """Begin with x = 0."""
-        self._start(NOTHING)
+        self._start(NO_VECTOR)
 
     def start_again(self) -> None:
         """Begin with the solution so far."""
@@ -207,7 +207,7 @@ def each_column(solver: Callable[_P, _R]) -> Callable[_P, _R]:
     def solve(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         given = signature.bind(*args, **kwargs).arguments
         refuse_ranks(given["A"])
-        b, library = taken("b", given["b"])
+        b, library = array_and_library("b", given["b"])
         located = library.locate(b, "b")
         if len(located.shape) != 2 or located.shape[1] == 1:
             return solver(*args, **kwargs)
@@ -216,7 +216,7 @@ def each_column(solver: Callable[_P, _R]) -> Callable[_P, _R]:
         columns = _columns_of("b", b, library, (op.shape[0], count))
         guesses: list[AnyArray] = [None] * count
         if given.get("x0") is not None:
-            guesses = _columns_of("x0", *taken("x0", given["x0"]), (op.shape[1], count))
+            guesses = _columns_of("x0", *array_and_library("x0", given["x0"]), (op.shape[1], count))
         if not columns:  # one stands for the type of the results, and for the checks of the other arguments
             columns, guesses = [zero_column(b, library)], [None]
         one: Callable[..., Any] = solver

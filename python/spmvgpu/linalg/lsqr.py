@@ -9,7 +9,7 @@ import numpy as np
 from .._util.arguments import whole_number, with_hints
 from ..arrays import AnyArray
 from .least_squares import NOT_YET, LeastSquares, StoppingTests, each_column, rotation, times_power
-from .vectors import NOTHING, staged
+from .vectors import NO_VECTOR, staged
 
 
 @with_hints
@@ -108,7 +108,7 @@ def lsqr(
     most = 2 * problem.shape[1] if iter_lim is None else whole_number("iter_lim", iter_lim, 0)
     problem.check_finite()
     variances = problem.zeros()
-    on_device = staged(variances, problem.ordinal) if calc_var else NOTHING
+    on_device = staged(variances, problem.ordinal) if calc_var else NO_VECTOR
     alpha, beta, norm_b = problem.alpha, problem.beta, problem.norm_b
     damp = times_power(tests.damp, -problem.a)
 

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 from .. import _core
 from .._core import LinearMap
 from .._util.types import DType, HostArray
-from ..arrays import AnyArray, AnyLibrary, Located, library_of, on_host, taken
+from ..arrays import AnyArray, AnyLibrary, ArrayInfo, array_and_library, library_of, on_host
 from ..arrays.products import kind_of
 from ..devices import at_most, device_name, resolve_device
 from ..inputs.canonical import sparse_source
@@ -29,8 +29,8 @@ from ..operator.stored import Stored
 from .systems import OverRanks, System, callback_map, check_square
 from .vectors import DeviceVector, Vectors, empty, staged, staged_numpy
 
-# What `taken_map` makes of a preconditioner: an array is the inverse of a diagonal or a dense matrix.
-Given: TypeAlias = Any
+# A result of `checked_preconditioner`, of which an array is a dense matrix or the inverse of a diagonal.
+AnyPreconditioner: TypeAlias = Any
 
 
 # Types of preconditioners and of systems between which the core converts.
@@ -43,10 +43,10 @@ class Preconditioner(Composable):
     _stream: int | None = None
     _pattern_of: Stored | None = None  # the matrix that it was made of; its values may change
 
-    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+    def _check_device(self, name: str, located: ArrayInfo, beside: int | None = None) -> None:
         """Refuse, with ValueError, an array on another device than the preconditioner."""
 
-    def _product_of(self, x: Located) -> AnyArray:
+    def _product_of(self, x: ArrayInfo) -> AnyArray:
         """The product with an operand, which is real where the preconditioner is."""
         raise NotImplementedError
 
@@ -160,7 +160,7 @@ class Jacobi(Preconditioner):
             self._inverse_diagonal = own
         return self._inverse_diagonal
 
-    def _product_of(self, x: Located) -> AnyArray:
+    def _product_of(self, x: ArrayInfo) -> AnyArray:
         if x.host is not None:
             return self.inverse_diagonal.reshape(-1, *[1] * (x.host.ndim - 1)) * x.host
         if x.ordinal not in self._operators:
@@ -270,10 +270,10 @@ class DevicePreconditioner(Preconditioner):
         """What `__reduce__` is to return."""
         raise NotImplementedError
 
-    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+    def _check_device(self, name: str, located: ArrayInfo, beside: int | None = None) -> None:
         check_place(name, located, (self._ordinal,), "the preconditioner is on")
 
-    def _product_of(self, x: Located) -> AnyArray:
+    def _product_of(self, x: ArrayInfo) -> AnyArray:
         if x.host is None:
             return multiply_by_map(self._core_map(), self.shape, self.dtype, x)
         n, columns = self.shape[0], math.prod(x.shape[1:])
@@ -473,7 +473,7 @@ class PreconditionerMap(NamedTuple):
     is_diagonal: bool = False
 
 
-def taken_map(M: Given) -> Given:
+def checked_preconditioner(M: AnyPreconditioner) -> AnyPreconditioner:
     """A preconditioner that a caller gave: what has products of its own, a sparse matrix, or an array.
 
     Raises
@@ -495,7 +495,7 @@ def taken_map(M: Given) -> Given:
         "a preconditioner of spmvgpu.linalg, the inverse of a diagonal as a 1-D array, a matrix, or a "
         "LinearOperator"
     )
-    M, library = taken("M", M, allowed)
+    M, library = array_and_library("M", M, allowed)
     located = library.locate(M, "M")
     if located.host is not None:
         return located.host
@@ -503,8 +503,8 @@ def taken_map(M: Given) -> Given:
     return M if is_vector else on_host("M", M)
 
 
-def map_of_preconditioner(system: System, M: Given, vectors: Vectors) -> PreconditionerMap | None:
-    """What `taken_map` gives for the core: on the device if possible, or a function that the core calls."""
+def map_of_preconditioner(system: System, M: AnyPreconditioner, vectors: Vectors) -> PreconditionerMap | None:
+    """A checked preconditioner for the core: on the device if possible, or a function that it calls."""
     if M is None:
         return None
     if isinstance(M, OverRanks):
@@ -532,7 +532,7 @@ def map_of_preconditioner(system: System, M: Given, vectors: Vectors) -> Precond
     return PreconditionerMap(callback_map(system, "M", sla.aslinearoperator(M), vectors.ordinal), M)
 
 
-def is_diagonal(system: System, M: Given) -> bool:
+def is_diagonal(system: System, M: AnyPreconditioner) -> bool:
     """Whether a preconditioner is a diagonal, or the array of one."""
     if isinstance(M, Jacobi | LinearOperator):
         return isinstance(M, Jacobi)
@@ -541,7 +541,7 @@ def is_diagonal(system: System, M: Given) -> bool:
     return library_of(M) is not None
 
 
-def keeps_pieces(system: System, M: Given) -> bool:
+def keeps_pieces(system: System, M: AnyPreconditioner) -> bool:
     """Whether the core keeps the vectors in pieces on several devices, wherever they are given."""
     if system.pieces < 2:
         return False
@@ -550,7 +550,7 @@ def keeps_pieces(system: System, M: Given) -> bool:
     return M is None or is_diagonal(system, M)
 
 
-def _check_shape(system: System, M: Given) -> None:
+def _check_shape(system: System, M: AnyPreconditioner) -> None:
     if tuple(M.shape) != system.shape:
         raise ValueError(
             f"M has shape {tuple(M.shape)}; it must have the shape of the operator, {system.shape}"

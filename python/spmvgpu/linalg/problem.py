@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._util.types import DType, HostArray
-from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, on_host, taken
+from ..arrays import NUMPY, AnyArray, array_and_library, on_host
 from ..arrays.products import kind_of
 from ..devices import CPU, resolve_device
 from ..inputs.canonical import source_of
@@ -32,24 +31,23 @@ _VERY_SMALL_ROWS = 500
 _SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
 
 
-class Problem:
+class DoubleSystem:
     """A system in double precision, whatever its matrix is given as.
 
     Parameters
     ----------
     A : matrix, SparseOperator or LinearOperator
-    b, library, located
-        The right-hand side, as `taken` gives it.
+    b : array
+        Right-hand side.
     x0 : array, optional
         Initial guess.
     device : str
         Where a matrix goes to.
     """
 
-    def __init__(
-        self, A: Any, b: AnyArray, library: AnyLibrary, located: Located, x0: AnyArray, device: str
-    ) -> None:
-        self.b, self.library, self.located, self.x0 = b, library, located, x0
+    def __init__(self, A: object, b: object, x0: AnyArray, device: str) -> None:
+        self.b, self.library = array_and_library("b", b)
+        self.located, self.x0 = self.library.locate(self.b, "b"), x0
         resolve_device(device)  # refuses what is none
         self._device = device
         self._given: SparseOperator | Source = A if isinstance(A, SparseOperator) else source_of(A)
@@ -59,7 +57,7 @@ class Problem:
         check_square(self._given)
         self.rows = int(self._given.shape[0])
         self.dtype: DType = np.dtype(np.float64)
-        if "c" in (storage_dtype(self._given.dtype, None).kind, kind_of(located.dtype)):
+        if "c" in (storage_dtype(self._given.dtype, None).kind, kind_of(self.located.dtype)):
             self.dtype = np.dtype(np.complex128)
         self.kind = "Hermitian" if self.dtype.kind == "c" else "symmetric"
 
@@ -143,7 +141,9 @@ class Problem:
         if self.ordinal == CPU or self.rows == 0 or isinstance(self.x0, str):
             return pair
         arrays = [
-            taken(name, array) for name, array in zip(("b", "x0"), pair, strict=True) if array is not None
+            array_and_library(name, array)
+            for name, array in zip(("b", "x0"), pair, strict=True)
+            if array is not None
         ]
         hosts = [library.locate(array, "b").host for array, library in arrays]
         numbers = "biufc" if self.dtype.kind == "c" else "biuf"

@@ -45,7 +45,7 @@ def _check_vectors(A: HasShape, own: DType, b: AnyArray, x0: AnyArray) -> None:
             check_vector(name, tuple(x.shape), _type_of(x), A.shape, own, columns)
 
 
-class Request(NamedTuple):
+class SolveRequest(NamedTuple):
     """How a system is to be solved; all but the matrix and the preconditioner."""
 
     method: str

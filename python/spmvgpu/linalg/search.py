@@ -21,7 +21,7 @@ from .by_factors import contradiction, solve_by_factors
 from .choice import Choice, Step, choose
 from .direct import splu
 from .named import SYMMETRIC_SOLVERS
-from .problem import Problem
+from .problem import DoubleSystem
 from .stopping import Info, SolverWarning, check_limits
 from .systems import Callback
 from .vectors import random_vector
@@ -87,7 +87,7 @@ class Search:
         Why the first one was chosen.
     """
 
-    def __init__(self, problem: Problem, rtol: float, atol: float, nullspace: object) -> None:
+    def __init__(self, problem: DoubleSystem, rtol: float, atol: float, nullspace: object) -> None:
         self._problem, self._rtol, self._atol = problem, rtol, atol
         self._nullspace = nullspace
         self.tried: list[Attempt] = []

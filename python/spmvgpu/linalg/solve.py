@@ -10,8 +10,8 @@ import numpy as np
 
 from .._util.arguments import with_hints
 from .._util.show import Brief
-from ..arrays import AnyArray, taken
-from .problem import Problem
+from ..arrays import AnyArray, array_and_library
+from .problem import DoubleSystem
 from .search import Attempt, Search
 from .stopping import tolerance
 from .systems import OverRanks
@@ -201,14 +201,14 @@ def solve(
     rtol, atol = tolerance("rtol", rtol), tolerance("atol", atol)
     if isinstance(A, OverRanks):
         raise TypeError("A is distributed over ranks; use cg, minres, bicgstab or gmres, or the command line")
-    b, library = taken("b", b)
+    b, library = array_and_library("b", b)
     located = library.locate(b, "b")
     if len(located.shape) == 2 and located.shape[1] == 0:
         options: Any = {"atol": atol, "nullspace": nullspace, "device": device, "full_output": True}
         found, how = solve(A, zero_column(b, library), rtol, **options)
         X = no_columns(located.shape[0], library.locate(found, "x").dtype, b, library)
         return (X, how) if full_output else X
-    problem = Problem(A, b, library, located, x0, device)
+    problem = DoubleSystem(A, b, x0, device)
     search = Search(problem, rtol, atol, nullspace)
     is_solved = search.is_direct() and problem.is_small and search.direct()
     was_direct = bool(search.tried)

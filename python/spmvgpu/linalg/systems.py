@@ -14,7 +14,7 @@ import scipy.sparse.linalg as sla
 from .. import _core
 from .._core import AnyMatrix, LinearMap, MultiDeviceMatrix
 from .._util.types import DType, HostArray
-from ..arrays import AnyArray, AnyLibrary, Located, taken
+from ..arrays import AnyArray, AnyLibrary, ArrayInfo, array_and_library
 from ..arrays.products import common_type
 from ..devices import CPU
 from ..operator.construct import as_operator
@@ -36,7 +36,7 @@ class System:
     Attributes
     ----------
     b, library : array, Library
-        The right-hand side, as `taken` gives it.
+        The right-hand side, as `array_and_library` gives it.
     columns : int or None
         Number of right-hand sides, which may be 0; None for a vector.
     shape, dtype : tuple of int, numpy.dtype
@@ -85,7 +85,7 @@ class System:
         """The operator, if its entries are known; `why` says what they are for."""
         raise no_entries(why)
 
-    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+    def _check_device(self, name: str, located: ArrayInfo, beside: int | None = None) -> None:
         """Refuse, with ValueError, a vector that is on another device."""
         if located.host is None:
             check_place(name, located, (self._ordinal,), "the vectors of the solve are on")
@@ -155,14 +155,14 @@ class OperatorSystem(System):
     def operator(self, why: str) -> SparseOperator:
         return self._op
 
-    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+    def _check_device(self, name: str, located: ArrayInfo, beside: int | None = None) -> None:
         self._op._check_device(name, located, beside)
 
 
 class ForeignSystem(System):
     """The system of another LinearOperator: products are callbacks, and vectors are where `b` is."""
 
-    def __init__(self, op: sla.LinearOperator, b: object, library: AnyLibrary, located: Located) -> None:
+    def __init__(self, op: sla.LinearOperator, b: object, library: AnyLibrary, located: ArrayInfo) -> None:
         check_square(op)
         ordinal = CPU if located.host is not None else located.ordinal
         dtype = common_type(np.dtype(op.dtype), located.dtype)
@@ -178,7 +178,7 @@ def system_of(A: object, b: object, name: str = "b") -> System:
     if isinstance(A, OverRanks):
         with A.agreement():
             return A._piece_of_system(b)
-    b, library = taken(name, b)
+    b, library = array_and_library(name, b)
     op = as_operator(A, b, name)
     if isinstance(op, SparseOperator):
         return OperatorSystem(op, b, library)
@@ -206,7 +206,7 @@ class Rectangle:
 
     def __init__(self, A: object, b: object, name: str = "b") -> None:
         refuse_ranks(A)
-        b, library = taken(name, b)
+        b, library = array_and_library(name, b)
         located = library.locate(b, name)
         op = as_operator(A, b, name)
         shape = (int(op.shape[0]), int(op.shape[1]))

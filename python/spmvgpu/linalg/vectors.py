@@ -9,12 +9,12 @@ import numpy as np
 
 from .. import _core
 from .._util.types import DType, HostArray
-from ..arrays import NUMPY, AnyArray, AnyLibrary, Located, taken
+from ..arrays import NUMPY, AnyArray, AnyLibrary, ArrayInfo, array_and_library
 from ..devices import CPU
-from ..operator.operands import Placed, check_place, converted_vector
+from ..operator.operands import DeviceOperator, check_place, converted_vector
 
 
-class Space(Placed, Protocol):
+class Space(DeviceOperator, Protocol):
     """What the vectors of a system have in common."""
 
     _ordinal: int
@@ -38,7 +38,7 @@ class DeviceVector(NamedTuple):
         self.download(to)
 
 
-NOTHING = DeviceVector(0, None)
+NO_VECTOR = DeviceVector(0, None)
 
 
 class Vectors:
@@ -70,7 +70,7 @@ class Vectors:
 
         An array of NumPy's goes to the device. What is there already may be of another library than b.
         """
-        array, library = taken(name, array)
+        array, library = array_and_library(name, array)
         is_b = array is self._b
         columns = None if name == "M" else self._columns
         array, located = converted_vector(self._space, name, array, library, columns)
@@ -97,7 +97,7 @@ class Vectors:
         if self.stream is not None:
             _core.synchronize(self.stream, self.ordinal)
 
-    def _wait_for(self, located: Located) -> None:
+    def _wait_for(self, located: ArrayInfo) -> None:
         own = self._space._stream
         stream = self._library.stream(located) if own is None else own
         if self.stream is not None and stream != self.stream:

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from .._util.arguments import is_number
 from .._util.types import HostArray
-from ..arrays import NUMPY, AnyArray, AnyLibrary, is_sparse, library_of, taken
+from ..arrays import NUMPY, AnyArray, AnyLibrary, array_and_library, is_sparse, library_of
 from ..arrays.library import Operator
 from ..arrays.products import check_from_left, is_stack, mismatch, of_rows, of_stack, shape_of
 from .operands import check_shape
@@ -73,7 +73,7 @@ class Composable(LinearOperator):  # type: ignore[misc]
             return kind(LinearOperator.dot(self._snapshot(), keeping(x)))
         if is_sparse(x) and self._takes_sparse:
             return self._times(x, NUMPY)
-        x, library = taken("x", x)
+        x, library = array_and_library("x", x)
         product = partial(self._product, library=library)
         return of_stack(product, self.shape, x, library) if is_stack(x, library) else product(x)
 
@@ -96,7 +96,7 @@ class Composable(LinearOperator):  # type: ignore[misc]
         >>> op.matvec(np.ones(2))
         array([5., 3.])
         """
-        x, library = taken("x", check_shape("x", x, 1, self.shape[1]))
+        x, library = array_and_library("x", check_shape("x", x, 1, self.shape[1]))
         shape = shape_of("x", x, library)
         if len(shape) == 1 or shape == (self.shape[1], 1):
             return self.dot(x)
@@ -209,7 +209,7 @@ class Composable(LinearOperator):  # type: ignore[misc]
             return kind(LinearOperator.__rmul__(self._snapshot(), keeping(other)))
         if is_sparse(other):
             return super().__rmul__(other)
-        x, library = taken("x", other)
+        x, library = array_and_library("x", other)
         shape = shape_of("x", x, library)
         check_from_left(self.shape, shape)
         if len(shape) == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._core import AnyMatrix
-from ..arrays import AnyArray, taken
+from ..arrays import AnyArray, array_and_library
 from ..planning.symmetry import simplest
 from . import algebra
 from .operands import multiply_now
@@ -40,4 +40,4 @@ class Held:
         return Held(own.variant(which, lambda: algebra.variant(own, which)))
 
     def __matmul__(self, x: object) -> AnyArray:
-        return multiply_now(self, *taken("x", x))
+        return multiply_now(self, *array_and_library("x", x))

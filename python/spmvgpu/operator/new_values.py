@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core
 from .._core import Hierarchy, Matrix, PartedMatrix
 from .._util.types import HostArray
-from ..arrays import Located, taken
+from ..arrays import ArrayInfo, array_and_library
 from ..arrays.products import kind_of
 from ..inputs.canonical import canonical_csr, sparse_source
 from ..inputs.csr import CanonicalCsr
@@ -91,7 +91,7 @@ class NewValues:
     """
 
     def __init__(self, stored: Stored, data: object) -> None:
-        self._located: Located | None = None
+        self._located: ArrayInfo | None = None
         self._csr: CanonicalCsr | None = None
         other = getattr(data, "_stored", None)
         if isinstance(other, Stored):
@@ -100,7 +100,7 @@ class NewValues:
             return
         source = _of_data(partial(sparse_source, data))
         if source is None or len(source.shape) != 2:
-            data, library = taken("data", data, "a sparse matrix or an array of values")
+            data, library = array_and_library("data", data, "a sparse matrix or an array of values")
             located = library.locate(data, "data")
             if located.shape != stored.shape or len(located.shape) != 2:
                 self._located = _checked_array(stored, located)
@@ -174,7 +174,7 @@ class NewValues:
         return None if located.host is not None else (located.pointer, located.shape[0])
 
 
-def _checked_array(stored: Stored, located: Located) -> Located:
+def _checked_array(stored: Stored, located: ArrayInfo) -> ArrayInfo:
     """An array of values, contiguous and of the matrix's type."""
     dtype, nnz = stored.dtype, stored.matrix.nnz
     if not located.library.moves:

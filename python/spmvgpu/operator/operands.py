@@ -17,7 +17,16 @@ import numpy as np
 from .. import _core
 from .._core import AnyMatrix, LinearMap
 from .._util.types import DType, HostArray
-from ..arrays import AnyArray, AnyLibrary, Library, Located, is_sparse, library_of, stream_handle, taken
+from ..arrays import (
+    AnyArray,
+    AnyLibrary,
+    ArrayInfo,
+    Library,
+    array_and_library,
+    is_sparse,
+    library_of,
+    stream_handle,
+)
 from ..arrays.library import Operator, Shape
 from ..arrays.products import (
     check_from_left,
@@ -40,17 +49,17 @@ class HasType(Protocol):
     dtype: DType
 
 
-class Placed(HasType, Protocol):
+class DeviceOperator(HasType, Protocol):
     """An operator, or a system, on devices of this process."""
 
     shape: tuple[int, int]
     _stream: int | None
 
-    def _check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+    def _check_device(self, name: str, located: ArrayInfo, beside: int | None = None) -> None:
         """Refuse, with ValueError, an array on another device than the operator, or than x (`beside`)."""
 
 
-class Multiplier(Placed, Protocol):
+class Multiplier(DeviceOperator, Protocol):
     """What products on the devices of this process ask of an operator."""
 
     _matrix: AnyMatrix
@@ -95,7 +104,7 @@ def multiply_now(op: Multiplier, x: AnyArray, library: AnyLibrary) -> AnyArray:
 
 
 def multiply_by(
-    op: Placed, product: Callable[[Located], AnyArray], x: AnyArray, library: AnyLibrary
+    op: DeviceOperator, product: Callable[[ArrayInfo], AnyArray], x: AnyArray, library: AnyLibrary
 ) -> AnyArray:
     """The same for what has no matrix of the core: `product` converts an operand and multiplies it."""
     located = _checked(op, x, library)
@@ -103,7 +112,7 @@ def multiply_by(
     return result if located.host is None else library.from_host(result, x)
 
 
-def _checked(op: Placed, x: AnyArray, library: AnyLibrary) -> Located:
+def _checked(op: DeviceOperator, x: AnyArray, library: AnyLibrary) -> ArrayInfo:
     """Where an operand lies, if an operator can multiply it."""
     located = library.locate(x, "x")
     if len(located.shape) not in (1, 2) or located.shape[0] != op.shape[1]:
@@ -121,11 +130,11 @@ def multiply_from_left(op: Transposable, x: AnyArray, library: AnyLibrary) -> An
         return multiply(op.T, x, library)
     if is_stack(x, library):
         return of_rows(partial(multiply_from_left, op, library=library), op.shape[1], x, library)
-    result, library = taken("x", op.T @ library.transposed(x))
+    result, library = array_and_library("x", op.T @ library.transposed(x))
     return library.transposed(result)
 
 
-def of_any_type(op: HasType, x: Located, product: Callable[[Located], A]) -> A:
+def of_any_type(op: HasType, x: ArrayInfo, product: Callable[[ArrayInfo], A]) -> A:
     """The product of an operand, which `product` converts to the operator's type if it has another."""
     if x.dtype == op.dtype:
         return product(x)
@@ -143,7 +152,7 @@ def of_any_type(op: HasType, x: Located, product: Callable[[Located], A]) -> A:
     return result
 
 
-def _product(op: Multiplier, x: Located) -> AnyArray:
+def _product(op: Multiplier, x: ArrayInfo) -> AnyArray:
     """The product of an operand as it lies, if the core takes it so, or of a copy that its library makes."""
     many, library = len(x.shape) == 2, x.library
     takes_rows = not many or x.host is not None or op._matrix.takes_rows
@@ -165,7 +174,7 @@ def _product(op: Multiplier, x: Located) -> AnyArray:
     return result
 
 
-def _multiplied(op: Multiplier, x: Located, stream: int | None, alpha: complex = 1.0) -> AnyArray:
+def _multiplied(op: Multiplier, x: ArrayInfo, stream: int | None, alpha: complex = 1.0) -> AnyArray:
     """The product of an operand as it lies, in a new array of the same order."""
     if x.host is not None:
         return _multiply_host(op, x)(x.host, None, alpha, 0.0)
@@ -185,7 +194,7 @@ def _multiplied(op: Multiplier, x: Located, stream: int | None, alpha: complex =
     return library.transposed(result) if turned else result
 
 
-def multiply_by_map(core_map: LinearMap, shape: tuple[int, int], dtype: DType, x: Located) -> AnyArray:
+def multiply_by_map(core_map: LinearMap, shape: tuple[int, int], dtype: DType, x: ArrayInfo) -> AnyArray:
     """The product of a map of the core and an operand on a GPU, which is converted; complete on return."""
     library, many = x.library, len(x.shape) == 2
     given = library.contiguous(library.transposed(x.array) if many else x.array, dtype)
@@ -200,7 +209,7 @@ def multiply_by_map(core_map: LinearMap, shape: tuple[int, int], dtype: DType, x
     return library.transposed(result) if many else result
 
 
-def _multiply_host(op: Multiplier, x: Located) -> Callable[..., HostArray]:
+def _multiply_host(op: Multiplier, x: ArrayInfo) -> Callable[..., HostArray]:
     return op._matrix.multiply_numpy if len(x.shape) == 1 else op._matrix.multiply_columns
 
 
@@ -257,7 +266,7 @@ def scaled_product(op: Multiplier, x: A, out: A | None, alpha: complex, beta: co
     return out
 
 
-def refuse_overlap(x: Located, out: Located) -> None:
+def refuse_overlap(x: ArrayInfo, out: ArrayInfo) -> None:
     """Refuse, with ValueError, a result that is written while x is read."""
     if x.host is not None and out.host is not None:
         overlap = np.may_share_memory(x.host, out.host)
@@ -269,7 +278,7 @@ def refuse_overlap(x: Located, out: Located) -> None:
         raise ValueError("out overlaps x; give an array of its own")
 
 
-def _extent(located: Located) -> tuple[int, int]:
+def _extent(located: ArrayInfo) -> tuple[int, int]:
     """The addresses that the elements of an array lie between."""
     pointer, item = located.pointer, located.dtype.itemsize
     if located.strides is None:
@@ -286,7 +295,7 @@ def _extent(located: Located) -> tuple[int, int]:
 
 def operand(
     op: Multiplier, name: str, x: A, length: int, beside: int | None = None, many: bool = False
-) -> tuple[Library[A], Located]:
+) -> tuple[Library[A], ArrayInfo]:
     """A vector that is used as it is: of the operator's type and on its device, or refused.
 
     With `many` also the columns of a 2-D array, which may lie in any way.
@@ -303,7 +312,7 @@ def operand(
     return library, located
 
 
-def as_it_is(op: HasType, name: str, x: A, many: bool = False) -> tuple[Library[A], Located]:
+def as_it_is(op: HasType, name: str, x: A, many: bool = False) -> tuple[Library[A], ArrayInfo]:
     """An array that is used where it lies: of the operator's type, in order, and writable if it is `out`."""
     library = library_of(x)
     if library is None:
@@ -324,7 +333,7 @@ def as_it_is(op: HasType, name: str, x: A, many: bool = False) -> tuple[Library[
 def check_shape(name: str, x: AnyArray, ndim: int, length: int) -> object:
     """What SciPy's matvec (ndim 1) or matmat (ndim 2) takes; ValueError, with the argument's name, if not."""
     if ndim == 1 or not is_sparse(x):
-        x, library = taken(name, x)
+        x, library = array_and_library(name, x)
         shape = shape_of(name, x, library)
     else:
         shape = x.shape
@@ -335,13 +344,13 @@ def check_shape(name: str, x: AnyArray, ndim: int, length: int) -> object:
     return x
 
 
-def address(located: Located) -> int:
+def address(located: ArrayInfo) -> int:
     """The address of the first element."""
     return located.pointer if located.host is None else int(located.host.ctypes.data)
 
 
 def check_place(
-    name: str, located: Located, places: Sequence[int], other: str = "the operator is on"
+    name: str, located: ArrayInfo, places: Sequence[int], other: str = "the operator is on"
 ) -> None:
     """Refuse, with ValueError, an array that lies on none of the devices where `other` is."""
     if located.ordinal not in places:
@@ -381,8 +390,8 @@ def check_vector(
 
 
 def converted_vector(
-    op: Placed, name: str, x: A, library: Library[A], columns: int | None = None
-) -> tuple[A, Located]:
+    op: DeviceOperator, name: str, x: A, library: Library[A], columns: int | None = None
+) -> tuple[A, ArrayInfo]:
     """A vector that fits a square operator, converted to its type; a copy only if need be.
 
     Of several columns it is the transpose, so that each of them is contiguous.

@@ -17,7 +17,7 @@ from .._util.lazy import lazy
 from .._util.show import fit
 from .._util.types import ArrayT, Device, Devices, HostArray, OperandT
 from .._util.value_types import NAMES
-from ..arrays import is_sparse, library_of, taken
+from ..arrays import array_and_library, is_sparse, library_of
 from ..devices import at_most, device_name
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..inputs.limits import INDEX_LIMIT
@@ -254,7 +254,7 @@ class SparseOperator(Composable):
             return algebra.multiply_sparse(self._stored, x)
         if is_operand(x):
             return super().dot(x)
-        return operands.multiply(self, *taken("x", x))
+        return operands.multiply(self, *array_and_library("x", x))
 
     def __rmatmul__(self, x: object) -> Any:
         refuse_number(x)
@@ -266,7 +266,7 @@ class SparseOperator(Composable):
             return algebra.multiply_sparse(self._stored, x, from_left=True)
         if isinstance(x, LinearOperator):
             return super().__rmul__(x)
-        return operands.multiply_from_left(self, *taken("x", x))
+        return operands.multiply_from_left(self, *array_and_library("x", x))
 
     def spmv(
         self,

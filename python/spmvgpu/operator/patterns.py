@@ -12,7 +12,7 @@ from .._core import Matrix
 from .._util.lazy import lazy
 from .._util.types import DType, HostArray
 from .._util.value_types import TYPE_NAMES
-from ..arrays import ArrayKind, taken
+from ..arrays import ArrayKind, array_and_library
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
 from .construct import aslinearoperator
@@ -90,7 +90,7 @@ class Pattern(Generic[A]):
     def _unrecorded(self, values: A) -> A:
         """Values for an operator; TypeError if a library would record what is done with them."""
         values = self._kind.array("values", values)
-        taken("values", values)[1].locate(values, "values")
+        array_and_library("values", values)[1].locate(values, "values")
         return values
 
     def _updated(self, values: object, dtype: DType) -> SparseOperator:
@@ -133,7 +133,7 @@ class Pattern(Generic[A]):
         """The product with the given values, which are not copied if the format stores them in this order."""
         dtype = self._type_of(values)
         op, reads = self._multiplier(dtype)
-        values, own = taken("values", values)
+        values, own = array_and_library("values", values)
         located = own.locate(values, "values")
         if not located.contiguous or located.dtype != dtype:
             made = located.library.contiguous(located.array, dtype)
@@ -169,7 +169,7 @@ def _restored(kind: type[Pattern[Any]], csr: sp.csr_array, arguments: dict[str, 
 
 
 def _is_on_host(x: object) -> bool:
-    array, library = taken("x", x)
+    array, library = array_and_library("x", x)
     return library.locate(array, "x").host is not None
 
 

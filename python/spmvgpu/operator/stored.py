@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from .. import _core
 from .._core import AnyMatrix, Matrix
-from ..arrays import Located
+from ..arrays import ArrayInfo
 from ..devices import CPU, at_most, device_name
 from ..formats import needs_symmetry
 from ..inputs.csr import CanonicalCsr
@@ -94,7 +94,7 @@ class Stored:
         names = tuple(map(device_name, self.ordinals))
         return names if self.parts else names[0]
 
-    def check_device(self, name: str, located: Located, beside: int | None = None) -> None:
+    def check_device(self, name: str, located: ArrayInfo, beside: int | None = None) -> None:
         """Refuse an array that lies on another device than the matrix, or than x, which lies `beside`."""
         if beside is None:
             check_place(name, located, self.places)

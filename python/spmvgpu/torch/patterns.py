@@ -9,8 +9,8 @@ import torch
 
 from .._util.lazy import lazy
 from .._util.types import HostArray
-from ..arrays import ArrayKind, taken
-from ..arrays.torch_gradients import Entries, name_of, product
+from ..arrays import ArrayKind, array_and_library
+from ..arrays.torch_gradients import MatrixEntries, name_of, product
 from ..devices import CPU
 from ..operator.operator import SparseOperator
 from ..operator.patterns import Pattern
@@ -161,7 +161,9 @@ class MatrixPattern(Pattern["torch.Tensor"]):
         """The pattern, or that of the adjoint, and its values on the device."""
         values = values.detach()
         if values.device != self._cols.device:
-            taken("values", values)[1].locate(values, "values")  # refuses devices that there is no way from
+            array_and_library("values", values)[1].locate(
+                values, "values"
+            )  # refuses devices that there is no way from
             values = values.to(self._cols.device)
         if not is_adjoint:
             return self, values
@@ -200,5 +202,5 @@ class MatrixPattern(Pattern["torch.Tensor"]):
         values, x = self._kind.array("values", values), self._kind.array("x", x)
         return product(name_of(self), self._entries(values), x)
 
-    def _entries(self, values: torch.Tensor) -> Entries:
-        return Entries(self._rows, self._cols, values)
+    def _entries(self, values: torch.Tensor) -> MatrixEntries:
+        return MatrixEntries(self._rows, self._cols, values)

@@ -15,7 +15,7 @@ from .._util.arguments import with_hints
 from ..arrays.torch_gradients import (
     NO_ENTRIES,
     Context,
-    Entries,
+    MatrixEntries,
     adjoint,
     as_columns,
     called,
@@ -30,7 +30,7 @@ from ..arrays.torch_gradients import (
     tensor_type,
 )
 from ..linalg.named import SYMMETRIC_SOLVERS
-from ..linalg.requests import Method, Request, solution_type
+from ..linalg.requests import Method, SolveRequest, solution_type
 from ..operator.composed import keeping
 from ..operator.operator import SparseOperator
 from .patterns import TENSORS, MatrixPattern
@@ -123,7 +123,7 @@ def solve(
     >>> values.grad
     tensor([-0.0000, -0.2500, -0.3750], dtype=torch.float64)
     """
-    request = Request(method, rtol, atol, maxiter, restart, nullspace)
+    request = SolveRequest(method, rtol, atol, maxiter, restart, nullspace)
     if torch.compiler.is_compiling():  # types and shapes are checked when the function runs
         request.check(M, isinstance(A, MatrixPattern), values is not None)
         system: Any = A
@@ -146,7 +146,7 @@ def _solved(
     A: object,
     M: LinearOperator | str | None,
     how: str,
-    entries: Entries,
+    entries: MatrixEntries,
     b: torch.Tensor,
     x0: torch.Tensor | None,
 ) -> torch.Tensor:
@@ -187,7 +187,7 @@ class _Solve(torch.autograd.Function):
     def backward(ctx: _OfSolve, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         *saved, x = ctx.saved_tensors
         A, M, method, *limits = ctx.how.split(" ")
-        entries, name, to_values, to_b = Entries(*saved), A, None, None
+        entries, name, to_values, to_b = MatrixEntries(*saved), A, None, None
         if method not in SYMMETRIC_SOLVERS:
             A, M = adjoint(A), adjoint(M) if _is_of_object(M) else M
         b = _Solve.apply(" ".join([A, M, method, *limits]), *entries, gradient, None)
@@ -217,7 +217,7 @@ def _solution(
     how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None
 ) -> torch.Tensor:
     A, M, *texts = how.split(" ")
-    op, request = operator_called(A, values), Request(*map(_value, texts))
+    op, request = operator_called(A, values), SolveRequest(*map(_value, texts))
     b = b.detach()
     if b.ndim == 2 and b.shape[1] == 0:
         return _promised(how, values, b, x0)
