@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 import contextlib
 import io
+import uuid
 from collections import deque
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
@@ -195,7 +196,8 @@ def unaligned(values):
 
 
 def of_h5py(values, on):
-    file = need("h5py").File("kinds.h5", "w", driver="core", backing_store=False)
+    name = f"{uuid.uuid4()}.h5"  # HDF5 keeps names apart, also of files in memory
+    file = need("h5py").File(name, "w", driver="core", backing_store=False)
     return file.create_dataset("b", data=values)
 
 

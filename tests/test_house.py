@@ -98,6 +98,14 @@ def test_pybind11_stays_in_the_bindings(path):
         assert not [name for name in headers if name.startswith(("pybind11/", "Python.h"))]
 
 
+def test_memory_outlives_its_address():
+    """An address of a temporary object is that of freed memory as soon as it is used."""
+    for path in PYTHON.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in {"pointer", "address"}:
+                assert not isinstance(node.value, ast.Call), f"{path.name}:{node.lineno}"
+
+
 # Patterns that name CUDA, and how often they may stand outside gpu/cuda and the kernels. A number here may
 # only fall.
 NAMES_OF_CUDA = {

@@ -227,6 +227,10 @@ class Memory:
         self.__cuda_array_interface__ = {**self.__array_interface__, "stream": stream}
 
     @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
     def T(self) -> Memory:  # noqa: N802
         strides = self._strides or tuple(
             self.dtype.itemsize * math.prod(self.shape[i + 1 :]) for i in range(len(self.shape))

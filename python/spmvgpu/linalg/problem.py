@@ -192,7 +192,8 @@ class DoubleSystem:
         basis = _core.KrylovBasis(self.dtype, n, 3, system.memory, system.max_threads)
         product = empty((n,), self.dtype, ordinal)
         for number in range(2):
-            basis.put(random_vector(n, self.dtype, number, ordinal).pointer, number)
+            vector = random_vector(n, self.dtype, number, ordinal)
+            basis.put(vector.pointer, number)
         found = []  # of each product, its parts along both vectors and what is left
         for number in range(2):
             basis.multiply(A, number, product.pointer)
@@ -213,7 +214,8 @@ class DoubleSystem:
         system, n, ordinal = system_of(self.op, self.vectors[0]), self.rows, self.ordinal
         basis = _core.KrylovBasis(self.dtype, n, 2, system.memory, system.max_threads)
         product, ones = empty((n,), self.dtype, ordinal), staged(np.ones(n, self.dtype), ordinal)
-        norm = basis.put(signs.inverse._on_device(system, ordinal).pointer, 0)[0]
+        diagonal = signs.inverse._on_device(system, ordinal)
+        norm = basis.put(diagonal.pointer, 0)[0]
         _core.apply_map(system.core_map(), ones.pointer, product.pointer, n, 1, ordinal)
         return bool(abs(basis.put(product.pointer, 1)[0] * norm) <= _SMOOTH * n)
 

@@ -178,7 +178,8 @@ def svds(
 
     def made(of: Lanczos, space: System, factors: HostArray, is_conjugate: bool) -> AnyArray:
         columns = vectors.of(space, k)
-        of.write(factors.T, columns.new().pointer)
+        new = columns.new()
+        of.write(factors.T, new.pointer)
         result = columns.result()
         if not is_conjugate:
             return result

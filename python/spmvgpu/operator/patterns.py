@@ -77,8 +77,7 @@ class Pattern(Generic[A]):
         raise NotImplementedError
 
     def _type_of(self, values: Any) -> DType:
-        """The type of values; TypeError or ValueError for those that the pattern does not take."""
-        values = self._kind.array("values", values)
+        """The type of values; ValueError for those that the pattern does not take."""
         name = str(values.dtype).removeprefix("torch.")
         if tuple(values.shape) != (self.nnz,) or name not in TYPE_NAMES:
             raise ValueError(
