@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from generators.families import with_random_values
 from spmvgpu import matrix_io
 
 FOLDER_VARIABLE = "SPMVGPU_MATRICES"
@@ -65,27 +66,10 @@ def read_real(path: Path) -> sp.csr_array:
     return matrix
 
 
-def with_random_values(matrix: sp.csr_array) -> sp.csr_array:
-    """The pattern of a matrix with values from -1 to 1, the same in every run."""
-    values = np.random.default_rng(0).uniform(-1, 1, matrix.nnz)
-    return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
 def mesh_with_unknowns(mesh: sp.csr_array, unknowns: int) -> sp.csr_array:
     """The matrix of a mesh with several unknowns at a node: a dense block per entry of the node graph."""
     pattern = sp.csr_array((np.ones(mesh.nnz, np.int8), mesh.indices, mesh.indptr), shape=mesh.shape)
     blocks = np.ones((unknowns, unknowns), np.int8)
     matrix = with_random_values(sp.csr_array(sp.kron(pattern, blocks, format="csr")))
     matrix.sum_duplicates()  # none, but kron leaves the columns of a row unsorted
-    return matrix
-
-
-def canonical(matrix: Any) -> sp.csr_array:
-    """As float64 `csr_array` without duplicates, with 32-bit indices where they fit."""
-    matrix = sp.csr_array(matrix, dtype=np.float64)
-    matrix.sum_duplicates()
-    if matrix.nnz <= np.iinfo(np.int32).max:
-        # SciPy may widen the indices on the way; all that is measured uses 32 bits.
-        matrix.indices = matrix.indices.astype(np.int32, copy=False)
-        matrix.indptr = matrix.indptr.astype(np.int32, copy=False)
     return matrix

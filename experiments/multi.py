@@ -11,19 +11,16 @@ devices of one kind; what the short run arrives at is compared with what one dev
 from __future__ import annotations
 
 import argparse
-import itertools
-import os
 import statistics
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 import spmvgpu as sg
+from generators.families import stencil
 from spmvgpu import linalg
 
 from .clock import Call, timed, wall_us
@@ -32,58 +29,9 @@ from .peers.problem import Problem
 from .records import Row
 from .suite import Item
 
-ROWS_PER_TASK = 250_000
 CHAIN = 20  # distributed products between two waits of the host
 ROUNDS = 7
 SHORT, LONG = 30, 630  # iterations of cg between which the slope is taken
-
-# -- the matrix, and the devices -----------------------------------------------------------------------------
-
-
-def stencil(rows: int, dtype: Any, threads: int | None = None) -> sp.csr_array:
-    """A symmetric positive definite matrix; 27 entries a row, at the distances they have in a cubic grid.
-
-    Rows near either end have fewer. The absolute values of a row add up to less than 1, so that no product of
-    a long series overflows; of row and column i all are scaled by one factor, so that few values are alike.
-    """
-    side = round(rows ** (1 / 3))
-    steps = np.array(list(itertools.product((-1, 0, 1), repeat=3)), np.int32) @ [side * side, side, 1]
-    steps = steps.astype(np.int32)
-    reach, count = int(steps[-1]), len(steps)
-    if rows <= 2 * reach:
-        raise ValueError(f"a stencil on {rows} rows would overlap itself; give more rows")
-    ends = [np.arange(reach, dtype=np.int32), np.arange(rows - reach, rows, dtype=np.int32)]
-    reached = [own[:, None] + steps for own in ends]
-    inside = [(columns >= 0) & (columns < rows) for columns in reached]
-    lengths = np.full(rows, count, np.int32)
-    for own, mask in zip(ends, inside, strict=True):
-        lengths[own] = mask.sum(axis=1)
-    row_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    indices = np.empty(row_offsets[-1], np.int32)
-    data = np.empty(row_offsets[-1], dtype)
-
-    half = np.linspace(0.5, 1.0, count // 2)
-    weights = np.concatenate([-half, [2.001 * half.sum()], -half[::-1]])
-    weights = (0.5 * weights / weights.max()).astype(dtype)
-    factors = (0.7 + 0.3 * (np.arange(rows) % 97) / 97).astype(dtype)
-
-    def values(own: Any, columns: Any) -> Any:
-        return factors[own][:, None] * factors[columns] * weights
-
-    def fill(first: int) -> None:
-        own = np.arange(first, min(rows - reach, first + ROWS_PER_TASK), dtype=np.int32)
-        at = slice(row_offsets[own[0]], row_offsets[own[-1] + 1])
-        columns = indices[at].reshape(-1, count)
-        np.add(own[:, None], steps, out=columns)
-        data[at] = values(own, columns).ravel()
-
-    for own, columns, mask in zip(ends, reached, inside, strict=True):
-        at = slice(row_offsets[own[0]], row_offsets[own[-1] + 1])
-        indices[at] = columns[mask]
-        data[at] = values(own, np.clip(columns, 0, rows - 1))[mask]
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        list(pool.map(fill, range(reach, rows - reach, ROWS_PER_TASK)))
-    return sp.csr_array((data, indices, row_offsets), shape=(rows, rows))
 
 
 def device_lists(counts: Iterable[int]) -> list[list[str]]:

@@ -14,15 +14,16 @@ from functools import partial
 from typing import Any
 
 import spmvgpu as sg
+from generators import families
 
-from . import families, peers
+from . import peers
 from .clock import DeviceClock, Launch, Timing, take_turns, wall_us
 from .engine import Experiment, Run
 from .environment import usable_cores
 from .peers.base import Variant
 from .peers.problem import Problem
 from .records import Row
-from .suite import suite_items
+from .suite import all_items, suite_items
 
 WALL_SECONDS = 0.3  # spent on the wall-clock timing of one variant on the CPU
 BESIDE_SECONDS = 0.05  # the same for SciPy beside a GPU
@@ -149,7 +150,7 @@ EXPERIMENTS = [
         command="auto",
         about="what one gets by default beside all of cuSPARSE, on matrices of every kind",
         file="auto",
-        items=families.all_items,
+        items=all_items,
         peers={"cuda": ("cusparse", "cupy"), "cpu": ("scipy", "mkl")},
         variants={"csr": {"format": "csr"}, "auto": {"format": "auto"}, "auto_called": {"format": "auto"}},
         measure=partial(products, flushes=False),
@@ -158,7 +159,7 @@ EXPERIMENTS = [
         command="symmetric",
         about="the symmetric format beside general ones, on finite elements",
         file="symmetric",
-        items=families.all_items,
+        items=all_items,
         group=families.SYMMETRIC_FEM,
         peers={"cuda": ("cusparse",), "cpu": ("scipy", "mkl")},
         variants={

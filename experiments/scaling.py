@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from generators.families import stencil
 from spmvgpu import distributed, linalg
 
 from .clock import timed
 from .engine import Experiment, Run, names_of
-from .environment import usable_cores
-from .multi import CHAIN, LONG, ROUNDS, SHORT, stencil
+from .multi import CHAIN, LONG, ROUNDS, SHORT
 from .peers.problem import DTYPES
 from .records import Row
 
@@ -83,21 +83,18 @@ class Ranks:
     """One matrix over the ranks of a communicator."""
 
     def __init__(self, comm: Any, kind: str, rows: int, dtype: str, transport: str) -> None:
-        from mpi4py import MPI
-
         self.comm = comm
-        whole = stencil(rows, DTYPES[dtype], max(1, usable_cores() // MPI.COMM_WORLD.size))
         begin, end = (rows * rank // comm.size for rank in (comm.rank, comm.rank + 1))
-        own = whole[begin:end]
-        self.nnz = int(whole.nnz)
+        own = stencil(rows, DTYPES[dtype], begin, end)
+        nnz = comm.allreduce(int(own.nnz))
         comm.Barrier()
         seconds, self.op = timed(lambda: distributed.aslinearoperator(own, comm, transport=transport))
         self.facts = {
-            "matrix": f"stencil27_{rows}", "rows": rows, "nnz": self.nnz, "dtype": dtype, "scaling": kind,
+            "matrix": f"stencil27_{rows}", "rows": rows, "nnz": nnz, "dtype": dtype, "scaling": kind,
             "library": "spmvgpu", "ranks": comm.size, "format": self.op.format,
             "transport": self.op.explain().rpartition("transport: ")[2], "setup_seconds": round(seconds, 2),
         }  # fmt: skip
-        self.x, self.wait = self._on_device(np.linspace(-1, 1, rows)[begin:end].astype(whole.dtype))
+        self.x, self.wait = self._on_device(np.linspace(-1, 1, rows)[begin:end].astype(own.dtype))
 
     def _on_device(self, x: Any) -> tuple[Any, Callable[[], object]]:
         """A piece where the rank computes, and what waits for the work there."""

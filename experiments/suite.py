@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,18 +11,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from generators import families
+from generators.families import canonical
 from spmvgpu import gallery
 
-from .matrices import (
-    FOLDER_VARIABLE,
-    INDEX,
-    canonical,
-    folder,
-    index,
-    is_complex,
-    mesh_with_unknowns,
-    read_real,
-)
+from .matrices import FOLDER_VARIABLE, INDEX, folder, index, is_complex, mesh_with_unknowns, read_real
 
 # Recipe name -> (real matrix, unknowns per node): every entry of the mesh graph becomes a dense block.
 RECIPES = {"fe_pwt_x6": ("fe_pwt", 6), "fe_bracket_xl_x3": ("fe_bracket_xl_nodes", 3)}
@@ -39,16 +32,6 @@ class Item:
     def build(self) -> sp.csr_array:
         """The matrix as a canonical float64 `csr_array`."""
         return canonical(self.make())
-
-
-def chosen(
-    items: Mapping[str, Callable[[], Any]], quick: Mapping[str, Callable[[], Any]], group: str = "generated"
-) -> Callable[[Namespace], tuple[list[Item], dict[str, str]]]:
-    """The function that makes items of one of two tables, the second with ``--quick``."""
-    return lambda options: (
-        [Item(name, group, make) for name, make in (quick if options.quick else items).items()],
-        {},
-    )
 
 
 # Names say the size, so that no quick result can be taken for one of the real suite.
@@ -118,3 +101,28 @@ def real_matrix(name: str) -> sp.csr_array:
 
 def _recipe(source: str, dof: int) -> sp.csr_array:
     return mesh_with_unknowns(canonical(real_matrix(source)), dof)
+
+
+# The matrices of the suite that belong to a family.
+OF_SUITE = {
+    "poisson2d_1000": families.STENCIL,
+    "poisson2d_3000": families.STENCIL,
+    "poisson3d7_200": families.STENCIL,
+    "poisson3d27_128": families.STENCIL,
+    "elast3d_1k": families.SYMMETRIC_FEM,
+    "elast3d_20k": families.SYMMETRIC_FEM,
+    "elast3d_160k": families.SYMMETRIC_FEM,
+    "fe_bracket_xl_x3": families.SYMMETRIC_FEM,
+    "fe_bracket_elastic": families.SYMMETRIC_FEM,
+    "powerlaw_2M": families.GRAPH,
+    "uniform_1M_40": families.UNIFORM,
+}
+
+
+def all_items(options: Namespace) -> tuple[list[Item], dict[str, str]]:
+    """The families and the suite, each matrix in its family; and what is left out."""
+    items, left_out = suite(options.quick)
+    grouped = [Item(item.name, OF_SUITE.get(item.name, item.group), item.make) for item in items]
+    known = {} if options.quick else families.BUILDERS
+    others = [Item(name, family, partial(families.build, name)) for name, (family, _) in known.items()]
+    return [*others, *grouped], left_out

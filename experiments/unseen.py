@@ -1,9 +1,9 @@
 """How near to the best of all formats one gets by default, on matrices that nobody has tuned for.
 
-The matrices are drawn at random, another set for every seed (`unseen_families`). Every format is timed on
-each matrix, in the given order of rows and in others. A format that is nearly the fastest is timed with
-other options, too. The format that ``format="auto"`` takes is then timed in turns with the fastest few and
-with the other libraries. Its time over the least time is its regret.
+The matrices are drawn at random, another set for every seed (`generators.random_families`). Every format is
+timed on each matrix, in the given order of rows and in others. A format that is nearly the fastest is timed
+with other options, too. The format that ``format="auto"`` takes is then timed beside the fastest few and the
+other libraries. Its time over the least time is its regret.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 import spmvgpu as sg
+from generators import random_families
 from spmvgpu import _core
 from spmvgpu.formats import candidates
 from spmvgpu.gallery import meshes
 from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.planning import Prediction
 
-from . import unseen_families
 from .clock import Timing, take_turns, timed
 from .engine import Experiment, Items, Run
 from .environment import usable_cores
@@ -36,6 +36,7 @@ from .peers.base import Variant
 from .peers.problem import Problem
 from .products import built_variants, captured, limit_threads, row_of
 from .records import Row
+from .suite import Item
 
 # Name -> what `aslinearoperator` is asked for.
 CHOSEN: dict[str, dict[str, Any]] = {"auto": {}, "full": {"tune": "full"}}
@@ -56,7 +57,12 @@ def items(options: argparse.Namespace) -> Items:
     """The matrices of a seed."""
     count = options.count or (QUICK_COUNT if options.quick else COUNT)
     least, most = QUICK_SIZES if options.quick else (SIZES[0], options.max_nnz)
-    return unseen_families.items(options.seed, count, least, most), {}
+    found = []
+    for number in range(count):
+        family, words = random_families.described(options.seed, number, least, most)
+        make = partial(random_families.build, options.seed, number, least, most)
+        found.append(Item(f"{options.seed}.{number:02d} {words}", family, make))
+    return found, {}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from battery import matrix
+from generators.systems import flow
 from spmvgpu import gallery
 
 
@@ -42,10 +43,7 @@ def spd(name, dtype):
 
 
 def convection():
-    """Flow across a grid of 24 x 24 points: not symmetric."""
-    n = 24
-    wind = sp.diags_array([-1.0, 1.0], offsets=[-1, 1], shape=(n, n))
-    return gallery.poisson2d(n) + 0.7 * sp.kron(sp.eye_array(n), wind)
+    return flow(24)
 
 
 def counted(package, solver, A, b, **options):

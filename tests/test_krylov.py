@@ -11,6 +11,7 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
+from generators.systems import neumann2d
 from spmvgpu import _core, gallery, linalg
 from spmvgpu.cli.advice import OTHER_SOLVER
 from spmvgpu.linalg import SolverWarning
@@ -19,17 +20,11 @@ from systems import convection, counted, spd
 SOLVERS = ["cg", "bicgstab", "gmres", "minres"]
 
 
-def neumann():
-    """A grid whose rows add up to zero: singular."""
-    A = gallery.poisson2d(16)
-    return A - sp.diags_array(np.asarray(A.sum(axis=1)).ravel())
-
-
 SYSTEMS = {
     "spd": lambda: gallery.poisson3d(9),
     "indefinite": lambda: gallery.poisson2d(20) - 0.31 * sp.eye_array(400),
     "unsymmetric": convection,
-    "singular": neumann,
+    "singular": lambda: neumann2d(16),
 }
 CASES = [
     *(("spd", solver) for solver in SOLVERS),

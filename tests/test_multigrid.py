@@ -10,6 +10,7 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
+from generators.systems import neumann2d
 from spmvgpu import gallery, linalg
 from support import over
 
@@ -53,13 +54,6 @@ CASES = {
     "disconnected": lambda: (disconnected(), None, None),
     "powerlaw": lambda: (laplacian(), None, None),
 }
-
-
-def neumann(n):
-    """A 2-D grid without boundary values."""
-    one = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil()
-    one[0, 0] = one[-1, -1] = 1
-    return sp.csr_array(sp.kron(one, sp.eye_array(n)) + sp.kron(sp.eye_array(n), one))
 
 
 def laplacian(n=2000):
@@ -310,7 +304,7 @@ def test_repr():
 @pytest.mark.parametrize("name", ["poisson2d", "stretched", "semidefinite"])
 def test_amli_cycles_are_definite(name, smoother, device):
     """However many levels there are, and where V-cycles of unsmoothed aggregates converge slowly."""
-    A = case(name)[0] if name != "semidefinite" else neumann(40)
+    A = case(name)[0] if name != "semidefinite" else neumann2d(40)
     M = linalg.amg(A, device=device, max_coarse=8, cycle="AMLI", smoother=smoother)
     assert len(M._visited_twice()) >= 2
     of_M = M @ np.eye(A.shape[0])
@@ -420,7 +414,7 @@ def test_powers_of_two_are_no_matter(dtype, block, exponent, device):
 @both_cycles
 def test_semidefinite_matrices(cycle, device):
     """A Laplacian without boundary: its coarsest matrix is singular, and consistent systems are solved."""
-    A = neumann(40)
+    A = neumann2d(40)
     b = vector(A.shape[0], A.dtype)
     b -= b.mean()
     M = linalg.amg(A, device=device, cycle=cycle)

@@ -7,20 +7,15 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
-from spmvgpu import gallery, linalg
+from generators.systems import neumann2d
+from spmvgpu import linalg
 
 SOLVERS = ["cg", "minres", "bicgstab", "gmres"]
 
 
-def neumann(shape=(16, 16)):
-    """A grid whose rows add up to zero."""
-    A = gallery.poisson2d(*shape)
-    return sp.csr_array(A - sp.diags_array(np.asarray(A.sum(axis=1)).ravel()))
-
-
 def two_grids():
     """Two grids that are not connected: vectors that are constant on each."""
-    A = sp.csr_array(sp.block_diag([neumann(), neumann((7, 9))]))
+    A = sp.csr_array(sp.block_diag([neumann2d(16), neumann2d(7, 9)]))
     basis = np.zeros((A.shape[0], 2))
     basis[:256, 0], basis[256:, 1] = 3.0, -1.0
     basis[:, 1] += basis[:, 0]  # neither orthogonal nor normalised
@@ -31,7 +26,7 @@ def turned(dtype):
     """A Hermitian matrix with a complex null space."""
     phases = np.exp(1j * np.linspace(0, 5, 256))
     D = sp.diags_array(phases)
-    return sp.csr_array(D @ neumann() @ D.conj().T, dtype=dtype), phases
+    return sp.csr_array(D @ neumann2d(16) @ D.conj().T, dtype=dtype), phases
 
 
 def circulation():
@@ -61,7 +56,7 @@ def tolerance(dtype):
 @pytest.mark.parametrize("M", [None, "jacobi", "chebyshev", "array", "foreign"])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_solution_without_the_constant_part(solver, M, device, dtype):
-    A = neumann().astype(dtype)
+    A = neumann2d(16).astype(dtype)
     op, n = sg.aslinearoperator(A, device=device), A.shape[0]
     b = A @ vector(n, dtype)
     given = {
@@ -82,7 +77,7 @@ def test_solution_without_the_constant_part(solver, M, device, dtype):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_right_hand_side_outside_the_range(solver, device):
     """The part of b along the null space of a symmetric matrix, and that of the guess, are left out."""
-    A = neumann()
+    A = neumann2d(16)
     op, n = sg.aslinearoperator(A, device=device), A.shape[0]
     b = vector(n, np.float64)
     assert abs(b.sum()) > 1e-3
@@ -140,18 +135,18 @@ def test_unsymmetric(solver, case, device):
 
 def test_shift_of_minres(device):
     """The null space is that of the shifted matrix."""
-    A = sp.csr_array(neumann() + 2.0 * sp.eye_array(256))
+    A = sp.csr_array(neumann2d(16) + 2.0 * sp.eye_array(256))
     op = sg.aslinearoperator(A, device=device)
     b = vector(256, np.float64)
     x, info = linalg.minres(op, b, rtol=1e-10, shift=2.0, nullspace="constant")
     assert info == 0
-    np.testing.assert_allclose(x, shortest(neumann(), b), atol=1e-7)
+    np.testing.assert_allclose(x, shortest(neumann2d(16), b), atol=1e-7)
     with pytest.raises(ValueError, match="nullspace is none of the matrix"):
         linalg.minres(op, b, nullspace="constant")
 
 
 def test_foreign_operators_and_several_devices(device):
-    A = neumann()
+    A = neumann2d(16)
     b = A @ vector(256, np.float64)
     expected = shortest(A, b)
     for given in (
@@ -166,7 +161,7 @@ def test_foreign_operators_and_several_devices(device):
 
 
 def test_iterates_stay_orthogonal(device):
-    A = neumann()
+    A = neumann2d(16)
     seen = []
     b = vector(256, np.float64)
     linalg.cg(
@@ -181,7 +176,7 @@ def test_iterates_stay_orthogonal(device):
 
 
 def test_a_right_hand_side_in_the_null_space(device):
-    op = sg.aslinearoperator(neumann(), device=device)
+    op = sg.aslinearoperator(neumann2d(16), device=device)
     x, info = linalg.cg(op, np.ones(256), nullspace="constant")
     assert info == 0
     assert np.abs(x).max() < 1e-10
@@ -204,14 +199,14 @@ def test_a_right_hand_side_in_the_null_space(device):
     ids=["text", "no_null_vector", "shape", "none", "twice", "zero", "nan", "complex", "number", "sparse"],
 )
 def test_refusals(given, error, message, device):
-    op = sg.aslinearoperator(neumann(), device=device)
+    op = sg.aslinearoperator(neumann2d(16), device=device)
     with pytest.raises(error, match=message):
         linalg.gmres(op, np.ones(256), nullspace=given)
 
 
 @pytest.mark.gpu
 def test_vectors_of_other_libraries(library, cuda_device):
-    A = neumann()
+    A = neumann2d(16)
     op, b = sg.aslinearoperator(A, device=cuda_device), vector(256, np.float64)
     x, info = linalg.cg(op, library.asarray(b, cuda_device), rtol=1e-10, nullspace="constant")
     assert info == 0

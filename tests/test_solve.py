@@ -10,6 +10,7 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
+from generators.systems import convection, flow, neumann2d
 from spmvgpu import gallery
 from spmvgpu.linalg import NotSolvedError, named, solve
 from spmvgpu.linalg.problem import DoubleSystem
@@ -22,21 +23,10 @@ def residual(A, x, b):
     return np.linalg.norm(r, axis=0) / np.linalg.norm(b, axis=0)
 
 
-def flow(n=80):
-    """Flow across a grid: not symmetric."""
-    wind = sp.diags_array([-1.0, 1.0], offsets=[-1, 1], shape=(n, n))
-    return sp.csr_array(gallery.poisson2d(n) + 0.7 * sp.kron(sp.eye_array(n), wind))
-
-
 def saddle(n=60):
     """Zeros on the diagonal, and eigenvalues of both signs."""
     grid = gallery.poisson2d(n)
     return sp.csr_array(sp.block_array([[None, grid], [grid, None]]))
-
-
-def neumann(n=80):
-    A = gallery.poisson2d(n)
-    return sp.csr_array(A - sp.diags_array(np.asarray(A.sum(axis=1)).ravel()))
 
 
 def scattered(n=4500):
@@ -167,7 +157,7 @@ def test_scale(device):
 
 
 def test_singular_systems(device):
-    A, rng = neumann(), np.random.default_rng(1)
+    A, rng = neumann2d(80), np.random.default_rng(1)
     inside = A @ rng.standard_normal(6400)
     assert residual(A, solve(A, inside, device=device), inside) <= 1.01e-8
     with pytest.raises(NotSolvedError, match="no solution") as caught:
@@ -201,7 +191,7 @@ def indicators(A):
 @pytest.mark.parametrize("parts", ["one", "two", "empty rows"])
 def test_constant_null_spaces(n, parts):
     """Where `b` is not in the range, the error says what solves for the rest, and that does."""
-    A = sp.csr_array(sp.block_diag([neumann(n)] * (2 if parts == "two" else 1)))
+    A = sp.csr_array(sp.block_diag([neumann2d(n)] * (2 if parts == "two" else 1)))
     A, at = with_empty(A) if parts == "empty rows" else (A, [])
     b = vector(A.shape[0], np.float64)
     b[at] = 0
@@ -235,7 +225,7 @@ def graph(n=70):
 
 EMPTY = {
     "small": lambda: gallery.poisson2d(12),
-    "small laplacian": lambda: neumann(12),
+    "small laplacian": lambda: neumann2d(12),
     "small flow": lambda: flow(12),
     "laplacian": graph,
     "poisson2d": lambda: gallery.poisson2d(80),
@@ -283,17 +273,6 @@ def test_a_tolerance_that_rounding_does_not_allow(device):
 
 def test_no_rows():
     assert solve(np.zeros((0, 0)), np.zeros(0)).shape == (0,)
-
-
-def convection(side):
-    """A flow that turns around the centre of a grid, by upwind differences."""
-    y, x = np.meshgrid(*[np.linspace(-1, 1, side)] * 2, indexing="ij")
-    back = sp.diags_array([1.0, -1.0], offsets=[0, -1], shape=(side, side))
-    eye, A = sp.eye_array(side), gallery.poisson2d(side)
-    for along, wind in ((sp.kron(back, eye), 50 * x.ravel()), (sp.kron(eye, back), -50 * y.ravel())):
-        A = A + sp.diags_array(np.maximum(wind, 0)) @ along
-        A = A + sp.diags_array(np.maximum(-wind, 0)) @ along.T
-    return sp.csr_array(A)
 
 
 @pytest.mark.parametrize("seed", range(4))

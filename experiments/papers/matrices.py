@@ -8,7 +8,7 @@ from math import isqrt
 import scipy.sparse as sp
 
 from experiments.matrices import find, read_real
-from experiments.papers.stand_ins import stand_in
+from generators.stand_ins import stand_in
 
 # A quick run takes this fraction of the rows, columns and non-zeros.
 QUICK = 16

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from experiments.matrices import find, mesh_with_unknowns, read_real, with_random_values
+from experiments.matrices import find, mesh_with_unknowns, read_real
 from experiments.papers.matrices import QUICK, Sample
-from experiments.papers.stand_ins import stand_in
+from generators.families import with_random_values
+from generators.stand_ins import stand_in
 
 Array = npt.NDArray[Any]
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
 import spmvgpu as sg
-from experiments import clock, families, solving, suite
+from experiments import clock, solving, suite
 from experiments.__main__ import EXPERIMENTS
 from experiments.engine import ahead
 from experiments.peers import layouts, mkl, ours
@@ -44,7 +44,7 @@ QUICK, FULL = (
     "item",
     [
         *suite.suite(quick=True)[0],
-        *(item for item in families.all_items(FULL)[0] if item.name in ("rmat_17", "circuit_100k", "kkt_60")),
+        *(item for item in suite.all_items(FULL)[0] if item.name in ("rmat_17", "circuit_100k", "kkt_60")),
     ],
     ids=lambda item: item.name,
 )

@@ -14,8 +14,8 @@ from experiments.__main__ import main
 from experiments.papers import PAPERS, claims, figures, matrices, measure, tao2015, yin2012
 from experiments.papers.matrices import PaperMatrix, Sample
 from experiments.papers.run import Run
-from experiments.papers.stand_ins import stand_in
 from experiments.peers.problem import WrongResultError
+from generators.stand_ins import stand_in
 from support import nightly
 
 ENVIRONMENT = {"device", "driver", "cuda", "commit", "date", "versions"}

@@ -10,6 +10,7 @@ pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed"
 
 from experiments import halos, multi
 from experiments.peers.problem import Problem
+from generators import families
 from mpiexec import need_ranks, run_ranks
 from spmvgpu import gallery
 
@@ -18,7 +19,7 @@ from spmvgpu import gallery
 
 @pytest.mark.parametrize("rows", [1000, 27_001])
 def test_stencil(rows, dtype):
-    A = multi.stencil(rows, dtype)
+    A = families.stencil(rows, dtype)
     assert A.has_canonical_format
     assert (A.dtype, A.indices.dtype) == (dtype, np.int32)
     lengths = np.diff(A.indptr)
@@ -33,11 +34,11 @@ def test_stencil(rows, dtype):
 
 def test_stencil_that_is_too_small(dtype):
     with pytest.raises(ValueError, match="more rows"):
-        multi.stencil(8, dtype)
+        families.stencil(8, dtype)
 
 
 def test_a_wrong_result_stops_it():
-    case = multi.Over(Problem.make(multi.stencil(8000, np.float64), np.float64))
+    case = multi.Over(Problem.make(families.stencil(8000, np.float64), np.float64))
     case.check("right", case.matrix @ case.x)
     with pytest.raises(SystemExit, match="wrong: off by"):
         case.check("wrong", case.matrix @ case.x + 1e-9)

@@ -11,6 +11,7 @@ pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed"
 from experiments.__main__ import main
 from experiments.peers.problem import Problem, WrongResultError
 from experiments.solving import columns, direct, libraries, spectra, systems, which, whole
+from generators.systems import jumps
 from support import over
 
 ALL = (
@@ -74,7 +75,7 @@ def test_names_say_the_size():
 
 
 def test_coefficients_jump():
-    A = systems.jumps(2, 1e4, 16, 0)
+    A = jumps(2, 1e4, 16, 0)
     np.testing.assert_allclose(abs(A.data).max() / abs(A.data).min(), 4e4, rtol=0.01)
 
 

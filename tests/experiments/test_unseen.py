@@ -15,7 +15,7 @@ import scipy.sparse as sp
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
 import spmvgpu as sg
-from experiments import suite, unseen, unseen_families
+from experiments import suite, unseen
 from experiments.__main__ import main
 from experiments.clock import Launch, Timing
 from experiments.engine import Run
@@ -23,15 +23,20 @@ from experiments.peers import ours
 from experiments.peers.base import Variant
 from experiments.peers.problem import Problem
 from experiments.records import Recorder
+from generators import random_families
 from spmvgpu import gallery
 from spmvgpu.planning.samples import general_samples
 
-SMALL = (2e3, 2e4)
-COUNT = len(unseen_families.FAMILIES)
+SMALL = unseen.QUICK_SIZES
+COUNT = len(random_families.FAMILIES)
+
+
+def items(seed: int, count: int) -> list[suite.Item]:
+    return unseen.items(Namespace(seed=seed, count=count, quick=True))[0]
 
 
 def drawn(seed: int) -> dict[str, sp.csr_array]:
-    return {item.name: item.build() for item in unseen_families.items(seed, COUNT, *SMALL)}
+    return {item.name: item.build() for item in items(seed, COUNT)}
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +53,10 @@ def _bytes(matrix: sp.csr_array) -> bytes:
 
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_matrices_of_all_families_are_canonical(seed: int) -> None:
-    items = unseen_families.items(seed, 2 * COUNT, *SMALL)
-    assert {item.group for item in items[:COUNT]} == set(unseen_families.FAMILIES)
-    assert len({item.name for item in items}) == len(items)
-    for item in items:
+    found = items(seed, 2 * COUNT)
+    assert {item.group for item in found[:COUNT]} == set(random_families.FAMILIES)
+    assert len({item.name for item in found}) == len(found)
+    for item in found:
         matrix = item.build()
         sp.csr_array(matrix).check_format(full_check=True)
         assert matrix.has_canonical_format, item.name
@@ -64,7 +69,7 @@ def test_matrices_of_all_families_are_canonical(seed: int) -> None:
 
 def test_words_are_true() -> None:
     """What a name says of the values and of the unknowns."""
-    for item in unseen_families.items(7, 3 * COUNT, *SMALL):
+    for item in items(7, 3 * COUNT):
         matrix = item.build()
         if item.name.endswith(", ones"):
             assert (matrix.data == 1).all()
@@ -87,7 +92,7 @@ def test_a_seed_has_the_same_matrices_again(first: dict[str, sp.csr_array]) -> N
 
 
 def test_more_matrices_of_a_seed_begin_with_the_same_ones() -> None:
-    fewer, more = (unseen_families.items(1, count, *SMALL) for count in (5, 60))
+    fewer, more = (items(1, count) for count in (5, 60))
     assert [item.name for item in fewer] == [item.name for item in more[:5]]
 
 

@@ -1,19 +1,17 @@
-"""Matrices of every kind beside the suite, by family, so that none is forgotten when formats are compared."""
+"""Matrices of every kind by family, so that none is forgotten when formats are compared."""
 
 from __future__ import annotations
 
-from argparse import Namespace
+import itertools
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from spmvgpu import gallery
 from spmvgpu.gallery import meshes
-
-from .matrices import with_random_values
-from .suite import Item, suite
 
 CONSTANT_7 = "7-point, constant coefficients"
 CONSTANT_27 = "27-point, constant coefficients"
@@ -25,34 +23,10 @@ FEW_VALUES = "few values, local columns"
 GRAPH = "power law and R-MAT"
 TALL = "tall least squares"
 UNIFORM = "uniform random"
-# Of the suite's matrices, those of a family that a goal is about.
-OF_SUITE = {
-    "poisson2d_1000": STENCIL,
-    "poisson2d_3000": STENCIL,
-    "poisson3d7_200": STENCIL,
-    "poisson3d27_128": STENCIL,
-    "elast3d_1k": SYMMETRIC_FEM,
-    "elast3d_20k": SYMMETRIC_FEM,
-    "elast3d_160k": SYMMETRIC_FEM,
-    "fe_bracket_xl_x3": SYMMETRIC_FEM,
-    "fe_bracket_elastic": SYMMETRIC_FEM,
-    "powerlaw_2M": GRAPH,
-    "uniform_1M_40": UNIFORM,
-}
-
-
-def all_items(options: Namespace) -> tuple[list[Item], dict[str, str]]:
-    """The families and the suite, each matrix in its family; and what is left out."""
-    items, left_out = suite(options.quick)
-    grouped = [Item(item.name, OF_SUITE.get(item.name, item.group), item.make) for item in items]
-    if options.quick:
-        return [*grouped, Item("poisson3d7_20", CONSTANT_7, partial(gallery.poisson3d, 20))], left_out
-    families = [Item(name, family, partial(build, name)) for name, (family, _) in BUILDERS.items()]
-    return families + grouped, left_out
 
 
 def build(name: str) -> sp.csr_array:
-    """One matrix of a family by name."""
+    """One of the matrices by name."""
     return BUILDERS[name][1]()
 
 
@@ -93,6 +67,45 @@ def kkt(stiffness: sp.csr_array) -> sp.csr_array:
     mass = sp.eye_array(stiffness.shape[0]) * 0.5
     blocks = [[mass, None, stiffness], [None, mass * 0.1, mass], [stiffness, mass, None]]
     return sp.csr_array(sp.block_array(blocks))
+
+
+def stencil(rows: int, dtype: Any, begin: int = 0, end: int | None = None) -> sp.csr_array:
+    """A symmetric positive definite matrix with the distances of a 27-point stencil, or a range of its rows.
+
+    Rows near either end have fewer entries. The absolute values of a row add up to less than 1, so that no
+    product of a long series overflows. Factors of rows and columns make most values different.
+    """
+    side = round(rows ** (1 / 3))
+    steps = np.array(list(itertools.product((-1, 0, 1), repeat=3)), np.int32) @ [side * side, side, 1]
+    if rows <= 2 * steps[-1]:
+        raise ValueError(f"a stencil on {rows} rows would overlap itself; give more rows")
+    own = np.arange(begin, rows if end is None else end, dtype=np.int32)[:, None]
+    columns = own + steps.astype(np.int32)
+    inside = (columns >= 0) & (columns < rows)
+    half = np.linspace(0.5, 1.0, 13)
+    weights = np.concatenate([-half, [2.001 * half.sum()], -half[::-1]])
+    weights = (0.5 * weights / weights.max()).astype(dtype)
+    factors = (0.7 + 0.3 * np.arange(97) / 97).astype(dtype)
+    values = factors[own % 97] * factors[columns % 97] * weights
+    indptr = np.concatenate([[0], np.cumsum(inside.sum(axis=1))]).astype(np.int32)
+    return sp.csr_array((values[inside], columns[inside], indptr), shape=(len(own), rows))
+
+
+def with_random_values(matrix: sp.csr_array) -> sp.csr_array:
+    """The pattern of a matrix with values from -1 to 1, the same in every run."""
+    values = np.random.default_rng(0).uniform(-1, 1, matrix.nnz)
+    return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def canonical(matrix: Any) -> sp.csr_array:
+    """As float64 `csr_array` without duplicates, with 32-bit indices where they fit."""
+    matrix = sp.csr_array(matrix, dtype=np.float64)
+    matrix.sum_duplicates()
+    if matrix.nnz <= np.iinfo(np.int32).max:
+        # SciPy may widen the indices on the way; all that is measured uses 32 bits.
+        matrix.indices = matrix.indices.astype(np.int32, copy=False)
+        matrix.indptr = matrix.indptr.astype(np.int32, copy=False)
+    return matrix
 
 
 # Name -> its family, and how it is made.

@@ -1,7 +1,7 @@
 """Matrices drawn at random, another set for every seed: meshes, graphs, systems of blocks, bands and others.
 
 A family is a function of a random generator and a number of non-zeros. It draws what a matrix is like, in
-words, and says how its pattern is made. `drawn` adds what all families have in common: couplings that are
+words, and says how its pattern is made. `sketch` adds what all families have in common: couplings that are
 dropped or added, unknowns of a node, an order, and a law of the values.
 """
 
@@ -22,21 +22,20 @@ from spmvgpu import gallery
 from spmvgpu.gallery import meshes
 
 from . import families
-from .matrices import canonical
-from .suite import Item
+from .families import canonical
 
 Array = npt.NDArray[Any]
 Random = np.random.Generator
 #: From a matrix to another one.
-Step: TypeAlias = Callable[[Random, sp.csr_array], sp.csr_array]
+Change: TypeAlias = Callable[[Random, sp.csr_array], sp.csr_array]
 #: From a number of non-zeros to a matrix.
-Family: TypeAlias = "Callable[[Random, float], Drawn]"
+Family: TypeAlias = "Callable[[Random, float], Sketch]"
 Nodes: TypeAlias = Callable[[Sequence[int], Random], sp.csr_array]
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A matrix that was drawn and not made yet.
+class Sketch:
+    """A matrix that is described and not made yet.
 
     Attributes
     ----------
@@ -53,22 +52,18 @@ class Drawn:
     words: tuple[str, ...]
     pattern: Callable[[Random], sp.csr_array]
     dof: int = 1
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Change, ...] = ()
 
 
-def items(seed: int, count: int, least: float, most: float) -> list[Item]:
-    """As many matrices with about `least` to `most` non-zeros, of all families in turn."""
-    found = []
-    for number in range(count):
-        family, matrix = drawn(seed, number, least, most)
-        name = f"{seed}.{number:02d} {', '.join(matrix.words)}"
-        found.append(Item(name, family, partial(build, seed, number, least, most)))
-    return found
+def described(seed: int, number: int, least: float, most: float) -> tuple[str, str]:
+    """The family of a matrix of a seed, and what it is like in words."""
+    family, matrix = sketch(seed, number, least, most)
+    return family, ", ".join(matrix.words)
 
 
 def build(seed: int, number: int, least: float, most: float) -> sp.csr_array:
     """One of the matrices of a seed."""
-    _, matrix = drawn(seed, number, least, most)
+    _, matrix = sketch(seed, number, least, most)
     rng = np.random.default_rng((seed, number, 1))
     made = canonical(matrix.pattern(rng))
     for step in matrix.steps:
@@ -76,7 +71,7 @@ def build(seed: int, number: int, least: float, most: float) -> sp.csr_array:
     return made
 
 
-def drawn(seed: int, number: int, least: float, most: float) -> tuple[str, Drawn]:
+def sketch(seed: int, number: int, least: float, most: float) -> tuple[str, Sketch]:
     """The family of a matrix, and what it is like."""
     turn, place = divmod(number, len(FAMILIES))
     name = list(FAMILIES)[np.random.default_rng((seed, turn)).permutation(len(FAMILIES))[place]]
@@ -108,7 +103,7 @@ def drawn(seed: int, number: int, least: float, most: float) -> tuple[str, Drawn
     values = str(rng.choice(list(VALUES), p=weights / weights.sum()))
     words.append(values)
     steps.append(VALUES[values])
-    return name, Drawn(tuple(words), matrix.pattern, matrix.dof, tuple(steps))
+    return name, Sketch(tuple(words), matrix.pattern, matrix.dof, tuple(steps))
 
 
 def _between(rng: Random, low: float, high: float) -> float:
@@ -167,7 +162,7 @@ def _in_pieces(rng: Random, matrix: sp.csr_array) -> sp.csr_array:
     return meshes.shuffled(matrix, max(1, matrix.shape[0] // pieces), int(rng.integers(1 << 30)))
 
 
-ORDERS: dict[str, Step] = {
+ORDERS: dict[str, Change] = {
     "given": lambda rng, matrix: matrix,
     "random order": _at_random,
     "rcm": _by_rcm,
@@ -214,7 +209,7 @@ def _all_ones(rng: Random, matrix: sp.csr_array) -> sp.csr_array:
     return _with(matrix, np.ones(matrix.nnz))
 
 
-VALUES: dict[str, Step] = {
+VALUES: dict[str, Change] = {
     "distinct values": _distinct,
     "symmetric": _symmetric,
     "few values": _few,
@@ -294,30 +289,30 @@ def _unknowns(rng: Random, most: int = 6) -> int:
     return int(rng.integers(2, most + 1)) if rng.random() < 0.6 else 1
 
 
-def _mesh(dim: int, rng: Random, nnz: float) -> Drawn:
+def _mesh(dim: int, rng: Random, nnz: float) -> Sketch:
     name = str(rng.choice(list(ELEMENTS[dim])))
     per_node, make = ELEMENTS[dim][name]
     dof = _unknowns(rng)
     nodes = _box(rng, nnz / (per_node * dof**2), dim)
-    return Drawn((name,), partial(make, nodes), dof)
+    return Sketch((name,), partial(make, nodes), dof)
 
 
-def _higher_order(rng: Random, nnz: float) -> Drawn:
+def _higher_order(rng: Random, nnz: float) -> Sketch:
     name = str(rng.choice(list(OTHER_ELEMENTS)))
     per_node, make = OTHER_ELEMENTS[name]
     dof = _unknowns(rng, 3) if name.startswith("quadratic") else 1
-    return Drawn((name,), partial(make, _box(rng, nnz / (per_node * dof**2), 3)), dof)
+    return Sketch((name,), partial(make, _box(rng, nnz / (per_node * dof**2), 3)), dof)
 
 
-def _shell(rng: Random, nnz: float) -> Drawn:
+def _shell(rng: Random, nnz: float) -> Sketch:
     dof = int(rng.integers(3, 7))
     points = nnz / (9 * dof**2)
     if rng.random() < 0.5:
         nodes = _box(rng, points, 2)
-        return Drawn(("cylinder",), lambda rng: meshes.solid(nodes, closed=(1,)), dof)
+        return Sketch(("cylinder",), lambda rng: meshes.solid(nodes, closed=(1,)), dof)
     across = max(4, round((points / 14) ** 0.5))  # five plates of a hull thrice as long, and bulkheads
     hull, spacing = (3 * across, across, across), int(rng.integers(3, across + 1))
-    return Drawn(("hull",), lambda rng: meshes.box_girder(hull, spacing), dof)
+    return Sketch(("hull",), lambda rng: meshes.box_girder(hull, spacing), dof)
 
 
 def _line(points: int, reach: int, closed: bool) -> sp.csr_array:
@@ -328,7 +323,7 @@ def _line(points: int, reach: int, closed: bool) -> sp.csr_array:
     return _ones(sp.csr_array(sp.diags_array(np.ones(len(offsets)), offsets=offsets, shape=(points, points))))
 
 
-def _difference_grid(rng: Random, nnz: float) -> Drawn:
+def _difference_grid(rng: Random, nnz: float) -> Sketch:
     dim, reach = int(rng.integers(1, 4)), 1 + int(rng.random() < 0.3)
     is_star = dim > 1 and rng.random() < 0.7
     per_point = 1 + 2 * dim * reach if is_star else (1 + 2 * reach) ** dim
@@ -336,7 +331,7 @@ def _difference_grid(rng: Random, nnz: float) -> Drawn:
     closed = [bool(rng.random() < 0.2) for _ in nodes]
     holes = 0 if dim == 1 or rng.random() < 0.7 else int(rng.integers(1, 20))
     words = (f"{per_point}-point grid", f"{dim}-D", *(["periodic"] if any(closed) else []))
-    return Drawn(
+    return Sketch(
         (*words, *([f"{holes} holes"] if holes else [])),
         partial(_difference_pattern, nodes, reach, closed, is_star, holes),
     )
@@ -362,12 +357,12 @@ def _difference_pattern(
     return _ones(sp.csr_array(made[inside][:, inside]))
 
 
-def _cloud(rng: Random, nnz: float) -> Drawn:
+def _cloud(rng: Random, nnz: float) -> Sketch:
     dim, neighbours = int(rng.integers(2, 4)), _whole(rng, 6, 60)
     points, is_symmetric = max(neighbours + 1, int(nnz / neighbours)), bool(rng.random() < 0.5)
     centres = 0 if rng.random() < 0.6 else _whole(rng, 3, 100)
     words = (f"{neighbours} {'mutual ' if is_symmetric else ''}neighbours", f"{dim}-D")
-    return Drawn(
+    return Sketch(
         (*words, *([f"{centres} clusters"] if centres else [])),
         partial(_neighbours, points, dim, neighbours, is_symmetric, centres),
     )
@@ -393,18 +388,18 @@ def _neighbours(
 # -- graphs and rectangular matrices -------------------------------------------------------------------------
 
 
-def _skewed(rng: Random, nnz: float) -> Drawn:
+def _skewed(rng: Random, nnz: float) -> Sketch:
     if rng.random() < 0.35:
         per_row, share = _whole(rng, 4, 40), rng.uniform(0.55, 1.0)
         levels = int(np.clip(np.ceil(np.log2(nnz / (0.8 * per_row * share**2))), 6, 22))
         kind = f"R-MAT of {levels} levels"
-        return Drawn((kind, f"{share:.0%} of its nodes"), partial(_rmat, levels, per_row, share))
+        return Sketch((kind, f"{share:.0%} of its nodes"), partial(_rmat, levels, per_row, share))
     exponent, mean = rng.uniform(1.8, 3.5), _between(rng, 2.5, 50)
     locality = 0.0 if rng.random() < 0.4 else rng.uniform(0.2, 0.95)
     n = max(100, int(nnz / mean))
     longest = min(n, _whole(rng, 100, 100_000))
     words = f"power law {exponent:.1f}", f"{mean:.0f} a row", *([f"{locality:.0%} near"] if locality else [])
-    return Drawn(words, partial(_powerlaw, n, mean, exponent, longest, locality, bool(rng.random() < 0.4)))
+    return Sketch(words, partial(_powerlaw, n, mean, exponent, longest, locality, bool(rng.random() < 0.4)))
 
 
 def _rmat(levels: int, per_row: int, share: float, rng: Random) -> sp.csr_array:
@@ -435,12 +430,12 @@ LENGTHS: dict[str, Callable[[Random, int, float], Array]] = {
 
 def _by_length(
     words: tuple[str, ...], rows: int, cols: int, mean: float, law: str, rng: Random, turned: bool = False
-) -> Drawn:
+) -> Sketch:
     """Rows with lengths of a law, and columns near the diagonal or anywhere."""
     near = 0.0 if rng.random() < 0.35 else 1.0 if rng.random() < 0.5 else rng.uniform(0.5, 0.99)
     window = _between(rng, 2 * mean + 4, max(2 * mean + 5, cols / 4))
     words = (*words, f"{mean:.0f} a row, {law}", *([f"{near:.0%} within {window:.0f}"] if near else []))
-    return Drawn(words, partial(_random_rows, rows, cols, mean, law, near, window, turned))
+    return Sketch(words, partial(_random_rows, rows, cols, mean, law, near, window, turned))
 
 
 def _random_rows(
@@ -455,13 +450,13 @@ def _random_rows(
     return sp.csr_array(made.T) if turned else made
 
 
-def _graph(rng: Random, nnz: float) -> Drawn:
+def _graph(rng: Random, nnz: float) -> Sketch:
     mean, law = _between(rng, 2, 60), str(rng.choice(list(LENGTHS)))
     n = max(100, int(nnz / mean))
     return _by_length(("graph",), n, n, mean, law, rng)
 
 
-def _oblong(turned: bool, rng: Random, nnz: float) -> Drawn:
+def _oblong(turned: bool, rng: Random, nnz: float) -> Sketch:
     mean, law = _between(rng, 2, 30), str(rng.choice(list(LENGTHS)))
     rows = max(200, int(nnz / mean))
     cols = max(20, int(rows / _between(rng, 4, 2000)))
@@ -469,17 +464,17 @@ def _oblong(turned: bool, rng: Random, nnz: float) -> Drawn:
     return _by_length((shape,), rows, cols, min(mean, cols / 2), law, rng, turned)
 
 
-def _long_rows(rng: Random, nnz: float) -> Drawn:
+def _long_rows(rng: Random, nnz: float) -> Sketch:
     rows = min(_whole(rng, 8, 5000), int(nnz / 100))
     mean = nnz / rows
     cols = int(mean * _between(rng, 1.5, 100))
     return _by_length((f"{rows} x {cols}",), rows, cols, mean, str(rng.choice(list(LENGTHS)[:4])), rng)
 
 
-def _circuit(rng: Random, nnz: float) -> Drawn:
+def _circuit(rng: Random, nnz: float) -> Sketch:
     nets = _whole(rng, 2, 60)
     n = max(100 * nets, int(nnz / 7))
-    return Drawn((f"circuit of {nets} nets",), partial(_netlist, n, nets))
+    return Sketch((f"circuit of {nets} nets",), partial(_netlist, n, nets))
 
 
 def _netlist(n: int, nets: int, rng: Random) -> sp.csr_array:
@@ -489,14 +484,14 @@ def _netlist(n: int, nets: int, rng: Random) -> sp.csr_array:
 # -- bands, and systems of blocks ----------------------------------------------------------------------------
 
 
-def _band(rng: Random, nnz: float) -> Drawn:
+def _band(rng: Random, nnz: float) -> Sketch:
     kind = str(rng.choice(["full band", "diagonals", "random band"]))
     count = _whole(rng, 3, 200)
     n = max(2 * count, int(nnz / count))
     width = count if kind == "full band" else _whole(rng, count, max(count + 1, n // 2))
     share = 0.5 if rng.random() < 0.6 else rng.uniform(0, 1)  # of the band that lies below the diagonal
     words = f"{kind}, {count} a row", *([] if kind == "full band" else [f"{width} wide"])
-    return Drawn(words, partial(_band_pattern, kind, n, count, width, round(share * width)))
+    return Sketch(words, partial(_band_pattern, kind, n, count, width, round(share * width)))
 
 
 def _band_pattern(kind: str, n: int, count: int, width: int, below: int, rng: Random) -> sp.csr_array:
@@ -511,13 +506,13 @@ def _band_pattern(kind: str, n: int, count: int, width: int, below: int, rng: Ra
     return _ones(sp.csr_array(diagonals))
 
 
-def _arrow(rng: Random, nnz: float) -> Drawn:
+def _arrow(rng: Random, nnz: float) -> Sketch:
     reach, heads = int(rng.integers(0, 8)), _whole(rng, 1, 60)
     share = float(rng.choice([1.0, 0.3, 0.05]))
     n = max(4 * heads, int(nnz / (2 * reach + 1 + 2 * heads * share)))
     place = str(rng.choice(["first", "last", "spread"]))
     words = f"arrow of {heads} {place}", f"{share:.0%} full", f"{2 * reach + 1} diagonals"
-    return Drawn(words, partial(_arrow_pattern, n, reach, heads, share, place))
+    return Sketch(words, partial(_arrow_pattern, n, reach, heads, share, place))
 
 
 def _arrow_pattern(n: int, reach: int, heads: int, share: float, place: str, rng: Random) -> sp.csr_array:
@@ -529,20 +524,20 @@ def _arrow_pattern(n: int, reach: int, heads: int, share: float, place: str, rng
     return _ones(sp.csr_array(_line(n, reach, False) + head + head.T))
 
 
-def _saddle(rng: Random, nnz: float) -> Drawn:
+def _saddle(rng: Random, nnz: float) -> Sketch:
     kind = str(rng.choice(["control", "constraints", "constraints"]))
     dim = int(rng.integers(2, 4))
     name = str(rng.choice(["triangles", "quadrilaterals"] if dim == 2 else ["hexahedra", "tetrahedra"]))
     per_node, make = ELEMENTS[dim][name]
     if kind == "control":
         mesh = partial(make, _box(rng, nnz / (2 * per_node + 4), dim))
-        return Drawn(("optimal control", name), lambda rng: _ones(families.kkt(mesh(rng))))
+        return Sketch(("optimal control", name), lambda rng: _ones(families.kkt(mesh(rng))))
     dof, ratio, length = int(rng.integers(1, 4)), _between(rng, 0.03, 0.6), _whole(rng, 2, 40)
     nodes = _box(rng, nnz / (per_node * dof**2 + 2 * ratio * dof * length), dim)
     is_near, regularised = bool(rng.random() < 0.7), bool(rng.random() < 0.4)
     words = f"saddle point, {name}", f"{ratio:.0%} {'local' if is_near else 'random'} constraints of {length}"
     mesh = partial(make, nodes)
-    return Drawn(words, partial(_saddle_pattern, mesh, dof, ratio, length, is_near, regularised))
+    return Sketch(words, partial(_saddle_pattern, mesh, dof, ratio, length, is_near, regularised))
 
 
 def _saddle_pattern(
@@ -563,7 +558,7 @@ def _saddle_pattern(
     return _ones(sp.csr_array(sp.block_array([[mesh_part, constraints.T], [constraints, corner]])))
 
 
-def _partly_filled(rng: Random, nnz: float) -> Drawn:
+def _partly_filled(rng: Random, nnz: float) -> Sketch:
     dim = int(rng.integers(2, 4))
     name = str(rng.choice(list(ELEMENTS[dim])))
     per_node, make = ELEMENTS[dim][name]
@@ -571,11 +566,11 @@ def _partly_filled(rng: Random, nnz: float) -> Drawn:
         low, high = sorted(int(size) for size in rng.integers(1, 13, 2))
         nodes = _box(rng, nnz / (per_node * ((low + high) / 2) ** 2), dim)
         kind = f"{name}, {low} to {high} unknowns a node"
-        return Drawn((kind,), partial(_blocks_of_sizes, partial(make, nodes), low, high))
+        return Sketch((kind,), partial(_blocks_of_sizes, partial(make, nodes), low, high))
     side, fill, alike = int(rng.integers(2, 9)), rng.uniform(0.25, 0.95), bool(rng.random() < 0.5)
     nodes = _box(rng, nnz / (per_node * side**2 * fill), dim)
     words = f"{name}, {fill:.0%} of blocks of {side}", *(["all alike"] if alike else [])
-    return Drawn(words, partial(_blocks_with_gaps, partial(make, nodes), side, fill, alike))
+    return Sketch(words, partial(_blocks_with_gaps, partial(make, nodes), side, fill, alike))
 
 
 def _blocks_of_sizes(
@@ -601,16 +596,16 @@ def _blocks_with_gaps(
     return _kept(full, (coo.row == coo.col) | (rng.random(full.nnz) < fill))
 
 
-def _triangular(rng: Random, nnz: float) -> Drawn:
+def _triangular(rng: Random, nnz: float) -> Sketch:
     kinds: list[Family] = [partial(_mesh, 2), partial(_mesh, 3), _graph, _band, _skewed]
     whole = kinds[int(rng.integers(0, len(kinds)))](rng, 2 * nnz)
     is_lower = bool(rng.random() < 0.5)
     words = ("lower triangle" if is_lower else "upper triangle", *whole.words)
-    steps: list[Step] = []
+    steps: list[Change] = []
     if whole.dof > 1:
         words += (f"{whole.dof} unknowns a node",)
         steps.append(partial(_with_unknowns, whole.dof))
-    return Drawn(words, whole.pattern, steps=(*steps, partial(_triangle, is_lower)))
+    return Sketch(words, whole.pattern, steps=(*steps, partial(_triangle, is_lower)))
 
 
 def _triangle(is_lower: bool, rng: Random, matrix: sp.csr_array) -> sp.csr_array:
