@@ -1,4 +1,4 @@
-"""JAX, whose arrays are read through DLPack, and are written by nobody but JAX."""
+"""JAX, whose arrays are read through DLPack, and never written."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Protocols(Library[AnyArray]):
         return result, result.pointer
 
     def deliver(self, result: AnyArray, like: AnyArray, stream: int) -> AnyArray:
-        # Nobody can say on which stream the result will be read, so it is finished first.
+        # The stream on which the result will be read is not known, so it is finished first.
         _core.synchronize(stream, result.__dlpack_device__()[1])
         return _of_kind(result, like)
 

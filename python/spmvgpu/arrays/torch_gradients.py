@@ -90,7 +90,7 @@ def name_of(thing: object) -> str:
     A compiled function reads it as an attribute, and so is compiled again for another object.
     """
     if torch.compiler.is_compiling():
-        # What is called during compilation may take numbers, but other objects in some versions only.
+        # In some versions, functions that are called during compilation take numbers, but no objects.
         _give_name_at(id(thing))
     else:
         _give_name(thing)

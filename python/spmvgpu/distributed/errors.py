@@ -11,7 +11,7 @@ from .._core import CudaError, FormatError
 from .._util.messages import said
 from .communicators import Communicator, mpi
 
-# What is raised elsewhere for an exception of one rank: the first that it is one of.
+# The kinds of exceptions that other ranks raise for one of a rank: the first that it is an instance of.
 _KINDS: tuple[type[Exception], ...] = (
     *(FormatError, CudaError, np.linalg.LinAlgError, ValueError, TypeError),
     *(MemoryError, ImportError, OSError, RuntimeError),

@@ -11,7 +11,7 @@ from .transports import Transport, nccl_name
 
 _MOST_LINES = 16
 
-# What the numbers of a `Summary` are called in the table, and how wide they are.
+# Heads and widths of the columns of numbers of a `Summary`.
 _HEADS = ("rank", "rows", "non-zeros", "in halo", "x received", "x sent", "messages")
 _WIDTHS = (6, 12, 14, 12, 11, 11, 9)
 

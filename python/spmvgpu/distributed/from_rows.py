@@ -208,7 +208,7 @@ def assemble(
 
 
 def _row_ranges(comm: Communicator, given: Offsets | None, count: int) -> Ranges:
-    """The ranges of rows that the caller gives, or those of as many rows as this rank has."""
+    """The ranges of rows that the caller gives, or ranges of `count` rows on this rank."""
     check_same(comm, **{"row_ranges is None": given is None})
     if given is None:
         return Ranges.from_counts(comm, count)

@@ -463,7 +463,7 @@ class DistributedOperator:
     def _check_piece(
         self, name: str, shape: tuple[int, ...], length: int, dimensions: tuple[int, ...] = (1,)
     ) -> None:
-        """Refuse, with ValueError, what is no piece of so many entries."""
+        """Refuse, with ValueError, an array that is no piece of `length` entries."""
         if len(shape) not in dimensions or shape[0] != length:
             which = "columns" if name == "x" else "rows"
             allowed = f"({length},)" + (f" or ({length}, k)" if 2 in dimensions else "")
@@ -499,7 +499,7 @@ class DistributedOperator:
         """
         return Replicated(self)
 
-    # What solvers call
+    # Methods that solvers call
 
     @property
     def _core_matrix(self) -> AnyMatrix | None:

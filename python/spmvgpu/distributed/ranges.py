@@ -237,12 +237,12 @@ class Ranges:
         return whole
 
     def _counts(self, columns: tuple[int, ...]) -> HostArray:
-        """Numbers that each rank has of so many columns."""
+        """How many numbers each rank has of an array with these columns."""
         return np.diff(self.offsets) * math.prod(columns)
 
 
 def _numeric(name: str, given: npt.ArrayLike | None, length: int) -> HostArray:
-    """A contiguous array of so many entries or rows, or ValueError."""
+    """A contiguous array of `length` entries or rows, or ValueError."""
     array = np.asarray(given, order="C")
     if array.ndim not in (1, 2) or len(array) != length or array.dtype.kind not in "biufc":
         raise ValueError(
@@ -283,7 +283,7 @@ def balanced(ranges: Ranges, weights: HostArray) -> Ranges:
 
 
 def checked_offsets(given: Offsets, size: int, total: int | None = None) -> HostArray:
-    """Offsets for so many ranks, and for so many indices if `total` is given.
+    """Offsets for `size` ranks, and for `total` indices if that is given.
 
     Raises
     ------

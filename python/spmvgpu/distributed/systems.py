@@ -80,7 +80,7 @@ class PieceOfSystem(System):
         self._op, self._matrix, self.unknowns = op, matrix, op.shape[0]
         self.failure: Exception | None = None
         self.max_threads = op._threads
-        # What the core adds sums with; the only rank has no need of it.
+        # The core adds sums with it, unless there is one rank.
         self.ranks = op._product.transport.nccl if matrix is not None else self._add_over_ranks
 
     def report(self, how: SolveInfo) -> None:

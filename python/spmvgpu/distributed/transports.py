@@ -112,7 +112,7 @@ def _host() -> str:
         return platform.node()
 
 
-# What is in the way of a transport, the same on all ranks; "" if nothing is.
+# Obstacles to a transport, the same on all ranks; "" if there is none.
 
 
 def _trouble_of_gpus(ranks: list[_Rank]) -> str:

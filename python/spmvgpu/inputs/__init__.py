@@ -1,1 +1,1 @@
-"""From what a caller gives for a matrix to canonical CSR arrays that are checked and nobody else's."""
+"""From a matrix of any library to checked and canonical CSR arrays that nothing else changes."""

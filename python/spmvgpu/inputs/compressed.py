@@ -1,4 +1,4 @@
-"""CSR arrays that nobody has checked, made into canonical CSR: copied, checked, sorted, summed.
+"""Unchecked CSR arrays, made into canonical CSR: copied, checked, sorted, summed.
 
 Every way from a caller's matrix to an operator ends here.
 """

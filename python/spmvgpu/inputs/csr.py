@@ -256,13 +256,11 @@ class CanonicalCsr:
     def nearer_order(self, products: float, spent_us: float) -> tuple[_core.Permutation | None, CanonicalCsr]:
         """An order by clusters, and the matrix in it, if ``format="auto"`` is to store the matrix so.
 
-        Finding it may take the time of so many products, of which some is spent.
+        Finding it may take the time of `products` products, less the time that is spent.
         """
         permutation, source, steps = self.source.nearer_order(products, spent_us)
         took(steps)
         return (None, self) if source is None else (permutation, self._like(source, self.shape))
-
-    # What the core says of it.
 
     def sample(self, row_step: int, entry_step: int) -> tuple[HostArray, HostArray]:
         """``indptr[::row_step], indices[::entry_step]``, without the others."""

@@ -26,7 +26,7 @@ from .._util.messages import quoted
 from .._util.types import HostArray
 from .limits import INDEX_LIMIT
 
-# What files call the types of their values, and how many numbers a value is.
+# Names of the types of values in files, and how many numbers a value consists of.
 _FIELDS = {
     **dict.fromkeys(["real", "double", "float"], "real"),
     **dict.fromkeys(["integer", "int", "unsigned-integer", "unsigned"], "integer"),
@@ -102,7 +102,7 @@ class Header(NamedTuple):
         return 2 * self.entries * self.numbers - 1
 
     def reader(self, entries: int) -> Any:
-        """What reads the lines of so many entries."""
+        """A reader of the lines of `entries` entries."""
         is_wide = max(self.rows, self.cols) > INDEX_LIMIT
         return (_core.WideEntryReader if is_wide else _core.EntryReader)(
             indices=self._indices,
@@ -232,7 +232,7 @@ def read_content(stream: BufferedIOBase, header: Header) -> Any:
 
 
 def _read_lines(stream: BufferedIOBase, reader: Any, most: int) -> None:
-    """Give a reader all that is left of a stream, which is at most so many bytes and comments."""
+    """Give a reader all that is left of a stream: at most `most` bytes, and comments."""
     limit = most + _MOST_COMMENT_BYTES
     buffer = bytearray(min(_BLOCK_BYTES, max(_LONGEST_LINE, most)))
     view = memoryview(buffer)

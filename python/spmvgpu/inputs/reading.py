@@ -22,11 +22,11 @@ from .matrix_market import Header, read_content, read_header
 MATRIX_SUFFIXES = (".mtx", ".mtx.gz", ".npz")
 VECTOR_SUFFIXES = (".mtx", ".mtx.gz", ".npy")
 
-# A byte of gzip's stands for at most so many.
+# The most bytes that one compressed byte of gzip stands for.
 _MOST_UNPACKED = 1032
 
-# A file of a few bytes may announce any number of rows, and an empty row takes memory, too. Up to so many
-# take less than a second; more must come with an entry for every so many.
+# A file of a few bytes may announce any number of rows, and an empty row takes memory, too. The first number
+# of rows takes less than a second; more rows need an entry for every 64 of them.
 _MOST_EMPTY_ROWS = 1 << 26
 _MOST_ROWS_PER_ENTRY = 64
 

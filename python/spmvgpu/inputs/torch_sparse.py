@@ -75,7 +75,7 @@ def _refuse_gradient(A: torch.Tensor) -> None:
 
 
 def _triplets(A: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Values, rows and columns of a COO matrix; those of a hybrid one are written out, zeros included."""
+    """Values, rows and columns of a COO matrix; the blocks of a hybrid one are written out."""
     values, sparse = A._values(), A._indices()
     if values.ndim == 1:
         return values, sparse[0], sparse[1]
@@ -152,7 +152,7 @@ def _are_below(indices: torch.Tensor, end: int) -> bool:
 
 
 def _are_offsets(indptr: torch.Tensor, count: int) -> bool:
-    """Whether these are offsets into so many entries."""
+    """Whether these are offsets into `count` entries."""
     if not len(indptr):
         return False
     return bool((indptr[0] == 0) & (indptr[-1] == count) & (indptr.diff() >= 0).all())

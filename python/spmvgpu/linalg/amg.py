@@ -19,7 +19,7 @@ from .systems import check_square
 _MOST_MODES = 64  # columns of B
 _STRENGTH = 0.03
 
-# Prolongators are smoothed if products with them have at most so many terms, see `Arguments`. On meshes
+# Prolongators are smoothed if products with them have few terms, see `Arguments`. On meshes
 # there are 2 to 7 for each entry, beside hubs of a graph 10 and more. On a GPU, unsmoothed levels pay for one
 # solve in three dimensions, which have more than 3.1; in two there are more of them, and each takes launches.
 # The second number is for coarser levels.
@@ -79,7 +79,7 @@ def amg(
         dense, as on graphs with hubs. "once" is what is likely to be faster for the setup and one solve
         on the device; ``M="amg"`` of solvers is that.
     max_coarse : int, default 300
-        A level with at most so many unknowns is the coarsest. At most 2000.
+        Largest number of unknowns of the coarsest level. At most 2000.
     max_levels : int, default 20
         Largest number of levels.
     device : str, default "auto"

@@ -71,7 +71,7 @@ class _Way(NamedTuple):
     value: str = ""
 
 
-# What follows where cuDSS's own choice fails, which pivots within dense blocks only, and replaces small
+# These ways follow where cuDSS's own choice fails, which pivots within dense blocks only, and replaces small
 # pivots. Matching brings large entries to the diagonal. The last way pivots among all rows, and takes
 # longest.
 _OTHER_WAYS = (
@@ -258,7 +258,7 @@ class _Solver:
                 cudss.DataType.R_32I,
                 self._type,
                 cudss.MatrixType[way.kind],
-                # Of a symmetric matrix cuDSS reads one half.
+                # cuDSS reads one half of a symmetric matrix.
                 cudss.MatrixViewType.FULL if way.kind == "GENERAL" else cudss.MatrixViewType.UPPER,
                 cudss.IndexBase.ZERO,
             )
@@ -365,7 +365,7 @@ class _Solver:
 
     @contextmanager
     def _device(self, call: str) -> Iterator[None]:
-        """A block that calls cuDSS, whose errors are those of this package."""
+        """A block that calls cuDSS and raises errors of this package."""
         try:
             with _current(self._ordinal):
                 yield

@@ -55,7 +55,7 @@ class _Level(NamedTuple):
     inverse: SparseOperator | None = None
 
     def adjoint(self) -> _Level:
-        """What makes the adjoint of a cycle from those of its levels.
+        """The level of the adjoint cycle.
 
         A smoother is ``p(D^-1 A) D^-1`` with a real polynomial, so that of the adjoints is its adjoint; and a
         cycle smooths in the same way before and after the correction.

@@ -260,7 +260,7 @@ class DirectFactors(DevicePreconditioner):
         _check_finite(csr)
         return _Factored(op, csr, None if own.factors is None else own.factors.renewed(csr))
 
-    # What a preconditioner is asked for
+    # Methods of preconditioners
 
     def _core_map(self) -> LinearMap:
         return self._map("N")

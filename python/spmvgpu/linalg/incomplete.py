@@ -79,7 +79,7 @@ class IncompleteFactors(DevicePreconditioner):
 
 
 def _of_stored(stored: sp.csr_array | CanonicalCsr, pivots_in_lower: bool, ordinal: int) -> Factors:
-    # What comes from a pickle may lie in buffers that are aligned in any way.
+    # Arrays from a pickle may lie in buffers that are aligned in any way.
     indptr, indices, data = (
         np.require(array, None, ["C", "A"]) for array in (stored.indptr, stored.indices, stored.data)
     )

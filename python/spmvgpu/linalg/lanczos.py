@@ -226,7 +226,7 @@ class Lanczos:
             T[j, j] = alpha
             self._beside = beta
             j += 1
-            # What is left of a vector is rounding errors: the map does not leave the subspace.
+            # The rest of a vector is rounding errors: the map does not leave the subspace.
             is_nothing = beta <= 10 * self.eps * np.abs(T[:j, :j]).max()
             if is_nothing:
                 self._beside = 0.0
@@ -293,7 +293,7 @@ def kept_count(room: int, wanted: int, good: int, restarts: int) -> int:
 
 
 def checked_which(which: object, k: object, most: int, ncv: object, n: int) -> tuple[str, int, int]:
-    """`which`, `k` and `ncv` of a caller, for at most so many values of a map of vectors of length `n`."""
+    """`which`, `k` and `ncv` of a caller, for at most `most` values of a map of vectors of length `n`."""
     which = one_of("which", which, WHICH)
     if most < 1:
         raise ValueError("A is empty, and has no values to find; give a matrix with rows and columns")

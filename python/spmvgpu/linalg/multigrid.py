@@ -42,7 +42,7 @@ _SMALLER = 0.4
 _Matrix: TypeAlias = AnyMatrix | None
 _CoreLevel: TypeAlias = tuple[_Matrix, int, float, float, int, _Matrix, _Matrix, _Matrix]
 
-# What the values decided when a level was made, for the core.
+# Decisions of the values when a level was made, for the core.
 _Coarsening: TypeAlias = tuple[int, HostArray, bool, int, HostArray, HostArray, HostArray]
 
 
@@ -88,8 +88,8 @@ class Arguments(NamedTuple):
     strength: float
     smoother: str
     degree: int
-    # Of a product with a smoothed prolongator, for an entry of the matrix and a column of B: on the
-    # finest level, and on others.
+    # The most terms of a product with a smoothed prolongator, for an entry of the matrix and a column of B:
+    # on the finest level, and on others.
     most_terms: tuple[float, float]
     max_coarse: int
     max_levels: int
@@ -139,7 +139,7 @@ class Multigrid(DevicePreconditioner):
             None if made_before is None else made_before[0],
         )
         self._check(csr)
-        # Whether the core's matrices and the operators of coarser levels have the values of `_state.finest`.
+        # True if the core's matrices and the operators of coarser levels have the values of `_state.finest`.
         self._is_filled = True
         self._state = self._set_up(A, [] if made_before is None else made_before[1])
         self._hierarchy.drop_values()

@@ -17,7 +17,7 @@ from .incomplete import ic0, ilu0
 from .preconditioners import Jacobi, diagonal_of, inverse_diagonal, inverse_of, what_fits
 from .systems import OverRanks
 
-#: Of an operator, and of the options of the preconditioner.
+#: A function of an operator and of options that makes a preconditioner.
 Maker: TypeAlias = Callable[..., object]
 
 # The solvers whose preconditioners have to be symmetric or Hermitian, and positive definite.

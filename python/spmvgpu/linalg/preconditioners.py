@@ -199,7 +199,7 @@ class DevicePreconditioner(Preconditioner):
         self._memory = _core.SolverMemory(ordinal)
         self._state: Any = None  # what `_core_map` is made of; one assignment replaces all of it
         self._adjoint_of: DevicePreconditioner | None = None
-        # A weak reference, so that the pair is freed as soon as nobody uses it.
+        # A weak reference, so that the pair is freed as soon as nothing uses it.
         self._own_adjoint: weakref.ref[DevicePreconditioner] | None = None
         self._turned: tuple[Any, Any] | None = None  # a state and that of the adjoint, made at first use
 

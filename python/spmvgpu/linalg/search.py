@@ -37,7 +37,7 @@ _RESTART = 50  # of gmres, which is the last to be tried
 _PATIENCE, _PATIENCE_EACH, _PATIENCE_EACH_ON_GPU = 300, 3, 10
 _FORECAST_FROM = 200  # iterations after which it is foreseen how many more there will be
 _SETUP = 450, 0.025  # what multigrid has to save to be tried: iterations, and seconds
-# Of an iteration of cg, on a GPU and on a CPU: seconds, and seconds for each row.
+# The seconds of an iteration of cg, and the seconds for each row, on a GPU and on a CPU.
 _OF_GPU, _OF_CPU = (5e-6, 4e-11), (0.0, 5e-9)
 
 
@@ -162,7 +162,7 @@ class Search:
         return choice
 
     def _seems_definite(self) -> bool:
-        """Whether a few steps of the Lanczos method, which those of cg are, find no negative eigenvalue."""
+        """Whether a few steps of cg, which is a Lanczos method, find no negative eigenvalue."""
         problem = self._problem
         v = random_vector(problem.rows, problem.dtype, 2, problem.ordinal).owner
         M = problem.preconditioner("jacobi" if problem.divides else "none")
@@ -171,7 +171,7 @@ class Search:
         return how.status not in ("indefinite", "bad_preconditioner")
 
     def _most_before_multigrid(self) -> float | None:
-        """How many more iterations than so many of cg take longer than multigrid with its set-up; a guess."""
+        """A guess: how many iterations of cg take longer than multigrid with its setup."""
         op = self._problem.op
         if not isinstance(op, SparseOperator) or op._stored.description.is_divided:
             return None
@@ -270,7 +270,7 @@ class Search:
         self._keep(Attempt(*_DIRECT, outcome, 0, residual, perf_counter() - start), x)
         return outcome == "converged"
 
-    # What the caller is told
+    # Messages for the caller
 
     def contradiction(self) -> str:
         """Why there is no solution, whatever the other rows are; empty if nothing says so."""

@@ -14,15 +14,15 @@ from .._util.arguments import real_number, whole_number
 from .._util.types import DType, HostArray
 from ..operator.solve_info import SolveInfo
 
-#: What a solver returns beside x: SciPy's number, or an array with one for each column. Type checkers are not
+#: A solver returns this beside x: SciPy's number, or an array with one for each column. Type checkers are not
 #: told which: they rarely know how many dimensions b has, and refuse an int where it might be an array.
 Info: TypeAlias = Any
-#: What a solver fills: norms, or arrays with those of all columns.
+#: A solver appends norms, or arrays with the norms of all columns.
 Residuals: TypeAlias = list[float] | list[HostArray]
 
 _MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
 
-# What `info` is for each way in which a method breaks down; SciPy's numbers where it has any.
+# Values of `info` for the ways in which a method breaks down, SciPy's where it has any.
 _BREAKDOWN = {
     "rho": -10,
     "bad_preconditioner": -10,
@@ -168,7 +168,7 @@ _NOT_SYMMETRIC = {
 
 
 def warn(message: str, stacklevel: int = 4) -> None:
-    """Warn the caller of a solver, which is so many calls away."""
+    """Warn the caller of a solver, which is `stacklevel` calls away."""
     warnings.warn(message, SolverWarning, stacklevel=stacklevel)
 
 

@@ -186,7 +186,7 @@ def svds(
         transposed = small.library.transposed(result)
         return small.library.conjugate(transposed) if dtype.kind == "c" else transposed
 
-    # Of the smaller side `right` makes the vectors, of the larger one `left`.
+    # `right` makes the vectors of the smaller side, and `left` the vectors of the larger one.
     of_small, of_large = (method, small, right.conj().T), (image, large, left)
     of_u, of_v = (of_small, of_large) if is_wide else (of_large, of_small)
     u = made(*of_u, False) if "u" in wanted else None

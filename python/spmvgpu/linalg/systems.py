@@ -31,7 +31,7 @@ Ranks: TypeAlias = Callable[[HostArray], object] | _core.NcclCommunicator
 class System:
     """What a solver asks of a system of equations; subclasses say where the products come from.
 
-    A process alone has nobody to agree with. The piece of a system that a rank has overrides what says so.
+    A process alone agrees with itself. The piece of a system that a rank has overrides these methods.
 
     Attributes
     ----------

@@ -121,5 +121,5 @@ def restored(csr: object, description: Description) -> Stored:
     """Store a matrix that comes from a pickle, on the devices that its description names in this process."""
     here = replace(description.on(description.device), stream=None)
     with at_most(here.threads):
-        # A copy: arrays that come from a pickle may lie in buffers that somebody else writes to.
+        # A copy: arrays that come from a pickle may lie in buffers that others write to.
         return build(canonical_csr(csr), here)
