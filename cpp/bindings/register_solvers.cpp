@@ -285,9 +285,7 @@ void register_limits_and_report(py::module_& module) {
         .def_readwrite("look_each", &Limits::look_each)
         .def_readwrite("look_restarts", &Limits::look_restarts)
         .def_readwrite("look_every", &Limits::look_every)
-        .def_readwrite("record", &Limits::record)
-        .def_readwrite("recorded", &Limits::recorded)
-        .def_readwrite("cooperative", &Limits::cooperative);
+        .def_readwrite("record", &Limits::record);
     py::class_<Report>(module, "SolverReport", "How a solve went.")
         .def_property_readonly("status",
                                [](const Report& report) { return kStatusNames[static_cast<int>(report.status)]; })

@@ -102,7 +102,6 @@ Reports solve(std::string_view method, const System<T>& system, const Limits& li
         if (reports[j].status != Status::kOutOfRange) continue;
         Limits scaled = limits;
         scaled.scaled = true;
-        scaled.cooperative = false;  // kernels with their own products ignore scales
         reports[j] = run(method, system.column(j), scaled, memory, after, look)[0];
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

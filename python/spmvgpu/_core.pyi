@@ -449,13 +449,11 @@ class SolverMemory:
 
 class SolverLimits:
     check: bool
-    cooperative: bool
     guess_is_mb: bool
     legacy: bool
     look_each: bool
     look_restarts: bool
     record: bool
-    recorded: bool
 
     def __init__(self) -> None: ...
     @property

@@ -229,7 +229,7 @@ private:
 // do not depend on how often the caller looks at the solve.
 template <class T, class S, class Iteration>
 bool iterate_chained(Context<T, CudaQueue>& solve, S* s, int period, const Iteration& iteration) {
-    if (!solve.limits.cooperative) return false;
+    if (solve.limits.scaled) return false;
     ChainQueue<T, S, Iteration> chain(solve, s, iteration);
     if (!chain.can_run()) return false;
     solve.repeat(s, period, 1, [&](std::int64_t k) { chain.iterate(k); });

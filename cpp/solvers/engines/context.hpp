@@ -158,7 +158,7 @@ public:
         pace.first = std::max(1, pace.first / iterations_each);
         pace.every = (limits.look_every + iterations_each - 1) / iterations_each;
         pace.most = std::max(1, static_cast<int>(work.history_size - 1) / iterations_each);
-        pace.recordable = limits.recorded && can_be_recorded;
+        pace.recordable = can_be_recorded;
         queue.repeat(pace, iterate, [&] { return !is_over(s); });
         iterates_ = false;
     }

@@ -81,7 +81,7 @@ template <class T, class S>
 bool orthogonalise_together(Context<T, CudaQueue>& solve, S* s, const Basis<T>& basis, int count, Wide<T>* h,
                             Wide<T>* again) {
     using Tuning = OrthogonaliseTuning;
-    if (!solve.limits.cooperative || solve.limits.restart >= Tuning::kMaxVectors) return false;
+    if (solve.limits.scaled || solve.limits.restart >= Tuning::kMaxVectors) return false;
     constexpr auto kKernel = orthogonalise_grid<T, S>;
     const int ordinal = solve.work.system.device.ordinal;
     const auto blocks = std::clamp<unsigned>(blocks_for(solve.n, Tuning::kBlockSize), 1u,

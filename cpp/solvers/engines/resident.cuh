@@ -281,7 +281,7 @@ std::optional<ResidentSystem<T>> resident_system(const System<T>& system, const 
 // not depend on how often the caller looks at the solve.
 template <class T, class S, class Iteration>
 bool iterate_resident(Context<T, CudaQueue>& solve, S* s, Iteration iteration) {
-    if (!solve.limits.cooperative) return false;
+    if (solve.limits.scaled) return false;  // the kernel's own products ignore scales
     const auto system = resident_system(solve.work.system, solve.queue.partials());
     if (!system) return false;
     const auto kernel = iterate_resident_grid<T, S, Iteration>;

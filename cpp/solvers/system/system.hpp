@@ -54,8 +54,6 @@ struct Limits {
     bool look_restarts = false;    // gmres: calls look() after every restart
     int look_every = 0;            // iterations between looks; 0: growing intervals
     bool record = false;           // the report has all residuals
-    bool recorded = true;          // iterations may be recorded as a CUDA graph
-    bool cooperative = true;       // cooperative kernels are allowed
     bool scaled = false;           // b, A and M are multiplied by powers of two (engines/scales.hpp)
 };
 
