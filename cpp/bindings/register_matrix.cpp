@@ -27,7 +27,6 @@ namespace {
 
 using StridePair = std::pair<std::int64_t, std::int64_t>;  // from row to row, from column to column
 
-// Page-locked memory that belongs to a NumPy array.
 struct PinnedMemory {
     void* data;
     py::capsule owner;

@@ -26,7 +26,7 @@ using Streamed = MatricesOf<StreamedMatrix>;
 using Parted = MatricesOf<PartedMatrix>;
 using MultiDevice = MatricesOf<MultiDeviceMatrix>;
 using AnyVector = AnyOf<MultiDeviceVector>;
-using PartMatrix = std::variant<MatricesOf<Matrix>, Parted, Streamed>;  // matrices that may be a part
+using PartMatrix = std::variant<MatricesOf<Matrix>, Parted, Streamed>;
 
 template <class T>
 PartMatrix stored(const std::shared_ptr<const AnyMatrix<T>>& part) {

@@ -27,7 +27,6 @@ StepTuples tuples(const Steps& steps) {
 namespace {
 
 using Model = std::shared_ptr<DeviceModel>;
-// As the Python class Prediction has them.
 using PredictionTuple = std::tuple<std::string, Options, std::optional<double>, std::optional<std::int64_t>,
                                    std::optional<double>, std::optional<double>, std::string>;
 using PredictionTuples = std::vector<PredictionTuple>;

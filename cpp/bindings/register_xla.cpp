@@ -348,8 +348,6 @@ xla::Error* handle(xla::CallFrame* frame) {
     }
 }
 
-// The capsules that JAX registers for a platform.
-
 py::dict type(void* id) {
     return py::dict(py::arg("type_id") = py::capsule(id),
                     py::arg("type_info") = py::capsule(static_cast<void*>(&info_of_share)));

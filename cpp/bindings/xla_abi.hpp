@@ -25,7 +25,6 @@ struct Extension {
     Extension* next;
 };
 
-// The head of most structures.
 struct Head {
     std::size_t struct_size;
     Extension* extensions;

@@ -26,7 +26,6 @@ struct Columns {
     Columns<const T> read_only() const { return {data, count, row_stride, column_stride}; }
 };
 
-// The vectors x and y of a product.
 template <class T>
 Columns<const T> columns_of_x(const Product<T>& product) {
     return {product.x, product.columns, product.x_strides.row, product.x_strides.column};
@@ -36,7 +35,6 @@ Columns<T> columns_of_y(const Product<T>& product) {
     return {product.y, product.columns, product.y_strides.row, product.y_strides.column};
 }
 
-// Gives a product other vectors.
 template <class T>
 void set_x(Product<T>& product, const Columns<const T>& x) {
     product.x = x.data;

@@ -1,4 +1,3 @@
-// Settings from environment variables.
 #pragma once
 
 #include <optional>

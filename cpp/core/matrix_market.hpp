@@ -10,10 +10,10 @@ namespace spmvgpu {
 
 // The numbers on every line with an entry.
 struct EntryLines {
-    int indices = 2;         // before the value: row and column (2), row only (1), or none (0)
-    int values = 1;          // numbers per value: 0 in a pattern, 2 for a complex number
-    bool are_whole = false;  // values are whole numbers
-    std::int64_t rows = 0;   // indices reach from 1 to these
+    int indices = 2;  // before the value: row and column (2), row only (1), or none (0)
+    int values = 1;   // numbers per value: 0 in a pattern, 2 for a complex number
+    bool are_whole = false;
+    std::int64_t rows = 0;  // indices reach from 1 to these
     std::int64_t cols = 0;
     std::int64_t entries = 0;      // the highest number of entries
     bool rest_is_ignored = false;  // ignores text behind the last entry, which is refused otherwise

@@ -14,7 +14,6 @@ std::shared_ptr<void> allocate(std::size_t bytes, Device device);
 // A copy between any two devices that is complete when the call returns.
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 
-// Zeros in all of it when the call returns.
 void set_zero(void* memory, Device device, std::size_t bytes);
 
 // Host memory that can still be had, in bytes.

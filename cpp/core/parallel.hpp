@@ -25,7 +25,6 @@ int max_threads();
 // Bounds the threads of the calling thread's loops, and gives the bound that was there.
 int set_thread_limit(int threads);
 
-// Bounds the threads of the calling thread's loops while it lives.
 class ThreadLimit {
 public:
     explicit ThreadLimit(int threads);  // never above a limit that is there already
@@ -74,7 +73,6 @@ void parallel_ranges(std::int64_t n, std::int64_t nanoseconds, const Body& body)
     parallel_ranges(n, nanoseconds, call, &body);
 }
 
-// Calls body(i) for i from 0 to n - 1.
 template <class Index, class Body>
 void parallel_for(Index n, std::int64_t nanoseconds, const Body& body) {
     parallel_ranges(n, nanoseconds, [&](std::int64_t begin, std::int64_t end) {

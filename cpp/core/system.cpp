@@ -70,7 +70,7 @@ std::size_t free_memory() {
 #ifdef _SC_AVPHYS_PAGES
     const auto pages = sysconf(_SC_AVPHYS_PAGES);
 #else
-    const auto pages = sysconf(_SC_PHYS_PAGES);  // macOS counts no free ones
+    const auto pages = sysconf(_SC_PHYS_PAGES);  // macOS does not count free pages
 #endif
     return static_cast<std::size_t>(pages) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
@@ -110,7 +110,7 @@ void keep_off_core(int core, std::span<const int> threads) {
 
 void ask_for_short_slice() {
     if (sched_getscheduler(0) != SCHED_OTHER) return;
-    struct {  // macOS does not count free pages
+    struct {  // sched_attr, which the C library does not declare everywhere
         std::uint32_t size = 48, policy = SCHED_OTHER;
         std::uint64_t flags = 0;
         std::int32_t nice = 0;

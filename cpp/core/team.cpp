@@ -80,7 +80,7 @@ struct Job {
     const Work& work;
     int participants;  // number 0 is the caller
     Range ranges[kMaxThreads];
-    Helper* helpers[kMaxThreads];  // from number 1 on
+    Helper* helpers[kMaxThreads];
     std::atomic<bool> failed{false};
     std::exception_ptr error;
 

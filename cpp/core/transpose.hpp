@@ -1,4 +1,3 @@
-// The transposed matrix in CSR.
 #pragma once
 
 #include "core/csr_matrix.hpp"

@@ -3,5 +3,4 @@
 
 #include "core/complex.hpp"
 
-// Expands MACRO(T) for every value type T.
 #define SPMVGPU_FOR_VALUE_TYPES(MACRO) MACRO(float) MACRO(double) MACRO(Complex<float>) MACRO(Complex<double>)

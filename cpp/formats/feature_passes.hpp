@@ -25,7 +25,6 @@ struct RowLengths {
     }
 };
 
-// Reads the lengths of the rows of one warp.
 constexpr RowLengths read_warp(const index_t* row_offsets, index_t rows, index_t warp) {
     constexpr index_t kWarp = Features::kWarp;
     RowLengths found;

@@ -75,7 +75,6 @@ std::map<std::string, double> counts_of(const Plan& plan) {
     return counts;
 }
 
-// A plan is a struct with at least these two members.
 template <class Plan, class Tuning>
 concept PlanContract = requires(const Plan& plan) {
     { plan.tuning } -> std::same_as<const Tuning&>;  // with every automatic choice made
@@ -94,7 +93,6 @@ concept MultipliesPanels = requires(const F& format, const Product<typename F::v
     { format.multiply_panel(product) } -> std::same_as<void>;
 };
 
-// A product of any number of columns, which may lie in any way.
 template <class F>
 concept MultipliesColumns = requires(const F& format, const Product<typename F::value_type>& product, Stream stream) {
     { format.multiply_columns_cuda(product, stream) } -> std::same_as<void>;
@@ -137,7 +135,7 @@ concept FormatContract = requires(const F& format, F& own, const CsrMatrix<typen
     { format.rows } -> std::same_as<const index_t&>;
     { format.cols } -> std::same_as<const index_t&>;
     { format.nnz } -> std::same_as<const index_t&>;
-    { format.tuning } -> std::same_as<const typename F::Tuning&>;  // the tuning of the plan
+    { format.tuning } -> std::same_as<const typename F::Tuning&>;
     F::each_array(format, IgnoreArray{});  // visit(name, array) for the arrays that go to the device
     F::each_array(own, IgnoreArray{});
 

@@ -49,12 +49,10 @@ void store_values_on_gpu(F& format, const Array<index_t>& map, const Array<typen
 
 }  // namespace spmvgpu
 
-// Compiles plan and conversion for a format of all value types.
 #define SPMVGPU_BUILD_ON_GPU(Format, T)                                                                            \
     template Format<T>::Plan plan_on_gpu<Format<T>>(const CsrMatrix<T>&, const Format<T>::Tuning&, const Target&); \
     template Format<T> build_on_gpu<Format<T>>(const CsrMatrix<T>&, const Format<T>::Plan&);
 
-// Compiles the pass over new values for a format of all value types.
 #define SPMVGPU_NEW_VALUES_ON_GPU(Format, T)                                         \
     template Array<index_t> find_value_map_on_gpu<Format<T>>(const Format<T>&, int); \
     template void store_values_on_gpu<Format<T>>(Format<T>&, const Array<index_t>&, const Array<T>&, int);

@@ -20,7 +20,6 @@ void store_values_on_host(F& format, const Array<index_t>& map, const Array<type
 
 }  // namespace spmvgpu
 
-// Defines plan() and from_csr() of a format.
 #define SPMVGPU_BUILD_ON_HOST(Format)                                                                               \
     template <class T>                                                                                              \
     typename Format<T>::Plan Format<T>::plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target) { \
@@ -33,7 +32,6 @@ void store_values_on_host(F& format, const Array<index_t>& map, const Array<type
         return Builder<Format<T>, HostPasses>::from_csr(passes, csr, plan);                                         \
     }
 
-// Compiles the pass over new values.
 #define SPMVGPU_NEW_VALUES_ON_HOST(Format, T)                                    \
     template Array<index_t> find_value_map_on_host<Format<T>>(const Format<T>&); \
     template void store_values_on_host<Format<T>>(Format<T>&, const Array<index_t>&, const Array<T>&);

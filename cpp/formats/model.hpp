@@ -21,7 +21,7 @@ using times::Work;
 
 struct Subject {
     Features features;
-    int item_bytes = 8;  // bytes of a value
+    int item_bytes = 8;
     Machine machine;
 };
 
@@ -84,7 +84,6 @@ double time_us(const Subject& subject, const Amount& stored, const typename Form
     return times::time_us(Model::on_cpu(work, plan), Model::kCpuCosts, work.machine);
 }
 
-// Calls visit() with the field at each power of two up to the most.
 template <class Visit>
 void each_power_of_two(int& field, int most, const Visit& visit) {
     for (field = 1; field <= most; field *= 2) visit();

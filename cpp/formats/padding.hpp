@@ -8,7 +8,6 @@
 
 namespace spmvgpu {
 
-// Tunables of a padded format whose kernel is a thread per row.
 struct PaddedTuning {
     int block_size = 128;      // CUDA: threads per block (Yin et al. 2012, section 5.3)
     double max_padding = 4.0;  // refuse to store more slots than this per non-zero
@@ -30,7 +29,6 @@ constexpr std::int64_t aligned_pitch(std::int64_t slots) { return (slots + 31) /
 // there padding costs nothing worth refusing.
 bool padding_is_allowed(std::int64_t slots, std::int64_t entries, double max_padding);
 
-// Throws FormatError unless the padding is allowed.
 void check_padding(const std::string& format, const Cost& cost, double max_padding, std::size_t csr_bytes);
 
 }  // namespace spmvgpu

@@ -23,7 +23,6 @@ inline constexpr index_t kRowsTogether = 512;
 // can keep it. Four sums stay in registers on every processor, and suffice: reading x takes longer than adding.
 inline constexpr int kSumLanes = 4;
 
-// Sum of values[k] * factor(k) over [begin, end).
 template <class T, class Factor>
 inline T sum_products(const T* values, index_t begin, index_t end, Factor factor) {
     // In order, four in a step of the loop, because counting takes as long as adding.
@@ -73,7 +72,6 @@ inline MergePoint merge_point(std::int64_t diagonal, index_t rows, const index_t
     return {low, static_cast<index_t>(diagonal - low)};
 }
 
-// y[row] = alpha * sum + beta * y[row], without reading y where beta is zero.
 template <class T>
 inline void store_row(const Product<T>& product, index_t row, T sum) {
     T& y = product.y[product.row_of_y(row)];
@@ -106,7 +104,6 @@ inline T walk_rows(MergePoint begin, MergePoint end, const index_t* row_offsets,
     return nz < end.nz ? row_sum(nz, end.nz, product.x) : T(0);
 }
 
-// The pieces of rows and non-zeros.
 struct RowPieces {
     index_t rows;
     const index_t* row_offsets;
@@ -128,7 +125,6 @@ struct RowPieces {
                                           : 1;
     }
 
-    // Where piece p begins.
     MergePoint begin(std::int64_t p) const { return merge_point(part_begin(steps, count, p), rows, row_offsets); }
 };
 

@@ -12,7 +12,7 @@ namespace spmvgpu {
 // A sample of runs of neighbouring rows that are spread over the matrix.
 struct RowSample {
     index_t rows = 0, cols = 0, nnz = 0;  // sizes of the whole matrix
-    int item_bytes = 8;                   // bytes of a value
+    int item_bytes = 8;
 
     double alike = 0;   // share of rows with the values of the next row, at the same distances from the diagonal
     double uneven = 0;  // share of rows whose next row has another length; 0 if one row in all is long

@@ -14,7 +14,7 @@ constexpr std::array<Rate, kTermCount> kRateOf = {SPMVGPU_FOR_TERMS(SPMVGPU_TERM
 
 constexpr double kWarpsOfProcessor = kThreadsOfProcessor / 32;
 constexpr double kSectorsOfMesh = 0.15;
-constexpr double kL1Bytes = 2.5e5;  // bytes of an L1
+constexpr double kL1Bytes = 2.5e5;
 
 // The fraction of a product's data that the next one finds in a cache; the size is in caches.
 double kept(double size, double all_up_to, double none_from) {

@@ -157,7 +157,6 @@ public:
     // as there are parts. One thread does everything if there is little to do.
     static constexpr std::int64_t kAnyParts = std::int64_t(1) << 40;
     Terms on_cpu(std::int64_t parts = kAnyParts) const;
-    // Number of parts with this many rows.
     std::int64_t parts_of(int rows_of_a_part, int lanes = 1) const;
     // A slot that stands for an entry and its mirror image is multiplied twice.
     double multiplied() const { return stored.padding * features.nnz; }

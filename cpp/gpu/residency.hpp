@@ -4,7 +4,7 @@
 namespace spmvgpu::gpu {
 
 struct Residency {
-    int block_size = 0;            // threads
+    int block_size = 0;
     int blocks_per_processor = 0;  // limited by threads, registers and shared memory
 };
 

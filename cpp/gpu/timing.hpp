@@ -1,4 +1,3 @@
-// Measured times of products.
 #pragma once
 
 #include <cstdint>

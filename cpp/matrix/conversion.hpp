@@ -26,7 +26,6 @@ std::vector<FormatInfo> list_formats();
 
 Target target_of(Device device);
 
-// The plan of a format for a matrix.
 struct MatrixPlan {
     Cost cost;
     std::vector<OptionInfo> options;       // with every automatic choice made

@@ -41,7 +41,7 @@ public:
     Halos(const std::vector<DevicePart<T>>& parts, index_t rows, index_t cols);
 
     const std::vector<Lane>& lanes() const { return lanes_; }
-    index_t size() const { return size_; }  // of vectors
+    index_t size() const { return size_; }
     bool has_gpus() const;
     bool has_cpus() const;
 

@@ -20,19 +20,19 @@ public:
     // Throws std::invalid_argument unless the parts hold every row once.
     MultiDeviceMatrix(index_t rows, index_t cols, std::vector<DevicePart<T>> parts);
 
-    // throws, because gathered values are not kept
+    // x and y are both in host memory, or both on one GPU, to which the stream then belongs.
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
     bool can_be_recorded() const override { return false; }
-    void set_x(const T* x) override;  // wall time; with vectors that stay on the devices, if possible
-    double time_products(
-        const Series& series) const override;  // wall time; of vectors that stay on the devices, if they can
+    void set_x(const T* x) override;  // throws, because gathered values are not kept
+    // Wall time; with vectors that stay on the devices, if possible.
+    double time_products(const Series& series) const override;
 
     std::unique_ptr<MultiDeviceVector<T>> make_vector() const;
     void multiply(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) const;
-    void synchronize() const;  // the first GPU, or the CPU if there is none
+    void synchronize() const;  // waits for the products of vectors in pieces
 
-    Device device() const override;  // Null if vectors cannot be in pieces on the devices.
+    Device device() const override;  // the first GPU, or the CPU if there is none
     index_t rows() const override { return rows_; }
     index_t cols() const override { return cols_; }
     std::int64_t nnz() const override;
@@ -40,14 +40,14 @@ public:
     SetupSeconds setup_seconds() const override;
     const std::vector<DevicePart<T>>& parts() const { return parts_; }
 
-    // Number of pieces in which solvers keep vectors: on GPUs only, or on the CPU only; 0 if not at all.
+    // Null if vectors cannot be in pieces on the devices.
     const Halos<T>* halos() const;
 
-    // Returns the value of `made`, which is made for the first caller; every thread then gets the same one.
+    // Number of pieces in which solvers keep vectors: on GPUs only, or on the CPU only; 0 if not at all.
     int solver_pieces() const;
 
 private:
-    // outlive the members below
+    // Returns the value of `made`, which is made for the first caller; every thread then gets the same one.
     template <class Maker, class Made>
     Made& make_once(std::unique_ptr<Made>& made, Maker&& make) const {
         const std::lock_guard lock(making_);
@@ -58,7 +58,7 @@ private:
     HaloProducts<T>& halo_products() const;
 
     index_t rows_, cols_;
-    std::vector<DevicePart<T>> parts_;  // outlive what follows
+    std::vector<DevicePart<T>> parts_;  // outlive the members below
     mutable ColumnCopies<T> column_copies_;
     mutable Mutex making_;
     mutable std::unique_ptr<HostProducts<T>> host_products_;

@@ -65,8 +65,8 @@ template <class T>
 struct RankBlocks {
     // Or their transposes; without a halo (nullptr) there is no boundary.
     std::shared_ptr<const AnyMatrix<T>> inner, halo;
-    Array<index_t> boundary;  // boundary rows
-    Array<index_t> wanted;    // elements of this rank's piece in the halos of others
+    Array<index_t> boundary;
+    Array<index_t> wanted;  // elements of this rank's piece in the halos of others
 };
 
 // y = A x: a rank receives the elements of x in its halo while it multiplies its own.

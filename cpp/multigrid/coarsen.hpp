@@ -158,7 +158,6 @@ struct Inspect {
     }
 };
 
-// The nodes of a matrix and the strengths of their connections.
 struct NodeGraph {
     PatternArrays own;  // unless each row is a node
     Array<Strength> strengths;

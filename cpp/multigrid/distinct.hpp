@@ -53,7 +53,6 @@ struct RowBounds {
     }
 };
 
-// The size of a group, with repetitions.
 template <class Group>
 SPMVGPU_IN_BODY std::int64_t count_numbers(const Group& group) {
     std::int64_t count = 0;
@@ -157,7 +156,6 @@ SPMVGPU_IN_BODY void write_distinct(const Lanes& lanes, const Group& group, Word
     lanes.sort(count, list, to);
 }
 
-// Refuses a product with more entries than an index can count.
 inline void check_entries(std::int64_t entries) {
     if (entries <= std::numeric_limits<index_t>::max()) return;
     throw std::invalid_argument("a product of the hierarchy would have " + std::to_string(entries) +

@@ -231,7 +231,6 @@ struct AggregatesNear {
     }
 };
 
-// The pattern of the smoothed prolongator.
 template <class T, class Passes>
 PatternArrays prolongator_pattern(Passes& passes, index_t rows, const Nodes& nodes, const Graph& graph,
                                   const Aggregates& aggregates, const Tentative<T>& tentative) {

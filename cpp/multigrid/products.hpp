@@ -45,7 +45,6 @@ PatternArrays product_pattern(Passes& passes, const CsrPattern& left, const CsrP
         kNanosecondsPerTerm * terms_of_row);
 }
 
-// Number of terms in all entries of a product.
 template <class Passes>
 double count_terms(Passes& passes, const CsrPattern& left, const CsrPattern& right) {
     const index_t *const cols = left.col_indices, *const row_offsets = right.row_offsets;

@@ -86,7 +86,6 @@ bool may_be_close(double time_us, std::optional<double> error, const Prediction&
     return time_us <= limit * best.time_us.value_or(0);
 }
 
-// The best prediction, and the ones that may turn out to be better.
 std::vector<Prediction> close_ones(const std::vector<Prediction>& possible) {
     std::vector<Prediction> close;
     for (const Prediction& prediction : possible) {

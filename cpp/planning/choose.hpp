@@ -18,7 +18,6 @@ namespace spmvgpu {
 // A format, with the options that select a kernel of its own, as in "csr kernel=shuffle".
 std::string variant_name(const std::string& format, const Options& options);
 
-// A prediction for a matrix in a format.
 struct Prediction {
     std::string format;
     Options options;                    // options of the prediction; none where the format chooses
@@ -37,7 +36,7 @@ enum class Mode { kOff, kCached, kFull };  // time no format, a few promising on
 struct FormatRequest {
     Device device;
     std::string format = "auto";
-    Options options;  // options of the format
+    Options options;
     Mode mode = Mode::kCached;
     std::optional<bool> symmetric;  // whether the matrix is symmetric; none if unknown
     double products = 0;            // budget, in products
@@ -45,7 +44,6 @@ struct FormatRequest {
     bool has_few_values = false;    // a large matrix with few distinct values, which are most of the bytes of a product
 };
 
-// The time that choosing may take.
 class Budget {
 public:
     Budget(double products, double spent_us, int trial_products, bool is_for_gpu)
@@ -81,7 +79,6 @@ private:
 
 Budget budget_of(const FormatRequest& request, std::int64_t nnz);
 
-// A way to store a matrix.
 struct Candidate {
     std::string format;
     Options options;
@@ -105,7 +102,6 @@ inline constexpr std::int64_t kSmallEntries = 1 << 17;
 // products.
 inline constexpr index_t kLeastEntriesOnCpu = 50'000;
 
-// Returns true if predictions are needed for a choice.
 bool needs_predictions(const FormatRequest& request, std::int64_t nnz);
 
 // The formats to consider. Formats for symmetric matrices are among them if the matrix may be symmetric, and on a GPU
@@ -133,14 +129,12 @@ Ranking rank_options(const FormatRequest& request);
 // The ranking on a GPU without predictions.
 Ranking rank_small();
 
-// A format and its promise.
 using Promised = std::pair<std::string, Promise>;
 
 // The format with the shortest promised time on the CPU for a sample; none if csr, which needs no conversion, is as
 // fast.
 std::optional<Promised> promise_on_cpu(const RowSample& sample);
 
-// Returns true if the plan of a format keeps the promise.
 bool is_kept(const Promise& promise, const Cost& cost);
 
 // The ranking on the CPU without predictions: the format whose promise is kept comes first.

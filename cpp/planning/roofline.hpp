@@ -17,7 +17,6 @@
 
 namespace spmvgpu::roofline {
 
-// Measurements of a format on a device.
 struct Measured {
     double scale = 1;             // ratio of measured times to the rates' prediction
     std::optional<double> error;  // mean relative error of predictions; none if it is unknown

@@ -40,7 +40,6 @@ decltype(auto) timed(Steps& steps, const char* name, const std::string& format, 
     return call();
 }
 
-// A source of any value type.
 class AnySource {
 public:
     virtual ~AnySource() = default;

@@ -69,7 +69,6 @@ struct SystemInPieces {
     }
 };
 
-// A polynomial in A, of vectors in pieces.
 template <class T, class Queue>
 class PolynomialOfPieces : public LinearMap<T> {
 public:

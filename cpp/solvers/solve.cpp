@@ -26,7 +26,6 @@ Reports solve_in_pieces(std::string_view method, const SystemInPieces<T>& system
     return run_in_pieces(method, queues, system, limits, of_pieces, std::vector<Stream>(count), look);
 }
 
-// All columns at once.
 template <class T>
 Reports solve_columns(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
                       [[maybe_unused]] const Stream* after, const LookAt& look) {

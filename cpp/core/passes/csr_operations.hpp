@@ -111,7 +111,6 @@ struct PlaceValues {
     }
 };
 
-// Signs of the entries on the diagonal of a matrix.
 struct Signs {
     std::int64_t negative = 0, others = 0;  // others are zero, not real, or have no finite inverse
     std::int64_t empty_rows = 0;            // in which all entries are zero
@@ -205,7 +204,6 @@ constexpr To converted_to(From value) {
     }
 }
 
-// The values in another type.
 template <class From, class To>
 struct ConvertValues {
     using Result = Array<To>;

@@ -1,4 +1,3 @@
-// Passes on the cores of the CPU; see passes.hpp.
 #pragma once
 
 #include <algorithm>

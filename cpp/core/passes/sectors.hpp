@@ -15,7 +15,6 @@ inline double sectors_per_entry(const Tally& tally) {
     return static_cast<double>(tally.different) / static_cast<double>(std::max<std::int64_t>(tally.all, 1));
 }
 
-// A window of consecutive entries.
 struct Window {
     Tally* tally;
     const index_t* col_indices;

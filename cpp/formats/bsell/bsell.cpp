@@ -71,7 +71,6 @@ CsrMatrix<T> Bsell<T>::to_csr() const {
 
 namespace {
 
-// The sums of the rows of a slice's block rows.
 template <int kBlock, class T>
 SPMVGPU_SIMD_CLONES static void sum_slots(const Bsell<T>& bsell, index_t begin, index_t end, const T* x,
                                           T (&sums)[kBlock][kSliceLanes]) {

@@ -1,4 +1,3 @@
-// Built on a GPU: bsell.
 #include "formats/bsell/build.hpp"
 #include "formats/gpu_build.cuh"
 

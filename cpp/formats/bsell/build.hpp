@@ -1,4 +1,3 @@
-// How bsell is built; see formats/builder.hpp.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,6 @@ namespace spmvgpu {
 
 namespace bsell_choice {
 
-// Throws the FormatError for a matrix that has too many places.
 [[noreturn]] void refuse_size(std::size_t csr_bytes);
 
 }  // namespace bsell_choice
@@ -162,7 +160,6 @@ struct Builder<Bsell<T>, Passes> {
         spread_values(passes, bsell, map, map + bsell.rows + 1, values);
     }
 
-    // Public, because nvcc takes no lambdas for the GPU from private functions.
     static void number_slots(Passes& passes, const Bsell<T>& bsell, index_t* slice_of) {
         const index_t* const slice_offsets = bsell.slice_offsets.data();
         passes.each_in_step(
@@ -230,7 +227,6 @@ struct Builder<Bsell<T>, Passes> {
                });
     }
 
-    // Where the blocks of each block row begin.
     static Array<index_t> block_offsets(Passes& passes, const CsrMatrix<T>& csr, index_t block) {
         const index_t* const row_offsets = csr.row_offsets.data();
         const std::int64_t count = csr.rows / block + std::int64_t(1);

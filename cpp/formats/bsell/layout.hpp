@@ -44,7 +44,7 @@ inline constexpr times::Terms kBsellCosts = times::costs({{times::kLaunch, 0.935
                                                           {times::kDepth, 0.0255},
                                                           {times::kSorted, 0.123},
                                                           {times::kLoads, 0.438},
-                                                          {times::kGathers, 0.133}});  // of a product on a GPU
+                                                          {times::kGathers, 0.133}});
 
 struct BsellTuning {
     int max_block = 6;  // rows and columns of a block, at most: the largest that the matrix consists of
@@ -119,10 +119,10 @@ struct Bsell {
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                                  // on the CPU
-    void multiply_panel(const Product<T>& product) const;                        // on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
+    void spmv(const Product<T>& product) const;
+    void multiply_panel(const Product<T>& product) const;
+    void spmv_cuda(const Product<T>& product, Stream stream) const;
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;
 };
 
 struct BlockColumns {

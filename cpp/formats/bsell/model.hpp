@@ -36,7 +36,6 @@ struct FormatModel<Bsell<T>> : GeneralModel<Bsell<T>> {
     static Terms on_cpu(const Work& work, const BsellPlan&) { return work.on_cpu(work.parts_of(32)); }
     static std::optional<Promise> promise(const RowSample& sample) { return bsell_choice::promise(sample); }
 
-    // The largest block size that a matrix with these features can have.
     static index_t block(const Features& features) {
         for (const index_t block : BsellTuning::kBlocks) {
             if (features.nnz % (block * block) == 0 && features.rows % block == 0 && features.cols % block == 0) {

@@ -1,4 +1,3 @@
-// The rows of bsell, see formats/rows.hpp.
 #pragma once
 
 #include <cstdint>

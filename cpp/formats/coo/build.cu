@@ -1,4 +1,3 @@
-// Built on a GPU: coo.
 #include "formats/coo/build.hpp"
 #include "formats/gpu_build.cuh"
 

@@ -1,4 +1,3 @@
-// How coo is built; see formats/builder.hpp.
 #pragma once
 
 #include "formats/builder.hpp"
@@ -7,7 +6,6 @@
 
 namespace spmvgpu {
 
-// The strip for this number of non-zeros and processors.
 int choose_strip(index_t nnz, int processors);
 
 template <class T, class Passes>

@@ -105,7 +105,7 @@ template <class T>
 void Coo<T>::add_panel(const Product<T>& product) const {
     if (nnz == 0) return;
     const std::size_t columns = product.columns;
-    const std::int64_t pieces = piece_count(nnz);  // as for one vector
+    const std::int64_t pieces = piece_count(nnz);
     std::vector<T> first_row_sums(pieces * columns, T(0));
     for_each_piece(pieces, [&](std::int64_t p) {
         add_entries(*this, product, static_cast<index_t>(part_begin(nnz, pieces, p)),

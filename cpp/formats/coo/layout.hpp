@@ -75,11 +75,11 @@ struct Coo {
     }
     std::size_t workspace_bytes() const { return workspace_bytes(strips(), spans.size()); }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const Product<T>& product) const;            // several vectors on the CPU
-    void add_panel(const Product<T>& product) const;                 // y += A * x for several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
+    void spmv(const Product<T>& product) const;
+    void multiply_panel(const Product<T>& product) const;
+    void add_panel(const Product<T>& product) const;  // y += A * x for several vectors on the CPU
+    void spmv_cuda(const Product<T>& product, Stream stream) const;
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;
 };
 
 }  // namespace spmvgpu

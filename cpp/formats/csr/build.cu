@@ -1,4 +1,3 @@
-// Built on a GPU: csr.
 #include "formats/csr/build.hpp"
 #include "formats/gpu_build.cuh"
 

@@ -1,4 +1,3 @@
-// How csr is built; see formats/builder.hpp.
 #pragma once
 
 #include "formats/builder.hpp"

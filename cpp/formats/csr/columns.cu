@@ -11,7 +11,6 @@ constexpr int kEntryLanes = 4;              // if a group takes a row
 constexpr int kChunks = kColumnsBlockSize;  // chunks of a piece
 constexpr int kParts = 8;                   // parts of the segments of a row, which are added up at the same time
 
-// Arrays that the kernel of tiles reads beside the rows.
 template <class T>
 struct TilePlan {
     const Tile* tiles;

@@ -92,7 +92,6 @@ private:
     Parts words_;
 };
 
-// Arrays that the balanced kernel reads.
 template <class T>
 struct BalancedPlan {
     const Tile* tiles;

@@ -5,7 +5,6 @@
 
 namespace spmvgpu::csr_choice {
 
-// Time terms of a product on a GPU with a complete tuning.
 times::Terms terms_of(const times::Work& work, const CsrTuning& tuning);
 const times::Terms& costs_of(const CsrTuning& tuning);
 

@@ -1,4 +1,3 @@
-// Built on a GPU: dia.
 #include "formats/dia/build.hpp"
 #include "formats/gpu_build.cuh"
 

@@ -1,4 +1,3 @@
-// How dia is built; see formats/builder.hpp.
 #pragma once
 
 #include <limits>

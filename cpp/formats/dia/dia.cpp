@@ -88,7 +88,6 @@ void for_each_block(const Dia<T>& dia, index_t block_rows, const Visit& visit) {
     });
 }
 
-// The sums of rows [first, last).
 template <class T>
 SPMVGPU_SIMD_CLONES static void sum_block(const Dia<T>& dia, std::int64_t first, std::int64_t last, const T* x,
                                           T* sums) {
@@ -105,7 +104,6 @@ SPMVGPU_SIMD_CLONES static void sum_block(const Dia<T>& dia, std::int64_t first,
 
 constexpr index_t kPanelRows = 64;  // rows that are processed together if each has several sums
 
-// y = A * x in rows [first, last).
 template <class T>
 SPMVGPU_SIMD_CLONES static void multiply_block(const Dia<T>& dia, std::int64_t first, std::int64_t last,
                                                Product<T> product) {

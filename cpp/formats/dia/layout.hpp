@@ -70,10 +70,10 @@ struct Dia {
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                                  // on the CPU
-    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
+    void spmv(const Product<T>& product) const;
+    void multiply_panel(const Product<T>& product) const;
+    void spmv_cuda(const Product<T>& product, Stream stream) const;
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;
 };
 
 }  // namespace spmvgpu

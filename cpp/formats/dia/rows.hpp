@@ -1,4 +1,3 @@
-// The rows of dia, see formats/rows.hpp.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Built on a GPU: packed_sell.
 #include "formats/gpu_build.cuh"
 #include "formats/packed_sell/build.hpp"
 

@@ -1,4 +1,3 @@
-// How packed_sell is built; see formats/builder.hpp.
 #pragma once
 
 #include "formats/builder.hpp"

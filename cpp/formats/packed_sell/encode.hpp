@@ -42,7 +42,6 @@ public:
         });
     }
 
-    // Entries of the longest row.
     SPMVGPU_IN_BODY index_t width(const Lanes& lanes) const {
         return lanes.largest([&](int lane) { return end_[lane] - next_[lane]; });
     }
@@ -55,7 +54,6 @@ public:
         return diagonals;
     }
 
-    // Goes to the next slot; false if there is none.
     SPMVGPU_IN_BODY bool advance(const Lanes& lanes, bool by_diagonals) {
         if (by_diagonals) {
             const index_t least = lanes.least([&](int lane) { return ahead_[lane]; });

@@ -56,7 +56,7 @@ inline constexpr times::Terms kPackedSellCosts = times::costs({{times::kLaunch, 
                                                                {times::kDepth, 0.215},
                                                                {times::kSorted, 0.835},
                                                                {times::kLoads, 0.408},
-                                                               {times::kGathers, 0.139}});  // of a product on a GPU
+                                                               {times::kGathers, 0.139}});
 
 struct PackedSellTuning {
     int sigma = 0;             // window of the sort in rows; 1 keeps the order; 0 sorts only if many lanes would idle
@@ -118,11 +118,10 @@ struct PackedSell {
     static PackedSell from_csr(const CsrMatrix<T>& csr, const Plan& plan);
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
-    // The row of lane i in the slices' order.
     index_t row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // kernels.cu
+    void spmv(const Product<T>& product) const;
+    void spmv_cuda(const Product<T>& product, Stream stream) const;
 };
 
 }  // namespace spmvgpu

@@ -105,7 +105,6 @@ SPMVGPU_IN_BODY constexpr Head head_of(HeadWords words) {
     return head;
 }
 
-// Numbers of slots by mode.
 struct ModeCounts {
     std::int64_t index[kIndexModes] = {}, value[kValueModes] = {};
     std::int64_t slots = 0, ragged = 0;
@@ -181,7 +180,6 @@ SPMVGPU_IN_BODY void store_element(Byte* to, Element element) {
 #endif
 }
 
-// An unsigned number of 1, 2, 4 or 8 bytes.
 template <int kBytes>
 using UnsignedOf = std::conditional_t<
     kBytes == 1, std::uint8_t,
@@ -201,7 +199,6 @@ struct Bits {
     constexpr auto operator<=>(const Bits&) const = default;
 };
 
-// Loads an element with load.operator()<Element>(from).
 template <class T, int kBytes, class Load>
 SPMVGPU_IN_BODY Bits<T> load_bits(const Byte* from, const Load& load) {
     Bits<T> bits{};
@@ -222,7 +219,6 @@ SPMVGPU_IN_BODY constexpr index_t column_of(std::int32_t base, index_t row, std:
     return static_cast<index_t>(static_cast<std::uint32_t>(base) + static_cast<std::uint32_t>(row) + offset);
 }
 
-// The value of an element, in a mode with elements.
 template <class T>
 SPMVGPU_IN_BODY T value_of(ValueMode mode, Bits<T> bits, const T* dictionary) {
     return mode == ValueMode::kDictionary ? dictionary[bits.word[0]] : std::bit_cast<T>(bits);

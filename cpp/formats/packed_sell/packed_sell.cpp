@@ -46,7 +46,6 @@ inline void read_offsets(IndexMode mode, const Byte* from, UnpackedSlot<T>& slot
     }
 }
 
-// Calls visit(slot) for the slots of a slice in order.
 template <class T, class Visit>
 inline void for_each_stored_slot(const PackedSell<T>& matrix, index_t slice, const Visit& visit) {
     const std::uint64_t* const words = matrix.heads.data() + std::int64_t(slice) * kHeadWords;
@@ -101,7 +100,6 @@ inline const T* values_of(const PackedSell<T>& matrix, const UnpackedSlot<T>& sl
     return buffer;
 }
 
-// Calls visit(lane, length) for the runs of neighbouring lanes in a mask.
 template <class Visit>
 inline void for_each_run(std::uint32_t mask, const Visit& visit) {
     for (int lane = 0; mask != 0;) {

@@ -47,7 +47,6 @@ CodeTable<T> code_table(const std::vector<T>& dictionary) {
     return table;
 }
 
-// The codes of the values of one matrix.
 template <class T>
 struct ValueCoder {
     const CodeTable<T>* table;  // null without a dictionary

@@ -1,4 +1,3 @@
-// Built on a GPU: sdia.
 #include "formats/gpu_build.cuh"
 #include "formats/sdia/build.hpp"
 

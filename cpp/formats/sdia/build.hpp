@@ -1,4 +1,3 @@
-// How sdia is built; see formats/builder.hpp.
 #pragma once
 
 #include <algorithm>
@@ -178,7 +177,6 @@ struct Builder<Sdia<T>, Passes> {
                 sdia.upper.offsets.data(), {map, pitch}, {stored, pitch}};
     }
 
-    // Stores the entries in the rows before the first one.
     static void spread_mirror_images(Passes& passes, Sdia<T>& sdia, const ValuePairs& pairs, const T* values) {
         const std::int64_t pitch = sdia.upper.pitch;
         T* const to = sdia.upper.values.data();

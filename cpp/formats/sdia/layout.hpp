@@ -82,9 +82,8 @@ struct Sdia {
 
     // Number of stored diagonals that also stand for another one.
     index_t mirrored() const { return upper.diagonals() - (has_main ? 1 : 0); }
-    index_t diagonals() const { return upper.diagonals() + mirrored(); }  // diagonals of the matrix
+    index_t diagonals() const { return upper.diagonals() + mirrored(); }
     index_t dot_parts() const { return parts_of_rows(rows); }
-    // Maps an entry to its mirror image.
     Mirror<T> mirror() const { return Mirror<T>(tuning.symmetry == Symmetry::kHermitian); }
 
     static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
@@ -92,9 +91,9 @@ struct Sdia {
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                                  // on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
+    void spmv(const Product<T>& product) const;
+    void spmv_cuda(const Product<T>& product, Stream stream) const;
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;
 };
 
 }  // namespace spmvgpu

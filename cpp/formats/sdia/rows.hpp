@@ -1,4 +1,3 @@
-// The rows of sdia, see formats/rows.hpp.
 #pragma once
 
 #include "formats/dia/rows.hpp"

@@ -1,4 +1,3 @@
-// Built on a GPU: sell.
 #include "formats/gpu_build.cuh"
 #include "formats/sell/build.hpp"
 

@@ -1,4 +1,3 @@
-// How sell is built; see formats/builder.hpp.
 #pragma once
 
 #include <utility>

@@ -33,7 +33,7 @@ inline constexpr times::Terms kSellCosts = times::costs({{times::kLaunch, 0.663}
                                                          {times::kSums, 2.88},
                                                          {times::kDepth, 0.0858},
                                                          {times::kSorted, 0.198},
-                                                         {times::kLoads, 0.389}});  // of a product on a GPU
+                                                         {times::kLoads, 0.389}});
 
 struct SellTuning {
     int sigma = 0;             // window of the sort in rows; 1 keeps the order; 0 sorts only where it saves padding
@@ -86,13 +86,12 @@ struct Sell {
     static Sell from_csr(const CsrMatrix<T>& csr, const Plan& plan);
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
-    // The row of slot i in the slices' order.
     index_t row_at(index_t i) const { return permutation.size() ? permutation[i] : i; }
 
-    void spmv(const Product<T>& product) const;                                  // on the CPU
-    void multiply_panel(const Product<T>& product) const;                        // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
+    void spmv(const Product<T>& product) const;
+    void multiply_panel(const Product<T>& product) const;
+    void spmv_cuda(const Product<T>& product, Stream stream) const;
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;
 };
 
 }  // namespace spmvgpu

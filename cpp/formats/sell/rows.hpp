@@ -1,4 +1,3 @@
-// The rows of sell, see formats/rows.hpp.
 #pragma once
 
 #include <cstdint>

@@ -75,7 +75,6 @@ CsrMatrix<T> Sell<T>::to_csr() const {
 
 namespace {
 
-// Calls visit(s) for every slice.
 template <class T, class Visit>
 void for_each_slice(const Sell<T>& sell, const Visit& visit) {
     const index_t slots = sell.slices ? sell.slice_offsets[sell.slices] : 0;

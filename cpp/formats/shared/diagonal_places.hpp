@@ -59,7 +59,7 @@ struct DiagonalPiece {
     static constexpr int kLanes = 32;  // of which a pitch is a multiple
 
     std::int64_t row;
-    index_t begin, end;  // diagonals
+    index_t begin, end;
 
     static constexpr std::int64_t count(index_t diagonals, std::int64_t pitch) {
         return (diagonals / kDiagonals + (diagonals % kDiagonals != 0)) * pitch;

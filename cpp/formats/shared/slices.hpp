@@ -35,7 +35,7 @@ struct SliceKernel {
     double max_padding;           // slots per entry, beyond which the format refuses the matrix
     double worth_sorting = 1.05;  // on the CPU: sorts if that saves this factor of the slots
     int block = 1;
-    double in_flight = 4;  // slots
+    double in_flight = 4;
 };
 
 // Predicted times of products with a matrix cut into slices in one way or another.

@@ -109,7 +109,6 @@ template <class T>
 
 }  // namespace symmetry_passes
 
-// Throws FormatError, in the name of the format, unless the matrix is square.
 template <class T>
 void check_square(const std::string& format, const CsrMatrix<T>& csr, Symmetry asked) {
     if (csr.rows != csr.cols) symmetry_passes::refuse(format, csr, asked, "");

@@ -1,4 +1,3 @@
-// Built on a GPU: stencil.
 #include "formats/gpu_build.cuh"
 #include "formats/stencil/build.hpp"
 

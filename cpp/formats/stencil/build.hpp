@@ -1,4 +1,3 @@
-// How stencil is built; see formats/builder.hpp.
 #pragma once
 
 #include <algorithm>
@@ -127,7 +126,6 @@ struct Builder<Stencil<T>, Passes> {
         return chosen;
     }
 
-    // Public, because nvcc takes no lambdas for the GPU from private functions.
     static bool are_long(Passes& passes, index_t rows, const index_t* row_offsets) {
         constexpr index_t kLong = 64;
         return longest_row(passes, rows, row_offsets) > kLong;
@@ -233,7 +231,6 @@ struct Builder<Stencil<T>, Passes> {
         return there;
     }
 
-    // Places the slots of the stencils, one after the other.
     static void place_stencils(Passes& passes, const CsrMatrix<T>& csr, StencilPlan& plan) {
         const auto count = static_cast<std::int64_t>(plan.examples.size());
         const index_t *const row_offsets = csr.row_offsets.data(), *const examples = plan.examples.data();
@@ -316,7 +313,6 @@ struct Builder<Stencil<T>, Passes> {
             kNanosecondsPerRow);
     }
 
-    // Stores the values of the stencils, from the rows that are examples.
     static void store_examples(Passes& passes, Stencil<T>& stencil, const index_t* row_offsets, const T* values) {
         const index_t* const examples = stencil.examples.data();
         fill_slots(passes, stencil, stencil.values.data(),

@@ -61,7 +61,6 @@ struct RowKind {
         for (index_t w = 0; w < words_for(length); ++w) count += count_bits(words[masks + w]);
         return count;
     }
-    // The slot of entry i.
     SPMVGPU_IN_BODY index_t slot_of(const Word* words, index_t i) const {
         index_t first = 0;
         Word rest = words[masks];
@@ -112,7 +111,7 @@ struct Stencil {
     Array<index_t> offsets;      // length slots; 0 where it is padding
     Array<T> values;             // length slots; 0 where it is padding
     index_t layer_rows = 0;      // rows from a layer to the next one, if stencils are equal in three
-    bool is_finite = true;       // true if all values are finite
+    bool is_finite = true;
     Tuning tuning;
 
     template <class Self, class Visit>
@@ -143,10 +142,10 @@ struct Stencil {
     CsrMatrix<T> to_csr() const;
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const;                                  // on the CPU
-    void multiply_panel(const Product<T>& product) const;                        // on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
+    void spmv(const Product<T>& product) const;
+    void multiply_panel(const Product<T>& product) const;
+    void spmv_cuda(const Product<T>& product, Stream stream) const;
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;
 };
 
 }  // namespace spmvgpu

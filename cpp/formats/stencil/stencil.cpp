@@ -91,7 +91,6 @@ CsrMatrix<T> Stencil<T>::to_csr() const {
 
 namespace {
 
-// The sums of rows [first, last), all of one kind.
 template <class T>
 SPMVGPU_SIMD_CLONES static void sum_run(const Stencil<T>& stencil, RowKind kind, index_t first, index_t last,
                                         const T* x, T* sums) {
@@ -126,7 +125,6 @@ void sum_rows(const Stencil<T>& stencil, RowKind kind, index_t first, index_t la
     }
 }
 
-// y = A * x in rows [first, last), all of one kind, row by row.
 template <class T>
 SPMVGPU_SIMD_CLONES static void multiply_run(const Stencil<T>& stencil, RowKind kind, index_t first, index_t last,
                                              Product<T> product) {
@@ -154,7 +152,6 @@ SPMVGPU_SIMD_CLONES static void multiply_run(const Stencil<T>& stencil, RowKind 
     });
 }
 
-// Calls visit(first, last) for blocks of rows.
 template <class T, class Visit>
 void for_each_block(const Stencil<T>& stencil, const Visit& visit) {
     const index_t rows = stencil.rows, blocks = rows / kRowsTogether + (rows % kRowsTogether != 0);

@@ -1,4 +1,3 @@
-// tsmv, built on a GPU.
 #include "formats/gpu_build.cuh"
 #include "formats/tsmv/build.hpp"
 

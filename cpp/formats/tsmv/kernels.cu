@@ -10,7 +10,6 @@ namespace {
 
 using namespace gpu;
 
-// Arrays that all thread blocks read.
 template <class T>
 struct Tiles {
     const TsmvTile* tiles;

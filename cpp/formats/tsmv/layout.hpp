@@ -168,7 +168,6 @@ struct Tsmv {
     }
     std::size_t halo_bytes() const { return halo_bytes(halo_nodes.size(), tuning.block); }
     std::size_t workspace_bytes() const { return halo_bytes() + remainder.workspace_bytes(); }
-    // Maps an entry to its mirror image.
     Mirror<T> mirror() const { return Mirror<T>(tuning.symmetry == Symmetry::kHermitian); }
     Product<T> remainder_product(const Product<T>& product) const {
         Product<T> rest = product;
@@ -177,8 +176,8 @@ struct Tsmv {
         return rest;
     }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // kernels.cu
+    void spmv(const Product<T>& product) const;
+    void spmv_cuda(const Product<T>& product, Stream stream) const;
 };
 
 }  // namespace spmvgpu

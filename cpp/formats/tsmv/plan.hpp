@@ -30,7 +30,6 @@ struct StepUse {
     std::uint16_t threads = 0;  // threads up to the last of these blocks
 };
 
-// Limits of the layout.
 struct TsmvLimits {
     static constexpr index_t kWarp = 32;
     // Two thread blocks fit on a multiprocessor of an H200, and one on any other.

@@ -24,7 +24,6 @@ struct SliceTasks {
     constexpr index_t own_column(index_t task) const { return halo + nodes[task]; }
 };
 
-// Prefetches an address.
 SPMVGPU_IN_BODY void fetch_early(const void* address) {
 #ifdef __CUDA_ARCH__
     asm volatile("prefetch.global.L1 [%0];" : : "l"(address));

@@ -34,7 +34,6 @@ struct TsmvTiles {
     constexpr bool is_kept(index_t k) const { return blocks[k].step != Placement::kDropped; }
     constexpr bool is_in_halo(index_t k, std::int64_t t) const { return is_kept(k) && columns[k] < begins[t]; }
 
-    // The first node of slice s.
     constexpr index_t first_task(index_t s) const {
         return limits.is_poster() ? 0 : (s - slices[tile_of[s]]) * limits.threads;
     }
@@ -309,7 +308,6 @@ public:
             kNanosecondsPerBlock);
     }
 
-    // Steps of a scheduled tile.
     static constexpr std::int64_t steps_of(const TsmvTiles& all, const index_t* steps, std::int64_t t) {
         std::int64_t sum = 0;
         for (index_t s = all.slices[t]; s < all.slices[t + 1]; ++s) sum += steps[s];

@@ -9,7 +9,6 @@ namespace spmvgpu::gpu {
 
 namespace {
 
-// One vector.
 template <class T>
 __global__ void gather_thread_per_element(T* __restrict__ to, const T* __restrict__ from,
                                           const index_t* __restrict__ map, index_t count, std::int64_t stride) {
@@ -28,7 +27,6 @@ __global__ void scatter_thread_per_element(T* __restrict__ to, const T* __restri
     store(target, beta == T(0) ? added : added + scaled(beta, load(target)));
 }
 
-// Several vectors.
 constexpr int kPerThread = 8;  // elements, all loaded before the first is used
 
 // A tile of kRows entries of up to kColumns vectors in shared memory, row by row. Neighbouring threads traverse it

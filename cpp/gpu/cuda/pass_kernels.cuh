@@ -1,4 +1,3 @@
-// The kernels of passes on a GPU, see gpu/cuda/passes.cuh.
 #pragma once
 
 #include "core/passes/passes.hpp"

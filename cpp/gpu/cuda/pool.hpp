@@ -16,10 +16,8 @@ namespace spmvgpu::gpu {
 // owner, after the work that is queued there by then. Throws OutOfMemory.
 std::shared_ptr<void> allocate_scratch(std::size_t bytes, int ordinal, Stream stream);
 
-// Bytes that the pool of a device keeps.
 std::size_t idle_bytes(int ordinal);
 
-// Lets a device use the memory of another one's pool.
 void share_pool(int ordinal, int other);
 
 // Lets allocate() take memory of a device from the driver from now on, which copies it to any other GPU. Memory of a

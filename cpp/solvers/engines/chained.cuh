@@ -123,7 +123,6 @@ private:
     bool backwards_ = true;
 };
 
-// One segment of iteration k.
 template <class T, class S, class Iteration>
 __global__ void __launch_bounds__(ChainTuning::kBlockSize)
     sweep_segment_grid(const __grid_constant__ Chain<T> chain, S* scalars, const __grid_constant__ Iteration iteration,

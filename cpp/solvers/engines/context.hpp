@@ -170,7 +170,6 @@ public:
         return limits.look_every > 0 ? std::min<std::int64_t>(limits.look_every, recorded) : recorded;
     }
 
-    // Returns true if the scalars say that the solve is over.
     template <class S>
     bool is_over(S* s) {
         return !any_runs(look(s));

@@ -1,4 +1,3 @@
-// Launches of cooperative kernels.
 #pragma once
 
 #include "gpu/cuda/check.hpp"

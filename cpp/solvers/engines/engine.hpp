@@ -69,7 +69,6 @@ concept Engine = requires(E engine, detail::ProbeScalars* s, index_t n, const fl
     // equal ones for all, with pointers into the memory of each, and read_scalars() reads the first.
     engine.put_scalars(s, *s);
     { engine.read_scalars(s) } -> std::same_as<detail::ProbeScalars>;
-    // The number of columns, and the scalars of each.
     { engine.columns() } -> std::same_as<int>;
     { engine.read_columns(s) } -> std::same_as<std::vector<detail::ProbeScalars>>;
     engine.put_columns(s, std::vector<detail::ProbeScalars>{});

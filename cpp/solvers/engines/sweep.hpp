@@ -159,7 +159,6 @@ constexpr Writes<T, 1 + sizeof...(More)> write(T* first, More*... more) {
     return {{first, more...}};
 }
 
-// No scalar work.
 struct NoWork {
     template <class... Ignored>
     constexpr void operator()(Ignored&&...) const {}

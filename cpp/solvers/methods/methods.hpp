@@ -15,7 +15,6 @@ namespace spmvgpu {
 
 template <class... Method>
 struct MethodList {
-    // Calls call(name) for all of them, in order.
     template <class Call>
     static void for_each_name(const Call& call) {
         (call(Method::kName), ...);

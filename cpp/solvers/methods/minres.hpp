@@ -260,7 +260,6 @@ struct Minres {
         } while (has_any(solve, Status::kRunning));
     }
 
-    // Returns true if a column has this status.
     template <class Solve>
     bool has_any(Solve& solve, Status status) const {
         const std::vector<S> now = solve.queue.read_columns(s);

@@ -69,7 +69,6 @@ struct FactorPattern {
     }
 };
 
-// The entries from begin to end of a row.
 struct Stretch {
     index_t begin, end;
     index_t length() const { return end - begin; }

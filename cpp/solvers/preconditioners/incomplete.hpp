@@ -32,7 +32,6 @@ struct Triangle {
     Triangle to(Device device) const;
 };
 
-// The divisor of a row.
 template <class T>
 struct Pivot {
     index_t row;

@@ -100,7 +100,6 @@ private:
     index_t n_, columns_;
 };
 
-// Multiplication by numbers on the device of the vectors.
 template <class T>
 class DiagonalMap : public LinearMap<T> {
 public:

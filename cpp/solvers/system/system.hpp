@@ -32,7 +32,6 @@ struct System {
     const T* diagonal() const { return M == nullptr ? nullptr : M->diagonal(); }  // M as a diagonal; null if it is none
     bool has_operator() const { return M != nullptr && M->diagonal() == nullptr; }
 
-    // The system of one of the columns.
     System column(std::ptrdiff_t j) const {
         System one = *this;
         one.columns = 1;
@@ -84,7 +83,6 @@ enum class Status : std::int32_t {
     kOutOfRange,  // numbers of the first iteration are so large or small that the system must be scaled
 };
 
-// The names of the statuses in Python, in their order.
 inline constexpr const char* kStatusNames[] = {"running",
                                                "converged",
                                                "exhausted",
@@ -118,6 +116,6 @@ struct Report {
     std::vector<double> residuals;                    // if they are recorded: for the guess, and for every iteration
 };
 
-using Reports = std::vector<Report>;  // for each column
+using Reports = std::vector<Report>;
 
 }  // namespace spmvgpu

@@ -1,4 +1,3 @@
-// Built on a GPU: csr_b.
 #include "formats/gpu_build.cuh"
 #include "formats/papers/csr_b/build.hpp"
 

@@ -1,4 +1,3 @@
-// How csr_b is built; see formats/builder.hpp.
 #pragma once
 
 #include "formats/builder.hpp"

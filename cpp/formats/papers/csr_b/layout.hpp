@@ -85,9 +85,9 @@ struct CsrB {
     // Two partial sums a fragment: for its first row, if that began before, and for its last, if that goes on.
     std::size_t workspace_bytes() const { return spans.size() ? 2 * sizeof(T) * bounds.size() : 0; }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const Product<T>& product) const;            // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // kernels.cu
+    void spmv(const Product<T>& product) const;
+    void multiply_panel(const Product<T>& product) const;
+    void spmv_cuda(const Product<T>& product, Stream stream) const;
 };
 
 }  // namespace spmvgpu

@@ -1,4 +1,3 @@
-// Built on a GPU: csr_m.
 #include "formats/gpu_build.cuh"
 #include "formats/papers/csr_m/build.hpp"
 

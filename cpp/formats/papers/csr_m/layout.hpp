@@ -80,15 +80,15 @@ struct CsrM {
     // the host gathers for a GPU, spmv_cuda takes the result of gather() as x.
     bool gathers_on_host() const { return indices_stay_on_host; }
     void gather(const T* x, T* col_x, index_t begin, index_t end) const;  // col_x[0] belongs to non-zero `begin`
-    void gather_x(const Product<T>& product) const;                       // on the CPU
-    void gather_x_cuda(const Product<T>& product, Stream stream) const;   // kernels.cu
+    void gather_x(const Product<T>& product) const;
+    void gather_x_cuda(const Product<T>& product, Stream stream) const;
 
     // col_x, unless the host gathers it for a GPU; the CPU has one too.
     std::size_t workspace_bytes() const { return indices_stay_on_host ? 0 : nnz * sizeof(T); }
 
-    void spmv(const Product<T>& product) const;                      // on the CPU
-    void multiply_panel(const Product<T>& product) const;            // several vectors on the CPU
-    void spmv_cuda(const Product<T>& product, Stream stream) const;  // kernels.cu
+    void spmv(const Product<T>& product) const;
+    void multiply_panel(const Product<T>& product) const;
+    void spmv_cuda(const Product<T>& product, Stream stream) const;
 };
 
 }  // namespace spmvgpu

@@ -1,4 +1,3 @@
-// Built on a GPU: ellpack, ellpack_r and ellr_t.
 #include "formats/gpu_build.cuh"
 #include "formats/papers/ell/build.hpp"
 

@@ -1,4 +1,3 @@
-// How ellpack, ellpack_r and ellr_t are built; see formats/builder.hpp.
 #pragma once
 
 #include "core/passes/csr_passes.hpp"
@@ -79,7 +78,6 @@ Array<index_t> begin_of_rows(Passes& passes, index_t rows, const index_t* row_le
     return sum_row_lengths(passes, rows, [=] SPMVGPU_BODY(index_t row) { return row_lengths[row]; });
 }
 
-// Entries of each row.
 template <class Passes>
 Array<index_t> count_row_lengths(Passes& passes, index_t rows, const index_t* row_offsets) {
     Array<index_t> lengths = passes.template make<index_t>(rows);

@@ -49,8 +49,8 @@ struct EllSlots {
     CsrMatrix<T> to_csr(index_t cols, index_t nnz) const;
 
     // With row_lengths (or nullptr), columns that are padding in a whole group of neighbouring rows are not read.
-    void spmv(const index_t* row_lengths, const Product<T>& product) const;            // on the CPU
-    void multiply_panel(const index_t* row_lengths, const Product<T>& product) const;  // several vectors
+    void spmv(const index_t* row_lengths, const Product<T>& product) const;
+    void multiply_panel(const index_t* row_lengths, const Product<T>& product) const;
 };
 
 // One of the three formats. Kind defines kName, Tuning and kHasLengths.
@@ -81,10 +81,10 @@ struct Ell {
     CsrMatrix<T> to_csr() const { return slots.to_csr(cols, nnz); }
     std::size_t workspace_bytes() const { return 0; }
 
-    void spmv(const Product<T>& product) const { slots.spmv(lengths(), product); }  // on the CPU
+    void spmv(const Product<T>& product) const { slots.spmv(lengths(), product); }
     void multiply_panel(const Product<T>& product) const { slots.multiply_panel(lengths(), product); }
-    void spmv_cuda(const Product<T>& product, Stream stream) const;              // kernels.cu
-    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;  // columns.cu
+    void spmv_cuda(const Product<T>& product, Stream stream) const;
+    void multiply_columns_cuda(const Product<T>& product, Stream stream) const;
 };
 
 }  // namespace spmvgpu

@@ -1,4 +1,3 @@
-// The rows of the padded formats of papers, see formats/rows.hpp.
 #pragma once
 
 #include <bit>

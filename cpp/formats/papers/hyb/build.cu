@@ -1,4 +1,3 @@
-// Built on a GPU: hyb.
 #include "formats/gpu_build.cuh"
 #include "formats/papers/hyb/build.hpp"
 

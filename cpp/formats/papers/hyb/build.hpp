@@ -1,4 +1,3 @@
-// How hyb is built; see formats/builder.hpp.
 #pragma once
 
 #include <algorithm>
