@@ -97,7 +97,7 @@ class Over:
 
     def products(self, devices: list[str], op: Any, setup: Row) -> Iterator[Row]:
         """Both kinds of vectors."""
-        x, y = op.distribute(self.x), op.distribute()
+        x, y = op.vector(self.x), op.vector()
         op.spmv(x, out=y)
         self.check("distributed", y.collect())
 

@@ -531,12 +531,12 @@ DOORS = {
     "spmv": Door(
         lambda A, b, on: op(A, on).spmv(b), "*Operator.spmv.x", b="operand", means=itself, as_it_is=True
     ),
-    "distribute": Door(
-        lambda A, b, on: both(A, on).distribute(b).collect(), "MultiDeviceOperator.distribute.x", b="values",
+    "vector": Door(
+        lambda A, b, on: both(A, on).vector(b).collect(), "MultiDeviceOperator.vector.x", b="values",
         shapes=(FLAT, COLUMN), is_real=True, takes=("None",), on_host=True,
     ),
     "assign": Door(
-        lambda A, b, on: assigned(both(A, on).distribute(), b).collect(), "DistributedVector.assign.x",
+        lambda A, b, on: assigned(both(A, on).vector(), b).collect(), "MultiDeviceVector.assign.x",
         b="values", shapes=(FLAT, COLUMN), is_real=True, on_host=True,
     ),
     "cg(LinearOperator, b)": Door(
@@ -725,6 +725,7 @@ NAMES |= {"v0", "values", "x", "x0", "A_local", "x_local", "b_local"}
 LEFT_OUT = {
     "distributed.*": "ranks call these together: tests/distributed/check_doors.py",
     "*Operator.spmv.out": "memory that is written: test_errors_products.py has what is refused",
+    "*Operator.distribute.x": "the old name of vector",
     "*Operator.set_x.x": "memory that stays in use, as an x of spmv: test_operands.py",
     "linalg.amg.B": "vectors of the near null space, from a function that computes them: test_multigrid.py",
     "linalg.aspreconditioner.ml": "hierarchies of pyamg, whose matrices are CSR: test_multigrid.py",

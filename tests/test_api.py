@@ -167,7 +167,7 @@ def splu_on(device):
 SHOWN = {
     "SparseOperator": lambda on: sg.aslinearoperator(A * 1j, "packed_sell", on),
     "MultiDeviceOperator": lambda on: sg.aslinearoperator(A, device=[on] * 16),
-    "DistributedVector": lambda on: sg.aslinearoperator(A, device=[on] * 16).distribute(),
+    "MultiDeviceVector": lambda on: sg.aslinearoperator(A, device=[on] * 16).vector(),
     "DeviceInfo": lambda on: next(info for info in sg.devices() if info.name == on),
     "planning.Predictions": lambda on: sg.predict(A, on),
     "planning.Prediction": lambda on: sg.predict(np.triu(np.ones((9, 9))), on)[-1],

@@ -142,7 +142,7 @@ TABLE = {
     "spmv.stream": (given(op().spmv, np.ones(3)), "stream", ()),
     "time_products.repeats": (op().time_products, "repeats", ()),
     "time_products.repeats with devices": (spread().time_products, "repeats", ()),
-    "distribute.x": (spread().distribute, "x", ()),
+    "vector.x": (spread().vector, "x", ()),
     "predict.A": (given(sg.predict, device="cpu"), "A", ()),
     "update_values.data": (op().update_values, "data", ()),
     "set_x.x": (op(format="csr_m").set_x, "x", ()),
@@ -196,7 +196,7 @@ TABLE = {
     "matmat.X": (op().matmat, "X", ()),
     "rmatvec.x": (op().rmatvec, "x", ()),
     "rmatmat.X": (op().rmatmat, "X", ()),
-    "assign.x": (spread().distribute().assign, "x", ()),
+    "assign.x": (spread().vector().assign, "x", ()),
     "check_rows.count": (PARTS.check_rows, "count", ()),
     "from_sets.lengths": (given(partition.Partition.from_sets, [[0], [1, 2]]), "lengths", ("array", "list")),
     "by_nnz.A": (given(partition.by_nnz, powers=[1, 1]), "A", ("array",)),
@@ -310,6 +310,7 @@ TRUTHS = {"astype.copy", "clear.profiles", "minres.show", "minres.check", "solve
 TRUTHS |= {"eigsh.return_eigenvectors", "lsqr.show", "lsqr.calc_var", "lsmr.show"}
 # What `predict` and `explain` give each other.
 OWN = {"table.in_use", "table.options"}
+OWN |= {"distribute.x"}  # the old name of `vector`
 
 
 def parameters():
@@ -320,7 +321,7 @@ def parameters():
         getattr(linalg, name) for name in linalg.__all__ if name != "lobpcg"
     ]  # whose checks are SciPy's
     found += [cache.info, cache.clear]
-    classes = [sg.SparseOperator, sg.MultiDeviceOperator, sg.DistributedVector, partition.Partition]
+    classes = [sg.SparseOperator, sg.MultiDeviceOperator, sg.MultiDeviceVector, partition.Partition]
     classes.append(sg.planning.Predictions)
     found += [getattr(kind, name) for kind in classes for name in dir(kind) if name[0] != "_"]
     functions = [f for f in found if inspect.isroutine(f) and f.__module__.startswith("spmvgpu")]

@@ -332,7 +332,7 @@ def test_several_devices(partition, device):
 def test_distributed_vectors(device):
     op = sg.aslinearoperator(SQUARE, device=[device, "cpu"], powers=[1, 1], format="csr")
     x = vector(op.shape[1], DOUBLE)
-    here, there = op.distribute(x), op.distribute()
+    here, there = op.vector(x), op.vector()
     assert_product(op.spmv(here, out=there, alpha=2j).collect(), SQUARE, x, 2j)
     with pytest.raises(TypeError, match="alpha must be a number"):
         op.spmv(here, out=there, alpha="two")

@@ -92,7 +92,7 @@ def test_fork_while_another_thread_does_other_work(work):
 
 
 def test_fork_while_another_thread_assigns_distributed_vectors():
-    work = "v = op.distribute(x); op.spmv(v).collect()"
+    work = "v = op.vector(x); op.spmv(v).collect()"
     run_python(FORK.format(options={"format": "csr", "device": ["cpu", "cpu"]}, work=work, right=IN_A_CHILD))
 
 

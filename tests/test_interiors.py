@@ -106,7 +106,7 @@ def test_products_begin_with_interiors(fmt, gpu_names, dtype):  # noqa: F811
     A.data /= 12
     op = with_interiors(A, gpu_names, format=fmt, powers=[1.0] * len(gpu_names))
     x = vector(A.shape[0], dtype)
-    ours, other, expected = op.distribute(x), op.distribute(), x
+    ours, other, expected = op.vector(x), op.vector(), x
     for _ in range(5):
         op.spmv(ours, out=other)
         assert_product(other.collect(), A, expected)
@@ -128,7 +128,7 @@ def test_a_long_chain_gives_the_same_bits_again(gpu_names):  # noqa: F811
     op = with_interiors(A, gpu_names, format="csr", powers=[1.0] * len(gpu_names))
     found = []
     for _ in range(3):
-        x, y = op.distribute(vector(A.shape[0], A.dtype)), op.distribute()
+        x, y = op.vector(vector(A.shape[0], A.dtype)), op.vector()
         for _ in range(100):
             x, y = op.spmv(x, out=y), x
         found.append(x.collect())

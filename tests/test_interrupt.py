@@ -243,7 +243,7 @@ def test_an_interrupt_leaves_nothing_taken(operator, name):
         assert steps.current() is None, place
         assert ends_in_another_thread(lambda: operator.T), place
         if name == "T":
-            operator._copies.clear()
+            operator._stored.variants.clear()
     np.testing.assert_array_equal(operator.toarray(), expected.toarray())
     np.testing.assert_array_equal(operator.T.toarray(), expected.toarray().T)
 

@@ -103,13 +103,13 @@ def test_distributed_vectors(case, names, dtype):
     op = spread(A, names)
     scale = dtype.type(1 / max(1.0, abs(A).sum(axis=1).max() if A.nnz else 1.0))
     x = vector(A.shape[0], dtype)
-    ours, other, expected = op.distribute(x), op.distribute(), x
+    ours, other, expected = op.vector(x), op.vector(), x
     for _ in range(4):
         other = op.spmv(ours, out=other, alpha=scale)
         assert_product(other.collect(), A, expected, alpha=scale)
         ours, other = other, ours
         expected = ours.collect()
-    assert_product((op @ op.distribute(x)).collect(), A, x)
+    assert_product((op @ op.vector(x)).collect(), A, x)
 
 
 def test_a_long_chain_of_products(names, dtype):
@@ -118,12 +118,12 @@ def test_a_long_chain_of_products(names, dtype):
     A.data[:] = 0.2
     op = spread(A, names, format="csr")
     expected = vector(A.shape[0], dtype)
-    x, y = op.distribute(expected), op.distribute()
+    x, y = op.vector(expected), op.vector()
     for _ in range(50):
         x, y = op.spmv(x, out=y), x
         expected = A @ expected
     assert np.linalg.norm(x.collect() - expected) <= 1e-4 * np.linalg.norm(expected)
-    again, y = op.distribute(vector(A.shape[0], dtype)), op.distribute()
+    again, y = op.vector(vector(A.shape[0], dtype)), op.vector()
     for _ in range(50):
         again, y = op.spmv(again, out=y), again
     np.testing.assert_array_equal(again.collect(), x.collect())
@@ -132,7 +132,7 @@ def test_a_long_chain_of_products(names, dtype):
 def test_a_vector_may_be_filled_anew_while_products_are_under_way(names, dtype):
     A = sp.csr_array(banded(60_000, [-9000, -1, 0, 1, 20_000]), dtype=dtype)
     op = spread(A, names, format="csr")
-    x, y = op.distribute(), op.distribute()
+    x, y = op.vector(), op.vector()
     for seed in range(5):
         host = vector(A.shape[0], dtype, seed)
         x.assign(host)
@@ -147,7 +147,7 @@ def test_assign_takes_turns_with_products(names, dtype):
     n = 100_000
     A = sp.diags_array([0.25, 0.5, 0.25], offsets=[-n // 2, 0, n // 2], shape=(n, n), dtype=dtype).tocsr()
     op = spread(A, names, format="csr")
-    x, y = op.distribute(np.ones(n, dtype)), op.distribute()
+    x, y = op.vector(np.ones(n, dtype)), op.vector()
     row_sums = A @ np.ones(n, dtype)
     done = False
 
@@ -211,7 +211,7 @@ def test_alpha_and_beta(beta, names, by, dtype):
     assert_product(y, A, x, alpha=2.5, beta=beta, y=start if beta else None)
     if by == "pmf":
         return
-    out = op.spmv(op.distribute(x), out=op.distribute(start), alpha=2.5, beta=beta)
+    out = op.spmv(op.vector(x), out=op.vector(start), alpha=2.5, beta=beta)
     assert_product(out.collect(), A, x, alpha=2.5, beta=beta, y=start if beta else None)
 
 
@@ -342,7 +342,7 @@ def test_what_it_says(names):
     assert len(op.options.get("parts", names)) == len(names)
     assert set(op.setup_seconds) == {"convert", "transfer"}
     assert "SparseOperator" in op._repr_html_()
-    x = op.distribute(np.ones(A.shape[0]))
+    x = op.vector(np.ones(A.shape[0]))
     assert (len(x), x.shape, x.dtype) == (A.shape[0], (A.shape[0],), A.dtype)
     assert x.nbytes >= 8 * A.shape[0] * sum(name != "cpu" for name in set(names))
     np.testing.assert_array_equal(np.asarray(x), np.ones(A.shape[0]))
@@ -350,11 +350,19 @@ def test_what_it_says(names):
     op.synchronize()
 
 
+def test_old_names_warn():
+    with pytest.warns(DeprecationWarning, match="MultiDeviceVector"):
+        kind = sg.DistributedVector
+    op = spread(matrix("uniform", np.dtype("float64")), ["cpu", "cpu"])
+    with pytest.warns(DeprecationWarning, match=r"op\.vector"):
+        assert isinstance(op.distribute(), kind)
+
+
 def test_vector_outlives_its_operator(names):
     A = matrix("uniform", np.dtype("float64"))
     x = vector(A.shape[1], A.dtype)
     op = spread(A, names)
-    y = op @ op.distribute(x)
+    y = op @ op.vector(x)
     del op
     assert_product(y.collect(), A, x)
 
@@ -402,23 +410,23 @@ def test_vectors_that_cannot_be_distributed():
     A = matrix("uniform", np.dtype("float64"))
     for op in (spread(A, ["cpu"] * 2, partition="pmf"), spread(matrix("wide", A.dtype), ["cpu"] * 2)):
         with pytest.raises(ValueError, match="square matrix"):
-            op.distribute()
+            op.vector()
 
 
 def test_vectors_that_do_not_fit(names):
     A = matrix("uniform", np.dtype("float64"))
     op, other = spread(A, names), spread(A, names)
-    x = op.distribute(vector(A.shape[1], A.dtype))
+    x = op.vector(vector(A.shape[1], A.dtype))
     with pytest.raises(ValueError, match="x itself"):
         op.spmv(x, out=x)
     with pytest.raises(ValueError, match="another operator"):
-        op.spmv(x, out=other.distribute())
+        op.spmv(x, out=other.vector())
     with pytest.raises(ValueError, match="beta=1"):
         op.spmv(x, beta=1.0)
-    with pytest.raises(TypeError, match="DistributedVector"):
+    with pytest.raises(TypeError, match="MultiDeviceVector"):
         op.spmv(x, out=np.empty(A.shape[0]))
     with pytest.raises(TypeError, match="float32"):
-        op.spmv(spread(A.astype(np.float32), names).distribute())
+        op.spmv(spread(A.astype(np.float32), names).vector())
     with pytest.raises(TypeError, match="stream"):
         op.spmv(x, stream=0)
     with pytest.raises(ValueError, match="shape"):
@@ -487,7 +495,7 @@ def test_rows_that_do_not_fit(case, bus_rate, gpu_names, by, dtype, monkeypatch)
     assert_same_entries(op.tocsr(), A)
     if by != "pmf" and A.shape[0] == A.shape[1]:
         x = vector(A.shape[1], dtype)
-        assert_product((op @ op.distribute(x)).collect(), A, x)
+        assert_product((op @ op.vector(x)).collect(), A, x)
 
 
 def test_memory_limit_of_one_gpu(cuda_device, dtype):
@@ -623,7 +631,7 @@ def test_no_graph_of_several_devices(gpu_names, library):
 def test_types_that_cannot_be_distributed(x):
     op = sg.aslinearoperator(np.eye(6), device=["cpu", "cpu"])
     with pytest.raises(TypeError, match="x "):
-        op.distribute(x)
+        op.vector(x)
 
 
 @pytest.mark.parametrize("cut", [0, 40])

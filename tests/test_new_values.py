@@ -378,14 +378,14 @@ def test_a_half_is_not_taken_for_the_whole(device):
 
 def test_vectors_over_devices_say_that_they_are_old():
     op = sg.aslinearoperator(A, device=["cpu", "cpu"])
-    x, divided = op.distribute(X), op._stored.parts
+    x, divided = op.vector(X), op._stored.parts
     op.update_values(B)
     assert op._stored.parts == divided
     np.testing.assert_array_equal(x.collect(), X)
     x.assign(2 * X)
     with pytest.raises(ValueError, match=r"before it got new values; use distribute\(\)"):
         op @ x
-    np.testing.assert_array_equal((op @ op.distribute(X)).collect(), op @ X)
+    np.testing.assert_array_equal((op @ op.vector(X)).collect(), op @ X)
 
 
 @over("forms", ["CSC", "a part, CSR"])

@@ -269,7 +269,7 @@ def test_vectors_around_the_thresholds_of_transfers(solver, offset, rows, names)
     y = unaligned(np.full(rows, np.nan), offset)
     assert op.spmv(unaligned(expected, 64 - offset), out=y) is y
     np.testing.assert_allclose(y, b, rtol=0, atol=1e-13)
-    distributed = op.distribute(unaligned(expected, offset))
+    distributed = op.vector(unaligned(expected, offset))
     np.testing.assert_allclose((op @ distributed).collect(), b, rtol=0, atol=1e-13)
 
 

@@ -23,7 +23,7 @@ one = sg.aslinearoperator(A, "csr", "cpu", np.float32, symmetric=True)
 assert_type(one, sg.SparseOperator)
 many = sg.aslinearoperator(A, device=["cpu", "cpu"], powers=[1, 2])
 assert_type(many, sg.MultiDeviceOperator)
-assert_type(many.distribute(np.ones(A.shape[1])), sg.DistributedVector)
+assert_type(many.vector(np.ones(A.shape[1])), sg.MultiDeviceVector)
 assert_type(sg.aslinearoperator(A, "csr", ("cpu",)), sg.MultiDeviceOperator)
 for other in (one.T, one.H, one.transpose(), one.adjoint(), one * 2, one / 2, -one, one[:2]):
     assert_type(other, sg.SparseOperator)
@@ -62,7 +62,7 @@ reveal_type(one.spmv(x))
 reveal_type(one.spmv(t, out=t, alpha=2))
 reveal_type(one * 2)
 reveal_type(-one)
-reveal_type(several @ several.distribute(x))
+reveal_type(several @ several.vector(x))
 reveal_type(one.astype("float32")[1:].to("cuda:1"))
 reveal_type(sg.formats())
 """
@@ -79,7 +79,7 @@ EXPECTED = [
     "Tensor",
     "SparseOperator",
     "SparseOperator",
-    "DistributedVector",
+    "MultiDeviceVector",
     "SparseOperator",
     "tuple[str, ...]",
 ]

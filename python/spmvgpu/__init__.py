@@ -7,6 +7,7 @@
 array([1., 0., 0., 0., 1.])
 """
 
+import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from . import cache, distributed, gallery, linalg, matrix_io, partition, planning, plot
     from . import jax as jax
     from . import torch as torch
+    from .multi_device.operator import MultiDeviceOperator, MultiDeviceVector
     from .operator.construct import aslinearoperator
-    from .operator.multi_device_operator import DistributedVector, MultiDeviceOperator
     from .operator.operator import SparseOperator
     from .planning.predict import predict
     from .versions import show_versions
@@ -34,9 +35,9 @@ _OF_LIBRARIES = ("jax", "torch")
 __all__ = [
     "CudaError",
     "DeviceInfo",
-    "DistributedVector",
     "FormatError",
     "MultiDeviceOperator",
+    "MultiDeviceVector",
     "SparseOperator",
     "aslinearoperator",
     "build_info",
@@ -61,8 +62,8 @@ __all__ = [
 # Of these names, the modules that have them. They are imported at first use, so that a process starts sooner;
 # every other name is that of a module, or was imported above.
 _MODULE_OF = {
-    "DistributedVector": "operator.multi_device_operator",
-    "MultiDeviceOperator": "operator.multi_device_operator",
+    "MultiDeviceVector": "multi_device.operator",
+    "MultiDeviceOperator": "multi_device.operator",
     "SparseOperator": "operator.operator",
     "aslinearoperator": "operator.construct",
     "predict": "planning.predict",
@@ -81,6 +82,13 @@ __all__ += [library for library in _OF_LIBRARIES if _is_installed(library)]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "DistributedVector":
+        warnings.warn(
+            "spmvgpu.DistributedVector is deprecated; use spmvgpu.MultiDeviceVector",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        name = "MultiDeviceVector"
     if name in _MODULE_OF:
         value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         return value

@@ -332,7 +332,7 @@ def run_spread(dtype: str, device: str) -> int:
     for op in operators:
         check_products(op, A)
     spread = sg.aslinearoperator(A, device=[device, "cpu", device], powers=[1, 1, 1], format="csr")
-    here, there = spread.distribute(x), spread.distribute()
+    here, there = spread.vector(x), spread.vector()
     assert_product(spread.spmv(here, out=there).collect(), A, x)
     return len(operators) + 1
 
@@ -389,7 +389,7 @@ def _check_hollow(op: Any, A: sp.csr_array) -> None:
     if isinstance(op, sg.MultiDeviceOperator) and A.shape[0] == A.shape[1]:
         x = vector(A.shape[1], A.dtype)
         try:
-            here, there = op.distribute(x), op.distribute()
+            here, there = op.vector(x), op.vector()
         except ValueError:  # of parts whose rows are not neighbours
             return
         assert_product(op.spmv(here, out=there).collect(), A, x)

@@ -401,7 +401,7 @@ def scaled_product(machine: Machine) -> None:
 def distributed_product(machine: Machine) -> None:
     entry = machine.pick(lambda entry: is_spread(entry) and is_square(entry))
     x = small_numbers(machine.rng, entry.model.shape[1], entry.op.dtype)
-    here = machine.attempt(entry.op.distribute, x, errors=ValueError)
+    here = machine.attempt(entry.op.vector, x, errors=ValueError)
     if here is not REFUSED:
         entry.model.check_product((entry.op @ here).collect(), x)
 

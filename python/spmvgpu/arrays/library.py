@@ -61,9 +61,6 @@ class Operator(Protocol):
     def _snapshot(self) -> Operator:
         """An operator that has the values of this one, and keeps them."""
 
-    def _held(self) -> Operator:
-        """The same for products alone."""
-
 
 class Event(Protocol):
     """A point of what is queued on a stream."""

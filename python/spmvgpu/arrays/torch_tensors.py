@@ -111,7 +111,7 @@ class Torch(Library["torch.Tensor"]):
             return None
         from .torch_gradients import differentiable  # which imports PyTorch
 
-        return differentiable(op if is_compiled else op._held(), x)
+        return differentiable(op if is_compiled else op._snapshot(), x)
 
     def contiguous(self, x: torch.Tensor, dtype: DType) -> torch.Tensor:
         converted = x.detach().to(getattr(self.module, dtype.name))

@@ -47,7 +47,7 @@ class Report:
         self.values: dict[str, object] = {}
         self._as_json, self._shown = as_json, shown
 
-    def line(self, label: str, text: str, **values: object) -> None:
+    def line(self, label: str, text: object, **values: object) -> None:
         """Print a line with a label; `values` are for JSON."""
         self.text(f"{label:<14} {text}")
         self.values.update(values)

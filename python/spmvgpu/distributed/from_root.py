@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from .._util.arguments import one_of, whole_number
 from .._util.types import HostArray
-from ..partition import Partition, by_nnz, by_rows
+from ..multi_device.partitions import Partition, by_nnz, by_rows
 from .communicators import Communicator, private
 from .errors import agreement, check_same
 from .from_rows import aslinearoperator

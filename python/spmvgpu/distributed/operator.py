@@ -163,7 +163,7 @@ class DistributedOperator:
 
     @property
     def device(self) -> Device:
-        return self._product.local.block.device
+        return cast("str", self._product.local.block.device)
 
     @property
     def T(self) -> DistributedOperator:  # noqa: N802

@@ -17,7 +17,7 @@ from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.new_values import NewValues
 from ..operator.operator import SparseOperator
-from ..operator.stored import Stored
+from ..operator.stored import StoredMatrix
 from .preconditioners import (
     DevicePreconditioner,
     PreconditionerMap,
@@ -444,7 +444,7 @@ class BlockJacobiOperator(SparseOperator):
            [ 0.  ,  0.  ,  0.25]])
     """
 
-    def __init__(self, stored: Stored, pattern_of: Stored | None = None, block: int = 0) -> None:
+    def __init__(self, stored: StoredMatrix, pattern_of: StoredMatrix | None = None, block: int = 0) -> None:
         super().__init__(stored)
         self._pattern_of, self._block = pattern_of, block  # the values of that matrix may change
 

@@ -255,7 +255,7 @@ class DirectFactors(DevicePreconditioner):
         if values.are_in_order and self._order is not None:
             values = NewValues(own.op._stored, values.on_host()[self._order])
         op = own.op._snapshot()
-        op._take(values)
+        op._update(values)
         csr = op.tocsr()
         _check_finite(csr)
         return _Factored(op, csr, None if own.factors is None else own.factors.renewed(csr))

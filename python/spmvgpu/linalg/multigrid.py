@@ -16,10 +16,9 @@ from ..devices import device_name, resolve_device
 from ..inputs.csr import CanonicalCsr
 from ..operator.build import build, build_values
 from ..operator.description import Description
-from ..operator.multi_device_operator import operator_of
 from ..operator.new_values import NewValues, with_values
-from ..operator.operator import SparseOperator
-from ..operator.stored import Stored
+from ..operator.operator import SparseOperator, operator_of
+from ..operator.stored import StoredMatrix
 from ..planning.request import Request
 from ..planning.symmetry import Symmetry
 from .preconditioners import (
@@ -262,7 +261,7 @@ class Multigrid(DevicePreconditioner):
             self._now()  # the old values again; if that is interrupted, too, at the next use
             raise
 
-    def _finest_with(self, pattern: Stored, data: object) -> Stored:
+    def _finest_with(self, pattern: StoredMatrix, data: object) -> StoredMatrix:
         """The finest matrix with the values that the core has now, or that of an operator which has them."""
         if isinstance(data, SparseOperator) and data.nnz == pattern.matrix.nnz:
             other = data._stored
@@ -280,7 +279,7 @@ class Multigrid(DevicePreconditioner):
         grids: _Grids = super()._now()
         return grids
 
-    def _fill(self, own: _Grids, values: NewValues, find_finest: Callable[[], Stored]) -> _Grids:
+    def _fill(self, own: _Grids, values: NewValues, find_finest: Callable[[], StoredMatrix]) -> _Grids:
         """Have the core and all levels take new values of the finest matrix.
 
         They take them one after the other, and until all of them have, `_is_filled` is False.
@@ -294,7 +293,7 @@ class Multigrid(DevicePreconditioner):
         for number, level in enumerate(own.levels):
             for name, op in level._asdict().items():
                 if op is not None and op is not A:
-                    op._take(NewValues.of(self._csr(number, name)))
+                    op._update(NewValues.of(self._csr(number, name)))
         coarsest = finest if len(own.levels) == 1 else own.levels[-1].A
         grids = _Grids(finest, own.levels, self._inverse_of(coarsest))
         hierarchy.drop_values()

@@ -25,7 +25,7 @@ from ..operator.construct import as_operator, aslinearoperator
 from ..operator.new_values import NewValues
 from ..operator.operands import check_place, multiply_by, multiply_by_map
 from ..operator.operator import SparseOperator
-from ..operator.stored import Stored
+from ..operator.stored import StoredMatrix
 from .systems import OverRanks, System, callback_map, check_square
 from .vectors import DeviceVector, Vectors, empty, staged, staged_numpy
 
@@ -41,7 +41,7 @@ class Preconditioner(Composable):
     """A preconditioner of this package, which multiplies the arrays that an operator multiplies."""
 
     _stream: int | None = None
-    _pattern_of: Stored | None = None  # the matrix that it was made of; its values may change
+    _pattern_of: StoredMatrix | None = None  # the matrix that it was made of; its values may change
 
     def _check_device(self, name: str, located: ArrayInfo, beside: int | None = None) -> None:
         """Refuse, with ValueError, an array on another device than the preconditioner."""
@@ -140,7 +140,7 @@ class Jacobi(Preconditioner):
         made._copies, made._operators, made._inverse_diagonal = {(ordinal, dtype): vector}, {}, None
         return made
 
-    def _of(self, stored: Stored) -> Jacobi:
+    def _of(self, stored: StoredMatrix) -> Jacobi:
         """Itself, made of this matrix."""
         self._pattern_of = stored
         return self

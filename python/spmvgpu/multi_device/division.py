@@ -15,7 +15,7 @@ from .._util.types import HostArray
 from ..devices import CPU, device_name
 from ..formats import Choice, Indices, traits
 from ..inputs.csr import CanonicalCsr, Rows
-from ..partition.partitions import Partition, by_nnz, by_rows, check_powers
+from ..multi_device.partitions import Partition, by_nnz, by_rows, check_powers
 from ..planning.choosing import choose
 from ..planning.parts import estimate, formats_in
 from ..planning.predict import fastest, predict_considered

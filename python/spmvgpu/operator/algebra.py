@@ -1,45 +1,256 @@
-"""What is made of stored matrices: multiples, sums, submatrices, transposes, and copies on other devices.
+"""Operators that are made of a stored matrix.
 
-What is made is in the same format with the same options, on the same device, unless it is said otherwise. It
-shares no memory. A format that cannot hold it, as one for Hermitian matrices cannot hold 1j times one, gives
-way to CSR.
+What is made is in the same format with the same options, on the same device. It shares no memory. A format
+that cannot hold it, as one for Hermitian matrices cannot hold 1j times one, gives way to CSR.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
 
 from .._util.arguments import is_number
-from .._util.types import Devices, DType, HostArray
+from .._util.types import DType, HostArray
+from .._util.value_types import NAMES
 from ..arrays import is_sparse, library_of
+from ..arrays.library import AnyArray, AnyLibrary
 from ..devices import at_most
 from ..inputs.canonical import canonical_csr, source_of
+from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..planning.symmetry import of_multiple
-from .build import build, build_derived, build_multiple
-from .stored import Stored, Variant
+from .build import build_derived, build_multiple
+from .composed import Composable, plain
+from .stored import StoredMatrix, Variant
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-def multiple(stored: Stored, function: Callable[[HostArray], HostArray], factor: complex = 1) -> Stored:
+class MatrixAlgebra(Composable):
+    """Arithmetic of an operator with a stored matrix, which gives operators with stored matrices."""
+
+    _stored: StoredMatrix
+    _takes_sparse = True
+
+    if TYPE_CHECKING:  # what LinearOperator has, whose stubs do not know of which class it is here
+        T: Self
+        H: Self
+        transpose: Callable[[], Self]
+        adjoint: Callable[[], Self]
+
+        @overload
+        def __rmul__(self, other: float) -> Self: ...
+        @overload
+        def __rmul__(self, other: object) -> Any: ...
+        def __rmul__(self, other: object) -> Any: ...
+
+    def astype(self, dtype: object, copy: bool = True) -> Self:
+        """Return the operator with its values in another dtype.
+
+        Parameters
+        ----------
+        dtype : {float32, float64, complex64, complex128}
+        copy : bool, default True
+            With False, return the operator itself if it has this dtype.
+
+        Returns
+        -------
+        SparseOperator
+
+        Raises
+        ------
+        TypeError
+            If `dtype` is not one of these, or is real and the operator is complex.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.astype(np.float32).dtype
+        dtype('float32')
+        """
+        wanted = wanted_dtype(dtype)
+        if wanted is None:
+            raise TypeError(f"dtype=None is not a dtype; allowed are {NAMES}")
+        if wanted == self.dtype and not copy:
+            return self
+        description = self._stored.description
+        with at_most(description.threads):
+            csr = self._stored.canonical_there().astype(storage_dtype(self.dtype, wanted))
+        known = of_multiple(description.request.symmetric, 1)
+        return type(self)(build_multiple(csr, description, known))
+
+    def conj(self) -> Self:
+        """Return the complex conjugate of the operator.
+
+        Returns
+        -------
+        SparseOperator
+            The operator itself if it is real.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0j], [0.0, 3.0]]), device="cpu")
+        >>> bool((op.conj().toarray() == op.toarray().conj()).all())
+        True
+        """
+        return self._multiple(np.conjugate) if self.dtype.kind == "c" else self
+
+    def copy(self) -> Self:
+        """Return a copy that shares no memory with the operator.
+
+        Returns
+        -------
+        SparseOperator
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op.copy() is op
+        False
+        """
+        return self._multiple(lambda values: values)
+
+    def __getitem__(self, key: object) -> Self:
+        """Select rows and columns: ``op[10:20]``, ``op[rows]`` or ``op[:, 5:]``.
+
+        Parameters
+        ----------
+        key : slice, 1-D array of int or bool, or a tuple of these for rows and columns
+            At least one of rows and columns must be a slice.
+
+        Returns
+        -------
+        SparseOperator
+            In the format of the operator, or in "csr" if that format cannot hold the submatrix.
+
+        Raises
+        ------
+        TypeError
+            If `key` selects a single row, column or entry.
+        IndexError
+            If an index is out of range, or there are more than two.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
+        >>> op[1:].toarray()
+        array([[0., 3.]])
+        >>> op[:, [1, 0]].toarray()
+        array([[1., 4.],
+               [3., 0.]])
+        """
+        keys = key if isinstance(key, tuple) else (key, slice(None))
+        if len(keys) != 2:
+            raise IndexError(
+                f"an operator takes 1 or 2 indices, not {len(keys)}; give rows, or rows and columns"
+            )
+        rows, cols = map(_slice_or_array, keys, self.shape)
+        if not isinstance(rows, slice) and not isinstance(cols, slice):
+            raise TypeError(
+                "index arrays for both rows and columns select single entries; use op[rows][:, columns]"
+            )
+        # One after the other: SciPy fails at an array and a slice with a step together.
+        part = self._stored.to_csr()[rows]
+        if not isinstance(cols, slice) or cols != slice(None):
+            part = part[:, cols]
+        return self._with_entries(part)
+
+    def __neg__(self) -> Self:
+        return self._multiple(np.negative)
+
+    def __add__(self, other: object) -> Any:
+        return super().__add__(other) if isinstance(other, LinearOperator) else self._sum(other, 1, 1)
+
+    def __radd__(self, other: object) -> Any:
+        return self._sum(other, 1, 1)
+
+    def __sub__(self, other: object) -> Any:
+        return super().__sub__(other) if isinstance(other, LinearOperator) else self._sum(other, 1, -1)
+
+    def __rsub__(self, other: object) -> Any:
+        return self._sum(other, -1, 1)
+
+    @overload
+    def __mul__(self, other: float) -> Self: ...
+    @overload
+    def __mul__(self, other: object) -> Any: ...
+    def __mul__(self, other: object) -> Any:
+        factor = plain(other)
+        if _is_factor(factor, self.dtype):
+            return self._multiple(lambda values: values * factor, factor)
+        return super().__mul__(factor)
+
+    @overload
+    def __truediv__(self, other: float) -> Self: ...
+    @overload
+    def __truediv__(self, other: object) -> Any: ...
+    def __truediv__(self, other: object) -> Any:
+        divisor = plain(other)
+        if _is_factor(divisor, self.dtype):
+            return self._multiple(lambda values: values / divisor, divisor)
+        return super().__truediv__(divisor)
+
+    def _multiple(self, function: Callable[[HostArray], HostArray], factor: complex = 1) -> Self:
+        return type(self)(_multiple(self._stored, function, factor))
+
+    def _sum(self, other: object, sign: int, other_sign: int) -> Any:
+        """``sign A + other_sign other``."""
+        if is_number(other) and not other:  # what `sum` begins with
+            return self if sign == 1 else -self
+        if is_sparse(other):
+            source = source_of(other)
+            if source.shape != self.shape:
+                raise ValueError(
+                    f"a sparse matrix of shape {source.shape} cannot be added to an operator of shape "
+                    f"{self.shape}"
+                )
+            with at_most(self._stored.description.threads):
+                csr = canonical_csr(source, dtype=np.result_type(self.dtype, source.dtype)).host
+            return self._with_entries(_signed(self._stored.to_csr(), sign) + _signed(csr, other_sign))
+        is_array = isinstance(other, list | tuple) or hasattr(other, "__array__")
+        if is_array or library_of(other) is not None or is_number(other):
+            raise TypeError(
+                f"{type(other).__name__} cannot be added to or subtracted from a sparse operator, because "
+                "the result would be dense; give a sparse matrix, such as 2.0 * scipy.sparse.eye_array(n), "
+                "or use op.toarray()"
+            )
+        return NotImplemented
+
+    def _with_entries(self, csr: sp.csr_array) -> Self:
+        """A matrix with other entries, stored like a part of this one."""
+        description = self._stored.description
+        with at_most(description.threads):
+            return type(self)(build_derived(canonical_csr(csr), description.of_part(), "new"))
+
+    def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
+        """The product with a sparse matrix; that with an array is `_product`."""
+        return _multiply_sparse(self._stored.to_csr(), x)
+
+    def _from_left(self, x: object) -> Any:
+        if is_sparse(x):
+            return _multiply_sparse(self._stored.to_csr(), x, from_left=True)
+        return super()._from_left(x)
+
+
+def _multiple(
+    stored: StoredMatrix, function: Callable[[HostArray], HostArray], factor: complex = 1
+) -> StoredMatrix:
     """The matrix with values that a function makes of its own, which they are times a factor."""
     csr = stored.canonical()
     known = stored.description.request.symmetric
     return build_multiple(csr.with_data(function(csr.data)), stored.description, of_multiple(known, factor))
 
 
-def retyped(stored: Stored, dtype: DType) -> Stored:
-    """The matrix with values of another type, made where it lies."""
-    description = stored.description
-    with at_most(description.threads):
-        csr = stored.canonical_there().astype(dtype)
-    return build_multiple(csr, description, of_multiple(description.request.symmetric, 1))
-
-
-def is_factor(value: object, dtype: DType) -> TypeGuard[complex]:
+def _is_factor(value: object, dtype: DType) -> TypeGuard[complex]:
     """Whether this is a number, and values of a type times it are of a type that operators have."""
     if isinstance(value, bool | np.bool_ | np.longdouble | np.clongdouble):
         return False
@@ -48,46 +259,16 @@ def is_factor(value: object, dtype: DType) -> TypeGuard[complex]:
     return isinstance(value, int | float | np.integer | np.floating)
 
 
-def variant(stored: Stored, which: Variant) -> Stored:
+def variant(stored: StoredMatrix, which: Variant) -> StoredMatrix:
     """The matrix transposed, conjugated or both."""
     transposed, conjugated = which
     if not transposed:
-        return multiple(stored, np.conjugate)
+        return _multiple(stored, np.conjugate)
     description = stored.description
     with at_most(description.threads):
         csr = stored.canonical_there().transposed()
         csr = csr.with_data(np.conjugate(csr.data)) if conjugated else csr
         return build_derived(csr, description.transposed(), "transposed")
-
-
-def moved(stored: Stored, device: str | Devices) -> Stored:
-    """The matrix on another device in the same format, or on several in a format for each."""
-    there = stored.description.on(device)
-    stays = not there.is_divided and not stored.description.is_divided
-    return build(stored.canonical(), there if stays else there.unchosen())
-
-
-def submatrix(stored: Stored, key: object) -> Stored:
-    """The rows and columns that `SparseOperator.__getitem__` selects."""
-    keys = key if isinstance(key, tuple) else (key, slice(None))
-    if len(keys) != 2:
-        raise IndexError(f"an operator takes 1 or 2 indices, not {len(keys)}; give rows, or rows and columns")
-    rows, cols = map(_slice_or_array, keys, stored.shape)
-    if not isinstance(rows, slice) and not isinstance(cols, slice):
-        raise TypeError(
-            "index arrays for both rows and columns select single entries; use op[rows][:, columns]"
-        )
-    # One after the other: SciPy fails at an array and a slice with a step together.
-    part = stored.to_csr()[rows]
-    if not isinstance(cols, slice) or cols != slice(None):
-        part = part[:, cols]
-    return _of_entries(stored, part)
-
-
-def _of_entries(stored: Stored, csr: sp.csr_array) -> Stored:
-    """A matrix with other entries, stored like a part of the given one."""
-    with at_most(stored.description.threads):
-        return build_derived(canonical_csr(csr), stored.description.of_part(), "new")
 
 
 def _slice_or_array(key: object, length: int) -> slice | HostArray:
@@ -107,41 +288,15 @@ def _slice_or_array(key: object, length: int) -> slice | HostArray:
     return indices if indices.size else indices.astype(np.intp)
 
 
-def summed(stored: Stored, other: object, sign: int, other_sign: int) -> Stored | None:
-    """``sign A + other_sign other`` for a sparse matrix.
-
-    None for what may know by itself how it is added; TypeError for what cannot be added at all.
-    """
-    if is_sparse(other):
-        source = source_of(other)
-        if source.shape != stored.shape:
-            raise ValueError(
-                f"a sparse matrix of shape {source.shape} cannot be added to an operator of shape "
-                f"{stored.shape}"
-            )
-        with at_most(stored.description.threads):
-            csr = canonical_csr(source, dtype=np.result_type(stored.dtype, source.dtype)).host
-        return _of_entries(stored, _signed(stored.to_csr(), sign) + _signed(csr, other_sign))
-    is_array = isinstance(other, list | tuple) or hasattr(other, "__array__") or library_of(other) is not None
-    if is_array or is_number(other):
-        raise TypeError(
-            f"{type(other).__name__} cannot be added to or subtracted from a sparse operator, because the "
-            "result would be dense; give a sparse matrix, such as 2.0 * scipy.sparse.eye_array(n), or use "
-            "op.toarray()"
-        )
-    return None
-
-
 def _signed(csr: sp.csr_array, sign: int) -> sp.csr_array:
     return csr if sign == 1 else -csr
 
 
-def multiply_sparse(stored: Stored, x: object, *, from_left: bool = False) -> sp.sparray:
+def _multiply_sparse(A: sp.csr_array, x: Any, *, from_left: bool = False) -> sp.sparray:
     """``A @ x`` or ``x @ A`` for a sparse matrix: a ``csr_array`` of SciPy, or CuPy's on the GPU of `x`."""
-    A = stored.to_csr()
     if type(x).__module__.startswith("cupyx.scipy.sparse."):
-        with x.data.device:  # type: ignore[attr-defined]
-            A, B = sys.modules["cupyx.scipy.sparse"].csr_matrix(A), x.tocsr()  # type: ignore[attr-defined]
+        with x.data.device:
+            A, B = sys.modules["cupyx.scipy.sparse"].csr_matrix(A), x.tocsr()
             return B @ A if from_left else A @ B
     B = sp.csr_array(source_of(x).host())
     return sp.csr_array(B @ A if from_left else A @ B)

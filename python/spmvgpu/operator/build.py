@@ -19,7 +19,7 @@ from ..planning.choosing import choose
 from ..planning.reordering import in_order
 from ..planning.symmetry import Symmetry
 from .description import Description
-from .stored import Stored
+from .stored import StoredMatrix
 
 
 def build(
@@ -27,7 +27,7 @@ def build(
     description: Description,
     recording: Recording | None = None,
     divided: Sequence[DevicePart] = (),
-) -> Stored:
+) -> StoredMatrix:
     """Store a canonical matrix as described.
 
     `recording` has the steps that were taken before, such as the checks of the matrix, and goes on. Over
@@ -43,10 +43,12 @@ def build(
             return _on_several_devices(csr, description, divided)
         if description.choice.format == "auto":
             return _in_chosen_format(csr, description, recording)
-        return Stored(csr, parts.build(csr, description.choice, *description.ordinals), description)
+        return StoredMatrix(csr, parts.build(csr, description.choice, *description.ordinals), description)
 
 
-def _in_chosen_format(csr: CanonicalCsr, description: Description, recording: Recording | None) -> Stored:
+def _in_chosen_format(
+    csr: CanonicalCsr, description: Description, recording: Recording | None
+) -> StoredMatrix:
     (ordinal,), request = description.ordinals, description.request
     with nullcontext(recording) if recording else Recording() as recording:
         order, ordered = None, csr
@@ -57,10 +59,12 @@ def _in_chosen_format(csr: CanonicalCsr, description: Description, recording: Re
     tuning.steps = recording.steps()
     if order is not None:
         choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
-    return Stored(csr, matrix, replace(description, choice=choice), tuning=tuning)
+    return StoredMatrix(csr, matrix, replace(description, choice=choice), tuning=tuning)
 
 
-def _on_several_devices(csr: CanonicalCsr, description: Description, divided: Sequence[DevicePart]) -> Stored:
+def _on_several_devices(
+    csr: CanonicalCsr, description: Description, divided: Sequence[DevicePart]
+) -> StoredMatrix:
     csr, request, how = csr.in_host_memory(), description.request, description.division
     fitting = divided or division.fit(
         csr, request, division.divide(csr, how, request, description.ordinals), how.memory_limit
@@ -69,7 +73,7 @@ def _on_several_devices(csr: CanonicalCsr, description: Description, divided: Se
     formats = {parts.format_of(part) for part, *_ in matrix.parts}
     reason = "it suits the rows of each device" if request.format == "auto" else "it was asked for"
     choice = Choice(formats.pop() if len(formats) == 1 else "parts", reason=reason)
-    return Stored(csr, matrix, replace(description, choice=choice), fitting)
+    return StoredMatrix(csr, matrix, replace(description, choice=choice), fitting)
 
 
 def build_values(
@@ -77,7 +81,7 @@ def build_values(
     description: Description,
     symmetric: Symmetry | None,
     divided: Sequence[DevicePart] = (),
-) -> Stored:
+) -> StoredMatrix:
     """Store a matrix with the pattern of the one described and values of which `symmetric` is known.
 
     If the format was chosen automatically and cannot hold the values, another one is chosen. `divided` is as
@@ -97,7 +101,7 @@ def build_values(
     return build(csr, new.unchosen())
 
 
-def build_multiple(csr: CanonicalCsr, description: Description, symmetric: Symmetry | None) -> Stored:
+def build_multiple(csr: CanonicalCsr, description: Description, symmetric: Symmetry | None) -> StoredMatrix:
     """Store new values as `build_values`, or in CSR if the format that was asked for cannot hold them."""
     try:
         return build_values(csr, description, symmetric)
@@ -105,7 +109,7 @@ def build_multiple(csr: CanonicalCsr, description: Description, symmetric: Symme
         return build(csr, description.knowing(symmetric).in_csr(_reason(description, "new", refused)))
 
 
-def build_derived(csr: CanonicalCsr, description: Description, which: str) -> Stored:
+def build_derived(csr: CanonicalCsr, description: Description, which: str) -> StoredMatrix:
     """Store the "new" or "transposed" matrix as described, or in CSR if the format cannot hold it."""
     try:
         return build(csr, description)
@@ -117,7 +121,7 @@ def _reason(description: Description, which: str, refused: _core.FormatError) ->
     return f"{description.choice.format} cannot hold the {which} matrix: {refused}"
 
 
-def restored(csr: object, description: Description) -> Stored:
+def restored(csr: object, description: Description) -> StoredMatrix:
     """Store a matrix that comes from a pickle, on the devices that its description names in this process."""
     here = replace(description.on(description.device), stream=None)
     with at_most(here.threads):

@@ -5,17 +5,16 @@ They multiply arrays of every library that their operands multiply.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from .._util.arguments import is_number
-from .._util.types import HostArray
+from .._util.types import ArrayT, HostArray
 from ..arrays import NUMPY, AnyArray, AnyLibrary, array_and_library, is_sparse, library_of
-from ..arrays.library import Operator
 from ..arrays.products import check_from_left, is_stack, mismatch, of_rows, of_stack, shape_of
 from .operands import check_shape
 
@@ -37,26 +36,34 @@ class Composable(LinearOperator):  # type: ignore[misc]
         """An operator that has the values of this one, and keeps them."""
         return self
 
-    def _held(self) -> Operator:
-        """The same for products alone."""
-        return self._snapshot()
-
     def dot(self, x: object) -> AnyArray | LinearOperator:
-        """Return the product with a vector, with the columns of an array, with an operator or with a number.
+        """Return ``A @ x``.
 
         Parameters
         ----------
-        x : (n,), (n, k) or (..., n, k) array, LinearOperator or number
+        x : (n,), (n, k) or (..., n, k) array, LinearOperator, number, or sparse matrix with n rows
+            A NumPy array, an array of another library on the device of the operator, or a sequence that NumPy
+            converts. Any real or complex dtype and any memory layout. A `SparseOperator` also takes a sparse
+            matrix, which SciPy or CuPy multiplies.
 
         Returns
         -------
-        (n,), (n, k) or (..., n, k) array, or LinearOperator
-            An array for an array, and an operator for an operator or a number.
+        (m,), (m, k) or (..., m, k) array, LinearOperator, or sparse matrix
+            An array of the library and on the device of `x`, whose dtype follows NumPy's promotion rules. An
+            operator for an operator or a number. A `csr_array` for a SciPy sparse matrix, and a `csr_matrix`
+            for a CuPy one.
 
         Raises
         ------
+        TypeError
+            If `x` is not numeric, or cannot be converted by its library.
         ValueError
-            If the shape of `x` does not fit.
+            If `x` has a shape that does not fit, or is on another device.
+
+        Notes
+        -----
+        `x` is converted to the dtype of the operator on its device. A real operator computes two products for
+        a complex `x`.
 
         Examples
         --------
@@ -68,14 +75,15 @@ class Composable(LinearOperator):  # type: ignore[misc]
         >>> M.dot(op) @ np.ones(2)
         array([1.25, 1.5 ])
         """
-        if is_operand(x):
-            kind = ProductOperator if isinstance(x, LinearOperator) else MultipleOperator
-            return kind(LinearOperator.dot(self._snapshot(), keeping(x)))
-        if is_sparse(x) and self._takes_sparse:
-            return self._times(x, NUMPY)
-        x, library = array_and_library("x", x)
-        product = partial(self._product, library=library)
-        return of_stack(product, self.shape, x, library) if is_stack(x, library) else product(x)
+        library = library_of(x)
+        if library is None:
+            if is_operand(x):
+                kind = ProductOperator if isinstance(x, LinearOperator) else MultipleOperator
+                return kind(LinearOperator.dot(self._snapshot(), keeping(x)))
+            if is_sparse(x) and self._takes_sparse:
+                return self._times(x, NUMPY)
+            x, library = array_and_library("x", x)
+        return self._product(x, library)
 
     def matvec(self, x: object) -> AnyArray:
         """Return ``A @ x`` for a vector, or for several in the last axis of an array.
@@ -176,7 +184,9 @@ class Composable(LinearOperator):  # type: ignore[misc]
         return self.H.matmat(X)
 
     def _product(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
-        """The product with an array, which is of the same library."""
+        """The product with a vector, the columns of a 2-D array, or a stack of such arrays."""
+        if is_stack(x, library):
+            return of_stack(partial(self._product, library=library), self.shape, x, library)
         recorded = library.differentiable(self, x)
         if recorded is not None:
             return recorded
@@ -195,40 +205,53 @@ class Composable(LinearOperator):  # type: ignore[misc]
     def _matmat(self, X: object) -> AnyArray:
         return self.dot(X)
 
+    @overload
+    def __matmul__(self, x: HostArray | Sequence[float]) -> HostArray: ...
+    @overload
+    def __matmul__(self, x: ArrayT) -> ArrayT: ...
+    @overload
+    def __matmul__(self, x: object) -> Any: ...
     def __matmul__(self, x: object) -> Any:
+        library = library_of(x)
+        if library is not None:
+            return self._product(x, library)
         refuse_number(x)  # SciPy calls more than numbers so, such as a memoryview
         return NotImplemented if multiplies_itself(x) else self.dot(x)
 
-    def __mul__(self, other: object) -> LinearOperator:
+    def __mul__(self, other: object) -> Any:
         return super().__mul__(plain(other))
 
-    def __rmul__(self, other: object) -> LinearOperator:
-        other = plain(other)
-        if is_operand(other):
-            kind = ProductOperator if isinstance(other, LinearOperator) else MultipleOperator
-            return kind(LinearOperator.__rmul__(self._snapshot(), keeping(other)))
-        if is_sparse(other):
-            return super().__rmul__(other)
-        x, library = array_and_library("x", other)
+    def __rmul__(self, other: object) -> Any:
+        factor = plain(other)
+        return self * factor if is_number(factor) else self._from_left(other)
+
+    def __rmatmul__(self, x: object) -> Any:
+        refuse_number(x)
+        return self._from_left(x)
+
+    def _from_left(self, x: object) -> Any:
+        """``x @ A``."""
+        if isinstance(x, LinearOperator):
+            return ProductOperator(LinearOperator.dot(keeping(x), self._snapshot()))
+        if is_sparse(x):
+            return super().__rmul__(x)
+        x, library = array_and_library("x", x)
         shape = shape_of("x", x, library)
         check_from_left(self.shape, shape)
         if len(shape) == 1:
             return self.T.dot(x)
         if is_stack(x, library):
-            return of_rows(self.__rmul__, self.shape[1], x, library)
-        return library.transposed(self.T.dot(library.transposed(x)))
+            return of_rows(self._from_left, self.shape[1], x, library)
+        result, library = array_and_library("x", self.T.dot(library.transposed(x)))
+        return library.transposed(result)
 
-    def __rmatmul__(self, x: object) -> Any:
-        refuse_number(x)
-        return self.__rmul__(x)
-
-    def __truediv__(self, other: object) -> LinearOperator:
+    def __truediv__(self, other: object) -> Any:
         divisor = plain(other)
         if not is_number(divisor):
             return NotImplemented
         return self * (1 / np.result_type(self.dtype, divisor).type(divisor))
 
-    def __add__(self, other: object) -> LinearOperator:
+    def __add__(self, other: object) -> Any:
         if not isinstance(other, LinearOperator):
             return NotImplemented
         return SumOperator(LinearOperator.__add__(self._snapshot(), keeping(other)))
@@ -238,7 +261,7 @@ class Composable(LinearOperator):  # type: ignore[misc]
             return NotImplemented
         return PowerOperator(LinearOperator.__pow__(self._snapshot(), exponent))
 
-    def __neg__(self) -> LinearOperator:
+    def __neg__(self) -> Any:
         return MultipleOperator(LinearOperator.__neg__(self._snapshot()))
 
 

@@ -18,15 +18,15 @@ from ..formats import check_format, formats
 from ..inputs.canonical import Symmetric, canonical_csr, checked_symmetry, source_of
 from ..inputs.source import ForeignOperator
 from ..multi_device.division import Division
-from ..partition import Partition
+from ..multi_device.operator import MultiDeviceOperator
+from ..multi_device.partitions import Partition
 from ..planning.reordering import Reorder, check_reorder
 from ..planning.request import BUDGET, CHOOSERS, MODES, Request
 from ..planning.symmetry import declared
 from .build import build
 from .composed import refuse_stack
 from .description import Description, resolved
-from .multi_device_operator import MultiDeviceOperator, operator_of
-from .operator import SparseOperator
+from .operator import SparseOperator, operator_of
 
 P = ParamSpec("P")
 

@@ -15,13 +15,13 @@ from ..multi_device.division import DevicePart
 from ..planning.parts import counts, format_of, options, value_map_bytes
 from ..planning.predict import Predictions, predict_csr
 from ..planning.profile import load_profile
-from .stored import Stored
+from .stored import StoredMatrix
 
 # Formats that are predicted to be faster by less than this are not worth a word.
 _LEAST_GAIN = 1.05
 
 
-def summary(stored: Stored, nbytes: int) -> str:
+def summary(stored: StoredMatrix, nbytes: int) -> str:
     """The facts of an operator that holds so many bytes, in one line however long."""
     (rows, cols), matrix, threads = stored.shape, stored.matrix, stored.description.threads
     return (
@@ -31,7 +31,7 @@ def summary(stored: Stored, nbytes: int) -> str:
     )
 
 
-def explanation(stored: Stored, nbytes: int) -> str:
+def explanation(stored: StoredMatrix, nbytes: int) -> str:
     """Why the format is in use, what is stored, and what other formats are predicted to cost."""
     head = wrapped(summary(stored, nbytes))
     matrix = stored.matrix
@@ -48,7 +48,7 @@ def _divided(matrix: MultiDeviceMatrix, parts: Sequence[DevicePart]) -> list[str
     return lines + [wrapped(part.reason) for part in parts if part.reason]
 
 
-def _alone(stored: Stored) -> list[str]:
+def _alone(stored: StoredMatrix) -> list[str]:
     matrix, choice, tuning = stored.matrix, stored.description.choice, stored.tuning
     lines = [f"chosen because {choice.reason}"]
     if tuning is not None:
@@ -72,7 +72,7 @@ def _alone(stored: Stored) -> list[str]:
     return [*map(wrapped, lines), predictions.table(choice.format, options(matrix)), *map(wrapped, notes)]
 
 
-def _faster(stored: Stored, predictions: Predictions, ordinal: int) -> Iterator[str]:
+def _faster(stored: StoredMatrix, predictions: Predictions, ordinal: int) -> Iterator[str]:
     """What is predicted to be faster than the format in use, but is not considered, and how to get it."""
     in_use, tuning = stored.description.choice.format, stored.tuning
     own_us = next((entry.time_us for entry in predictions if entry.format == in_use), None)
@@ -93,7 +93,7 @@ def _faster(stored: Stored, predictions: Predictions, ordinal: int) -> Iterator[
             yield f"{promise}. It is considered with tune='full', or for few values on near columns"
 
 
-def html(stored: Stored, nbytes: int) -> str:
+def html(stored: StoredMatrix, nbytes: int) -> str:
     """The facts of an operator that holds so many bytes, as an HTML table."""
     choice = stored.description.choice
     facts = {

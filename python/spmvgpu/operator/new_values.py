@@ -18,12 +18,12 @@ from ..inputs.csr import CanonicalCsr
 from ..planning.parts import takes_new_values
 from ..planning.symmetry import Symmetry
 from .build import build_values
-from .stored import Stored
+from .stored import StoredMatrix
 
 T = TypeVar("T")
 
 
-def replaced(stored: Stored, values: NewValues, op: object) -> Stored:
+def replaced(stored: StoredMatrix, values: NewValues, op: object) -> StoredMatrix:
     """The matrix with new values for an operator; `lock` is held.
 
     It is the same one where it takes them and nothing but the operator relies on the old ones.
@@ -34,12 +34,12 @@ def replaced(stored: Stored, values: NewValues, op: object) -> Stored:
     return build_values(values.canonical(stored), stored.description, symmetric, stored.parts)
 
 
-def with_values(stored: Stored, csr: CanonicalCsr) -> Stored:
+def with_values(stored: StoredMatrix, csr: CanonicalCsr) -> StoredMatrix:
     """A matrix with the same pattern and other values, stored in the same way."""
     return build_values(csr, stored.description, _symmetry_with(stored, lambda: csr.data))
 
 
-def _symmetry_with(stored: Stored, values: Callable[[], HostArray]) -> Symmetry | None:
+def _symmetry_with(stored: StoredMatrix, values: Callable[[], HostArray]) -> Symmetry | None:
     """What is known of the matrix with the new values, which must be Hermitian where it has to be."""
     known = stored.description.request.symmetric
     is_real = stored.dtype.kind != "c"
@@ -64,7 +64,7 @@ def _symmetry_with(stored: Stored, values: Callable[[], HostArray]) -> Symmetry 
     return Symmetry.SYMMETRIC
 
 
-def _takes(stored: Stored, values: NewValues, op: object) -> bool:
+def _takes(stored: StoredMatrix, values: NewValues, op: object) -> bool:
     """Whether the matrix has the values now; it has the old ones where it is shared, or they do not suit.
 
     Whatever ends this in the middle, `T` and `H` are not those of other values than there are: they are
@@ -73,14 +73,14 @@ def _takes(stored: Stored, values: NewValues, op: object) -> bool:
     matrix = stored.matrix
     if not takes_new_values(matrix) or stored.is_shared(op):
         return False
-    stored.copies = {}
+    stored.variants = {}
     try:
         values.go_to(matrix, stored.ordinal)
     except _core.FormatError:
         if not stored.description.gives_way:
             raise
         return False
-    stored.copies = {}
+    stored.variants = {}
     return True
 
 
@@ -90,11 +90,11 @@ class NewValues:
     This is the one place that knows what may be given; see `SparseOperator.update_values`.
     """
 
-    def __init__(self, stored: Stored, data: object) -> None:
+    def __init__(self, stored: StoredMatrix, data: object) -> None:
         self._located: ArrayInfo | None = None
         self._csr: CanonicalCsr | None = None
         other = getattr(data, "_stored", None)
-        if isinstance(other, Stored):
+        if isinstance(other, StoredMatrix):
             _check_type(other.dtype, stored.dtype)
             self._csr = _in_places_of(stored, other.canonical_there().astype(stored.dtype))
             return
@@ -134,7 +134,7 @@ class NewValues:
         _core.fetch(located.pointer, copy, located.ordinal)
         return copy
 
-    def canonical(self, stored: Stored) -> CanonicalCsr:
+    def canonical(self, stored: StoredMatrix) -> CanonicalCsr:
         """The matrix that has them where the stored one has its own, on the same device if that has room."""
         if self._csr is not None:
             return self._csr
@@ -174,7 +174,7 @@ class NewValues:
         return None if located.host is not None else (located.pointer, located.shape[0])
 
 
-def _checked_array(stored: Stored, located: ArrayInfo) -> ArrayInfo:
+def _checked_array(stored: StoredMatrix, located: ArrayInfo) -> ArrayInfo:
     """An array of values, contiguous and of the matrix's type."""
     dtype, nnz = stored.dtype, stored.matrix.nnz
     if not located.library.moves:
@@ -200,7 +200,7 @@ def _of_data(function: Callable[[], T]) -> T:
         raise type(error)(f"data: {error}") from error
 
 
-def _in_places_of(stored: Stored, csr: CanonicalCsr) -> CanonicalCsr:
+def _in_places_of(stored: StoredMatrix, csr: CanonicalCsr) -> CanonicalCsr:
     """The matrix with the stored one's pattern and another one's values: zero where that has no entry."""
     if csr.shape != stored.shape:
         raise ValueError(

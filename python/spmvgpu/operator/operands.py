@@ -29,11 +29,9 @@ from ..arrays import (
 )
 from ..arrays.library import Operator, Shape
 from ..arrays.products import (
-    check_from_left,
     is_stack,
     kind_of,
     mismatch,
-    of_rows,
     of_stack,
     promoted,
     shape_of,
@@ -120,18 +118,6 @@ def _checked(op: DeviceOperator, x: AnyArray, library: AnyLibrary) -> ArrayInfo:
     if not library.moves:
         op._check_device("x", located)
     return located
-
-
-def multiply_from_left(op: Transposable, x: AnyArray, library: AnyLibrary) -> AnyArray:
-    """``x @ op`` for a vector, the rows of a 2-D array, or a stack of such arrays."""
-    shape = shape_of("x", x, library)
-    check_from_left(op.shape, shape)
-    if len(shape) == 1:
-        return multiply(op.T, x, library)
-    if is_stack(x, library):
-        return of_rows(partial(multiply_from_left, op, library=library), op.shape[1], x, library)
-    result, library = array_and_library("x", op.T @ library.transposed(x))
-    return library.transposed(result)
 
 
 def of_any_type(op: HasType, x: ArrayInfo, product: Callable[[ArrayInfo], A]) -> A:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,9 +16,8 @@ from ..arrays import ArrayKind, array_and_library
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
 from .construct import aslinearoperator
-from .held import Held
 from .new_values import NewValues
-from .operands import address
+from .operands import address, multiply_now
 from .operator import SparseOperator
 
 if TYPE_CHECKING:
@@ -142,7 +141,10 @@ class Pattern(Generic[A]):
         if not reads or comes_by_bus:
             return self._updated(values, dtype) @ x
         op._check_device("values", located)
-        return Held(op._stored, cast("Matrix", op._matrix).with_values_at(address(located))) @ x
+        matrix: Any = op._matrix
+        op = op._snapshot()
+        op._matrix = matrix.with_values_at(address(located))
+        return multiply_now(op, *array_and_library("x", x))
 
     @lazy
     def _turned(self) -> tuple[Self, A]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
 
 import scipy.sparse as sp
 
@@ -24,12 +24,13 @@ from .operands import check_place
 #: Whether a matrix is the transpose of another, and whether its conjugate.
 Variant: TypeAlias = tuple[bool, bool]
 
+OpT = TypeVar("OpT")  # an operator
 
-class Stored:
-    """A matrix in its format, and its transpose and conjugates where they were made.
 
-    Its values do not change as long as several operators have it. One that has it alone may change them, if
-    it forgets `copies` before.
+class StoredMatrix:
+    """A matrix in its format, which operators with the same values share.
+
+    Its values do not change as long as several operators share it.
 
     Attributes
     ----------
@@ -52,11 +53,12 @@ class Stored:
     places : list of int
         The devices where arrays may lie: the GPUs, or the CPU where there is none.
     lock : _core.Hold
-        For a ``with`` statement: no other thread makes copies meanwhile, or changes the values.
-    copies : dict
-        Those there are, by what they are.
-    declared_x : array or None
-        What the matrix keeps gathered values of.
+        For a ``with`` statement: no other thread makes variants meanwhile, or changes the values.
+    variants : dict
+        The transpose and the conjugates that were made: of each, the matrix, and the operator that callers
+        get.
+    references : dict
+        What the matrix reads, and must live as long.
     """
 
     def __init__(
@@ -82,9 +84,9 @@ class Stored:
         self.ordinal = next((ordinal for ordinal in self.ordinals if ordinal != CPU), CPU)
         self.places = sorted({ordinal for ordinal in self.ordinals if ordinal != CPU}) or [CPU]
         self._lock = _core.Lock()
-        self.copies: dict[Variant, Stored] = {}
-        self.declared_x: object = None
-        self._copy_of: tuple[Variant, weakref.ref[Stored]] | None = None
+        self.variants: dict[Variant, tuple[StoredMatrix, Any]] = {}
+        self.references: dict[str, object] = {}
+        self._variant_of: tuple[Variant, weakref.ref[StoredMatrix]] | None = None
         # Not a WeakSet: its callbacks are Python code, in which what a signal handler raises gets lost.
         self._operators: list[weakref.ref[object]] = []
 
@@ -106,9 +108,10 @@ class Stored:
         return _core.Hold(self._lock)
 
     @property
-    def nbytes_of_copies(self) -> int:
-        """Bytes of the copies on the device."""
-        return sum(copy.matrix.nbytes for copy in list(self.copies.values()))
+    def work_nbytes(self) -> int:
+        """Bytes of the variants on the device, and of what solvers left with them."""
+        made = list(self.variants.values())
+        return sum(stored.matrix.nbytes + op._solver_memory.nbytes for stored, op in made)
 
     def to_csr(self) -> sp.csr_array:
         """The entries as a new canonical ``csr_array``."""
@@ -137,29 +140,54 @@ class Stored:
             self._operators = [other for other in self._operators if other() is not None]
         self._operators.append(weakref.ref(op))
 
+    def _owners(self) -> Iterator[Any]:
+        alive = (reference() for reference in self._operators)
+        return (op for op in alive if getattr(op, "_stored", None) is self)
+
     def is_shared(self, op: object) -> bool:
         """Whether anything but this operator relies on the values; `lock` is held."""
-        alive = (reference() for reference in self._operators)
-        has_other = any(getattr(other, "_stored", None) is self for other in alive if other is not op)
-        return has_other or self._original() is not None
+        return any(other is not op for other in self._owners()) or self._original() is not None
 
-    def variant(self, which: Variant, make: Callable[[], Stored]) -> Stored:
-        """The transpose or a conjugate, which is made once, and of which this one is the same."""
+    def variant(
+        self,
+        which: Variant,
+        kind: Callable[[StoredMatrix], OpT],
+        make: Callable[[StoredMatrix], StoredMatrix],
+    ) -> OpT:
+        """The operator of the transpose or a conjugate, which is made once.
+
+        All operators of this matrix get the same one, to which a caller may give new values.
+        """
+        stored, op = self.variants.get(which, (None, None))
+        if op is not None and op._stored is stored:
+            return cast("OpT", op)  # without a lock: as a rule it was asked for before
         original = self._original()
-        if original is not None and self._copy_of is not None and self._copy_of[0] == which:
-            return original
+        if original is not None and self._variant_of is not None and self._variant_of[0] == which:
+            return original._operator(kind)
         with self.lock:
-            if which not in self.copies:
-                made = make()
-                # A weak reference, so that the pair is freed as soon as nobody uses it.
-                made._copy_of = which, weakref.ref(self)
-                self.copies[which] = made
-            return self.copies[which]
+            stored, op = self.variants.get(which, (None, None))
+            if stored is None:
+                stored = make(self)
+                # A weak reference, so that the pair is freed with the last operator that uses it.
+                stored._variant_of = which, weakref.ref(self)
+            if op is None or op._stored is not stored:
+                op = kind(stored)
+                self.variants[which] = stored, op
+            return cast("OpT", op)
 
-    def _original(self) -> Stored | None:
-        """The matrix that this is a copy of, while that has the values of which it was made."""
-        if self._copy_of is None:
+    def _operator(self, kind: Callable[[StoredMatrix], OpT]) -> OpT:
+        """The operator that a caller has of this matrix, or a new one."""
+        with self.lock:
+            for op in self._owners():
+                if type(op) is kind and not op._is_snapshot:
+                    return op  # type: ignore[no-any-return]
+        return kind(self)
+
+    def _original(self) -> StoredMatrix | None:
+        """The matrix of which this is a variant, while that has the values of which it was made."""
+        if self._variant_of is None:
             return None
-        which, reference = self._copy_of
+        which, reference = self._variant_of
         original = reference()
-        return original if original is not None and original.copies.get(which) is self else None
+        is_current = original is not None and original.variants.get(which, (None,))[0] is self
+        return original if is_current else None

@@ -12,8 +12,7 @@ from .._util.arguments import whole_number, with_hints
 from .._util.types import HostArray
 from ..inputs.canonical import canonical_csr
 from ..inputs.limits import INDEX_LIMIT
-from ..partition import partitions
-from ..partition.partitions import Partition, Parts, check_powers, row_lengths
+from ..multi_device.partitions import Partition, Parts, check_powers, check_sizes, in_order, row_lengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,7 +74,7 @@ class Submatrices(Parts):
         >>> partition.by_submatrices(gallery.poisson2d(8), block_size=8).storage()
         array([1548, 1604])
         """
-        partitions.check_sizes(value_size, index_size)
+        check_sizes(value_size, index_size)
         diagonals = self.elements[0] * value_size + len(self.offsets) * index_size
         rest = self.elements[1] * (value_size + index_size) + (self.rows[1] + 1) * index_size
         return np.array([diagonals, rest])
@@ -117,7 +116,7 @@ def by_pmf(A: object, powers: Sequence[float]) -> Partition:
     (array([0, 2, 4, 6]), array([1, 3, 5, 7]))
     """
     lengths, checked = row_lengths(A), check_powers(powers)
-    return partitions.in_order(_by_length(lengths), lengths, checked)
+    return in_order(_by_length(lengths), lengths, checked)
 
 
 @with_hints

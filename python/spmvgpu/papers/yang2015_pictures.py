@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._util.arguments import with_hints
-from ..partition import partitions as rows_of
-from ..partition.partitions import Partition
+from ..multi_device import partitions as rows_of
+from ..multi_device.partitions import Partition
 from ..plot.figures import PADDING, axes_or_new, panels, pyplot_module
 from .yang2015 import pmf
 

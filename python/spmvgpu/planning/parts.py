@@ -16,7 +16,6 @@ from .._util.types import HostArray
 from ..formats import Choice, Indices, Order, Part, estimate_csr, indices_of, pieces_for
 from ..inputs import limits
 from ..inputs.csr import CanonicalCsr
-from ..partition.partitions import check_sets
 
 
 def reordered(choice: Choice, order: Order) -> Choice:
@@ -81,6 +80,21 @@ def build(csr: CanonicalCsr, choice: Choice, ordinal: int) -> AnyMatrix:
         if len(made) == 1:
             return made[0][0]
     return _parted(csr.shape, made)
+
+
+def check_sets(sets: Sequence[HostArray], count: int, who: str) -> None:
+    """Raise ValueError, with `who` as in "the sets must", unless the sets hold each of `count` rows once."""
+    every = np.concatenate(sets)
+    outside = every[(every < 0) | (every >= count)]
+    if outside.size:
+        wrong = f"row {outside[0]} does not exist"
+    elif not (times := np.bincount(every, minlength=count)).all():
+        wrong = f"row {np.argmin(times)} is in no set"
+    elif len(every) > count:
+        wrong = f"row {np.argmax(times)} is in several sets"
+    else:
+        return
+    raise ValueError(f"{who} hold each of the {count} rows once; {wrong}")
 
 
 def _parted(

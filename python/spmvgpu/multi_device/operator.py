@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, cast, overload
 
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from .._core import MultiDeviceMatrix
 from .._util.show import fit
 from .._util.types import ArrayT, HostArray
 from ..arrays import NUMPY, host_array
-from . import operands
-from .build import restored
-from .description import Description
-from .operator import SparseOperator
-from .stored import Stored
+from ..operator import operands
+from ..operator.operator import SparseOperator
 
 
-class DistributedVector:
+class MultiDeviceVector:
     """A vector in pieces on the devices of an operator.
 
-    `MultiDeviceOperator.distribute` makes one.
+    `MultiDeviceOperator.vector` makes one.
 
     Attributes
     ----------
@@ -36,7 +33,7 @@ class DistributedVector:
     --------
     >>> import numpy as np, spmvgpu as sg
     >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), device=["cpu", "cpu"])
-    >>> x = op.distribute(np.ones(4))
+    >>> x = op.vector(np.ones(4))
     >>> (op @ x).collect()
     array([1., 0., 0., 1.])
     """
@@ -72,7 +69,7 @@ class DistributedVector:
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), device=["cpu", "cpu"])
-        >>> x = op.distribute()
+        >>> x = op.vector()
         >>> x.assign(np.arange(4.0))
         >>> x.collect()
         array([0., 1., 2., 3.])
@@ -93,7 +90,7 @@ class DistributedVector:
         >>> import numpy as np, spmvgpu as sg
         >>> A = sg.gallery.poisson1d(4)
         >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
-        >>> op.distribute([1.0, 2.0, 3.0, 4.0]).collect()
+        >>> op.vector([1.0, 2.0, 3.0, 4.0]).collect()
         array([1., 2., 3., 4.])
         """
         return self._core.collect()
@@ -110,7 +107,7 @@ class DistributedVector:
 
     def __repr__(self) -> str:
         return fit(
-            f"<DistributedVector of {self.dtype}, length {len(self)}, on {', '.join(self._operator.device)}>"
+            f"<MultiDeviceVector of {self.dtype}, length {len(self)}, on {', '.join(self._operator.device)}>"
         )
 
 
@@ -120,21 +117,20 @@ class MultiDeviceOperator(SparseOperator):
     `aslinearoperator` makes one if `device` is a list. Each device holds a set of rows. The class is a
     `SparseOperator` with these differences:
 
-    - `device` is a tuple of names.
     - `format` is "parts" if the devices have different formats.
     - `options` holds the options of each part.
     - `x` may be on any of the GPUs, and the result is on the same GPU. Pieces are copied from GPU to GPU.
-    - `update_values` stores the matrix again, with the same rows on each device. A `DistributedVector` from
+    - `update_values` stores the matrix again, with the same rows on each device. A `MultiDeviceVector` from
       before can be read, but not multiplied.
 
-    Use a `DistributedVector` to keep the vectors of an iteration on the devices.
+    Use a `MultiDeviceVector` to keep the vectors of an iteration on the devices.
 
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
     >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(6, 6))
     >>> op = sg.aslinearoperator(A, device=["cpu", "cpu"])
-    >>> x, y = op.distribute(np.arange(6.0)), op.distribute()
+    >>> x, y = op.vector(np.arange(6.0)), op.vector()
     >>> for _ in range(2):
     ...     y = op.spmv(x, out=y)
     ...     x, y = y, x
@@ -147,10 +143,10 @@ class MultiDeviceOperator(SparseOperator):
         return cast("MultiDeviceMatrix", self._matrix)
 
     @property
-    def device(self) -> tuple[str, ...]:  # type: ignore[override]
+    def device(self) -> tuple[str, ...]:
         return cast("tuple[str, ...]", self._stored.device)
 
-    def distribute(self, x: object = None) -> DistributedVector:
+    def vector(self, x: object = None) -> MultiDeviceVector:
         """Return a vector in pieces on the devices of the operator.
 
         Each device holds the entries that belong to its rows.
@@ -162,7 +158,7 @@ class MultiDeviceOperator(SparseOperator):
 
         Returns
         -------
-        DistributedVector
+        MultiDeviceVector
 
         Raises
         ------
@@ -177,23 +173,46 @@ class MultiDeviceOperator(SparseOperator):
         >>> import numpy as np, spmvgpu as sg
         >>> A = sg.gallery.poisson1d(4)
         >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
-        >>> op.distribute(np.ones(4))
-        <DistributedVector of float64, length 4, on cpu, cpu>
+        >>> op.vector(np.ones(4))
+        <MultiDeviceVector of float64, length 4, on cpu, cpu>
         """
-        vector = DistributedVector(self)
+        vector = MultiDeviceVector(self)
         if x is not None:
             vector.assign(x)
         return vector
 
+    def distribute(self, x: object = None) -> MultiDeviceVector:
+        """Return ``op.vector(x)``.
+
+        Deprecated: use `vector`.
+
+        Parameters
+        ----------
+        x : (n,) array, optional
+
+        Returns
+        -------
+        MultiDeviceVector
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(sg.gallery.poisson1d(4), device=["cpu", "cpu"])
+        >>> op.vector(np.ones(4))  # in place of op.distribute(np.ones(4))
+        <MultiDeviceVector of float64, length 4, on cpu, cpu>
+        """
+        warnings.warn("op.distribute is deprecated; use op.vector", DeprecationWarning, stacklevel=2)
+        return self.vector(x)
+
     def synchronize(self) -> None:
-        """Wait until all products with distributed vectors are done.
+        """Wait until all products with vectors in pieces are done.
 
         Examples
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> A = sg.gallery.poisson1d(4)
         >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
-        >>> y = op @ op.distribute(np.ones(4))
+        >>> y = op @ op.vector(np.ones(4))
         >>> op.synchronize()
         """
         self._several.synchronize()
@@ -203,20 +222,20 @@ class MultiDeviceOperator(SparseOperator):
     ) -> Any:
         """Return ``alpha * A @ x + beta * out``.
 
-        As `SparseOperator.spmv`, and also for distributed vectors. With these, the call returns when the
+        As `SparseOperator.spmv`, and also for vectors in pieces. With these, the call returns when the
         product is queued on the GPUs and done on the CPU. `out` can be the `x` of the next product at once.
 
         Parameters
         ----------
-        x : (n,) or (n, k) array, or DistributedVector
+        x : (n,) or (n, k) array, or MultiDeviceVector
         out : like `x`, optional
         alpha, beta : float or complex
         stream : optional
-            Not for distributed vectors.
+            Not for vectors in pieces.
 
         Returns
         -------
-        array or DistributedVector
+        array or MultiDeviceVector
             `out`, or a new one.
 
         Raises
@@ -229,23 +248,23 @@ class MultiDeviceOperator(SparseOperator):
         >>> import numpy as np, spmvgpu as sg
         >>> A = sg.gallery.poisson1d(4)
         >>> op = sg.aslinearoperator(A, format="csr", device=["cpu", "cpu"])
-        >>> x, y = op.distribute(np.ones(4)), op.distribute()
+        >>> x, y = op.vector(np.ones(4)), op.vector()
         >>> op.spmv(x, out=y, alpha=3.0) is y
         True
         >>> y.collect()
         array([3., 0., 0., 3.])
         """
-        if not isinstance(x, DistributedVector):
+        if not isinstance(x, MultiDeviceVector):
             return super().spmv(x, out, alpha, beta, stream)
         if out is None and beta != 0:
             raise ValueError(f"beta={beta} needs out=, the vector to scale and add to")
         if out is None:
-            out = self.distribute()
-        elif not isinstance(out, DistributedVector):
-            raise TypeError(f"out must be a DistributedVector like x, not {type(out).__name__}")
+            out = self.vector()
+        elif not isinstance(out, MultiDeviceVector):
+            raise TypeError(f"out must be a MultiDeviceVector like x, not {type(out).__name__}")
         if stream is not None:
             raise TypeError(
-                "stream is not allowed with distributed vectors, which have their own streams; leave it out"
+                "stream is not allowed with vectors in pieces, which have their own streams; leave it out"
             )
         for name, vector in (("x", x), ("out", out)):
             if vector.dtype != self.dtype:
@@ -259,21 +278,8 @@ class MultiDeviceOperator(SparseOperator):
     @overload
     def __matmul__(self, x: ArrayT) -> ArrayT: ...
     @overload
-    def __matmul__(self, x: DistributedVector) -> DistributedVector: ...
+    def __matmul__(self, x: MultiDeviceVector) -> MultiDeviceVector: ...
     @overload
     def __matmul__(self, x: object) -> Any: ...
     def __matmul__(self, x: object) -> Any:
-        return self.spmv(x) if isinstance(x, DistributedVector) else super().__matmul__(x)
-
-
-def operator_of(stored: Stored) -> SparseOperator:
-    """The operator of a stored matrix, on one device or on several."""
-    return (MultiDeviceOperator if stored.description.is_divided else SparseOperator)(stored)
-
-
-def unpickled(csr: sp.csr_array, description: Description) -> SparseOperator:
-    """The operator of what a pickle holds."""
-    return operator_of(restored(csr, description))
-
-
-SparseOperator._of, SparseOperator._unpickled = operator_of, unpickled
+        return self.spmv(x) if isinstance(x, MultiDeviceVector) else super().__matmul__(x)

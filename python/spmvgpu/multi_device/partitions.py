@@ -14,6 +14,7 @@ from .._util.types import HostArray
 from ..arrays import as_array
 from ..inputs.canonical import canonical_csr
 from ..inputs.limits import INDEX_LIMIT
+from ..planning.parts import check_sets
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -416,18 +417,3 @@ def _row_indices(rows: object) -> HostArray:
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
         raise TypeError(f"sets must be sequences of row numbers, not {rows!r}")
     return indices.astype(np.int64)
-
-
-def check_sets(sets: Sequence[HostArray], count: int, who: str) -> None:
-    """Raise ValueError, with `who` as in "the sets must", unless the sets hold each of `count` rows once."""
-    every = np.concatenate(sets)
-    outside = every[(every < 0) | (every >= count)]
-    if outside.size:
-        wrong = f"row {outside[0]} does not exist"
-    elif not (times := np.bincount(every, minlength=count)).all():
-        wrong = f"row {np.argmin(times)} is in no set"
-    elif len(every) > count:
-        wrong = f"row {np.argmax(times)} is in several sets"
-    else:
-        return
-    raise ValueError(f"{who} hold each of the {count} rows once; {wrong}")

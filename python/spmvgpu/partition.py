@@ -17,13 +17,13 @@ padding. `by_submatrices` separates the blocks on the diagonal from the other en
 
 from typing import TYPE_CHECKING
 
-from .._util.lazy import public_names
-from .partitions import Partition, by_nnz, by_rows, row_lengths
+from ._util.lazy import public_names
+from .multi_device.partitions import Partition, by_nnz, by_rows, row_lengths
 
 if TYPE_CHECKING:
-    from ..papers.guo2011 import Separator
-    from ..papers.guo2011_planning import separator
-    from ..papers.yang2015 import Submatrices, by_pmf, by_submatrices, pmf
+    from .papers.guo2011 import Separator
+    from .papers.guo2011_planning import separator
+    from .papers.yang2015 import Submatrices, by_pmf, by_submatrices, pmf
 
 __all__ = [
     "Partition",

@@ -1,0 +1,48 @@
+"""The method of operators that is for format "csr_m" alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .operands import address, operand
+
+if TYPE_CHECKING:
+    from .operator import SparseOperator
+
+
+def set_x(self: SparseOperator, x: object) -> None:
+    """Gather from an array once for all products with it that follow.
+
+    This is for format "csr_m" (Yin 2012, CSR-M), which stores the gathered entries of x. Do not change
+    the array until the next call: with the same array after a change, with another array, or with None.
+    Products with other arrays are not affected.
+
+    Parameters
+    ----------
+    x : (n,) array or None
+        C-contiguous and of the dtype of the operator. A NumPy array, or an array of another library on
+        the device of the operator. The operator keeps a reference to it.
+
+    Raises
+    ------
+    TypeError
+        If the format is not "csr_m", or `x` has another dtype.
+    ValueError
+        If `x` has a length, a layout or a device that does not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> A = np.array([[4.0, 1.0], [0.0, 3.0]])
+    >>> op = sg.aslinearoperator(A, format="csr_m", device="cpu")
+    >>> x = np.ones(2)
+    >>> op.set_x(x)
+    >>> op @ x, op @ x
+    (array([5., 3.]), array([5., 3.]))
+    >>> op.set_x(None)
+    """
+    located = None if x is None else operand(self, "x", x, self.shape[1])[1]
+    self._matrix.set_x(0)  # first, so that no array is declared that may be freed
+    self._stored.references["x"] = x
+    if located is not None:
+        self._matrix.set_x(address(located))
