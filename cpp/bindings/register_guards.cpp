@@ -197,7 +197,7 @@ void register_guards(py::module_& module) {
             set_thread_limit(before);
             return std::make_unique<ThreadBound>(std::min(threads, before));
         },
-        py::arg("threads"), "The same, but never above the bound that there is.");
+        py::arg("threads"), "Bounds the threads of the calling thread's loops, never above the present bound.");
     py::class_<Within>(module, "Within", "Gives a context variable a value within a block.")
         .def(py::init<py::object, py::object>(), py::arg("variable"), py::arg("value"))
         .def("__enter__", &Within::begin)

@@ -122,7 +122,7 @@ py::typing::Dict<py::str, py::array> arrays(const Matrix<T>& matrix) {
 using Number = std::complex<double>;
 
 void register_base(py::module_& module) {
-    py::class_<Matrices>(module, "AnyMatrix", "What multiplies vectors on one device.")
+    py::class_<Matrices>(module, "AnyMatrix", "A linear map on one device.")
         .def("multiply_pointers",
              method<Matrices>([]<class T>(const AnyMatrix<T>& matrix, std::uintptr_t x, std::uintptr_t y,
                                           const Number& alpha, const Number& beta, std::uintptr_t stream) {
@@ -167,7 +167,7 @@ void register_base(py::module_& module) {
                                method<Matrices>([]<class T>(const AnyMatrix<T>&) { return py::dtype::of<T>(); }))
         .def_property_readonly(
             "takes_rows", method<Matrices>([](const UntypedMatrix& matrix) { return matrix.takes_rows(); }),
-            "Whether columns on the device are multiplied at once, in whatever order; else in Fortran order best.")
+            "True if columns on the device are multiplied at once, in any order; otherwise Fortran order is best.")
         .def("time_products", method<Matrices>([](const UntypedMatrix& matrix, int repeats) {
                  const ThreadLimit limit(matrix.max_threads);
                  return matrix.time_products(long_series(matrix.device(), repeats));
@@ -222,7 +222,7 @@ void register_in_one_format(py::module_& module) {
             "counts",
             py::cpp_function(method<M>([]<class T>(const Matrix<T>& matrix) { return matrix.counts(); }),
                              py::call_guard<GilRelease>()),
-            "What the format counts of what it stores, by name.")
+            "Counts of the stored arrays, by name.")
         .def_property_readonly("options",
                                method<M>([]<class T>(const Matrix<T>& matrix) { return named(matrix.options()); }));
     def_update_values(matrices);

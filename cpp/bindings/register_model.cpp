@@ -40,7 +40,7 @@ bool allowed_by_default(std::int64_t slots, std::int64_t entries) {
 }  // namespace
 
 void register_model(py::module_& module) {
-    py::class_<Features>(module, "Features", "What the performance model knows of a matrix.")
+    py::class_<Features>(module, "Features", "Features of a matrix for the performance model.")
         .def_readonly("rows", &Features::rows)
         .def_readonly("cols", &Features::cols)
         .def_readonly("nnz", &Features::nnz)
@@ -57,7 +57,7 @@ void register_model(py::module_& module) {
         .def_readonly("different_values", &Features::different_values);
     module.def("hyb_width", &hyb_width, py::arg("indptr").noconvert(), "Width of the ELL part that hyb chooses.");
     module.def("padding_is_allowed", py::vectorize(&allowed_by_default), py::arg("slots"), py::arg("entries"),
-               "Whether padded formats take so many slots for so many entries, unless told otherwise.");
+               "True if padded formats accept this many slots for this many entries by default.");
     module.def("residency", &residency, py::arg("kernel"), py::arg("item_bytes"), py::arg("ordinal"),
                "Threads per block, and blocks that a multiprocessor holds at once, of 'csr_vector' or 'ell'.");
 }

@@ -119,9 +119,8 @@ void register_multigrid(py::module_& module) {
              py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("most_terms"),
              py::arg("max_coarse"), py::arg("max_levels"), py::arg("decided") = py::none(), py::keep_alive<1, 2>(),
              "Nodes have `block` rows each. Without B, it is a constant for each row of a node. Prolongators are "
-             "smoothed if products with them have at most so many terms: on the finest grid, and on others. `decided` "
-             "is "
-             "what `coarsenings` of the same hierarchy said, which had other values.")
+             "smoothed if products with them have at most `most_terms` terms: on the finest grid, and on others. "
+             "`decided` is `coarsenings` of an equal hierarchy with other values.")
         .def("renew", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;
@@ -134,7 +133,7 @@ void register_multigrid(py::module_& module) {
                      hierarchy.renew(Array<T>::view(at<T>(values), count, Device{ordinal}));
                  }),
              py::arg("values"), py::arg("count"), py::arg("ordinal"), py::call_guard<GilRelease>(),
-             "The same with values at an address on the device.")
+             "Renews the hierarchy with values at an address on the device.")
         .def_property_readonly(
             "refusal",
             method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) -> std::optional<std::pair<int, bool>> {
@@ -182,7 +181,7 @@ void register_multigrid(py::module_& module) {
                  std::ranges::transform(hierarchy.coarsenings(), std::back_inserter(made), tuple_of);
                  return made;
              }),
-             "What the first values decided, of each grid but the coarsest one, for a hierarchy with other values.")
+             "Decisions by the first values for each grid except the coarsest one, for a hierarchy with other values.")
         .def("drop_values", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy) { hierarchy.drop_values(); }),
              py::call_guard<GilRelease>(), "Frees the values of all matrices, once others have them.")
         .def_property_readonly(

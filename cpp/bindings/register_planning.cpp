@@ -122,11 +122,11 @@ void register_planning(py::module_& module) {
                                             processors ? Target{device, *processors} : target_of(device));
             },
             py::arg("format"), py::arg("options"), py::arg("ordinal"), py::arg("processors") = py::none(),
-            "What a format would do on a device: its options with every automatic choice made, and what it costs. With "
-            "`processors` given, the device need not be there.")
+            "The plan of a format for a device: its options with every automatic choice made, and its cost. With "
+            "`processors` given, the device need not be present.")
         .def(
             "features", [](const AnyCsrSource& source) { return untyped(source).features(); },
-            py::call_guard<GilRelease>(), "What the performance model wants to know about the matrix.")
+            py::call_guard<GilRelease>(), "Features of the matrix for the performance model.")
         .def_property_readonly("ordinal", [](const AnyCsrSource& source) { return untyped(source).device().ordinal; });
     module.def("rank_predictions", &rank_given, py::arg("predictions"), py::arg("nnz"), py::arg("ordinal"),
                py::arg("mode"), py::arg("products"), py::arg("spent_us"), py::arg("has_last_resort"),
@@ -144,7 +144,7 @@ void register_planning(py::module_& module) {
         "takes_long_to_plan",
         [](const std::string& format, int ordinal) { return takes_long_to_plan(format, Device{ordinal}); },
         py::arg("format"), py::arg("ordinal"),
-        "Whether planning a format takes longer than choosing one may, on a device.");
+        "True if planning a format takes longer than choosing one may, on a device.");
 }
 
 }  // namespace spmvgpu

@@ -71,9 +71,10 @@ void register_ranks(py::module_& module) {
             const gpu::NcclId id = gpu::NcclCommunicator::make_id(library);
             return py::bytes(id.data(), id.size());
         },
-        py::arg("library"), "Which processes are to find each other, for one of them to tell the others.");
+        py::arg("library"),
+        "Identifies the processes that are to connect: one of them makes it and sends it to the others.");
     register_kind<RankMatrix>(module, "RankMatrix", "A rank's rows of a matrix over the GPUs of several processes.");
-    register_kind<TransposedRankMatrix>(module, "TransposedRankMatrix", "The same transposed.");
+    register_kind<TransposedRankMatrix>(module, "TransposedRankMatrix", "The transpose of a RankMatrix.");
 }
 
 }  // namespace spmvgpu

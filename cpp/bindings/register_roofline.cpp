@@ -42,14 +42,14 @@ times::Rates rates_named(const std::map<std::string, double>& given) {
 }  // namespace
 
 void register_roofline(py::module_& module) {
-    py::class_<Machine>(module, "Machine", "What the terms of the roofline model depend on of a device.")
+    py::class_<Machine>(module, "Machine", "Properties of a device in the terms of the roofline model.")
         .def(py::init([](bool is_gpu, double cache_bytes, int processors, const std::map<std::string, double>& rates) {
                  return Machine{processors, cache_bytes, is_gpu, processors, rates_named(rates)};
              }),
              py::arg("is_gpu"), py::arg("cache_bytes"), py::arg("processors"), py::arg("rates"));
     module.def("list_rates",
                [] { return std::vector<std::string>(times::kRateNames.begin(), times::kRateNames.end()); });
-    py::class_<MatrixPlan, std::shared_ptr<MatrixPlan>>(module, "Plan", "What a format would do with a matrix.")
+    py::class_<MatrixPlan, std::shared_ptr<MatrixPlan>>(module, "Plan", "The plan of a format for a matrix.")
         .def_property_readonly("options", [](const MatrixPlan& plan) { return named(plan.options); })
         .def_property_readonly("bytes", [](const MatrixPlan& plan) { return plan.cost.bytes; })
         .def_property_readonly("padding", [](const MatrixPlan& plan) { return plan.cost.padding(); })
@@ -81,7 +81,7 @@ void register_roofline(py::module_& module) {
                 return model.least_time_us({features, model.item_bytes(), model.machine()}, format, Device{ordinal});
             },
             py::arg("features"), py::arg("format"), py::arg("ordinal"),
-            "What a product of a format takes at least, if the matrix suits it.");
+            "A lower bound of the time of a product in a format, if the matrix suits it.");
 }
 
 }  // namespace spmvgpu

@@ -59,7 +59,7 @@ py::dict build_info() {
 }  // namespace
 
 void register_runtime(py::module_& module) {
-    py::class_<Traits>(module, "Traits", "What is true of a format whatever the matrix.")
+    py::class_<Traits>(module, "Traits", "Properties of a format for all matrices.")
         .def(py::init<>())
         .def_readonly("needs_symmetry", &Traits::needs_symmetry)
         .def_readonly("reads_whole_diagonals", &Traits::reads_whole_diagonals)

@@ -87,7 +87,7 @@ using GivenMatrix = std::optional<Matrices>;
 using GivenLevel = std::tuple<GivenMatrix, std::uintptr_t, double, double, int, GivenMatrix, GivenMatrix, GivenMatrix>;
 
 void register_maps(py::module_& module) {
-    py::class_<AnyMap>(module, "LinearMap", "What a solver multiplies vectors by, on the device where they are.");
+    py::class_<AnyMap>(module, "LinearMap", "A linear map of a solver, on the device of the vectors.");
     module.def("matrix_map", method<Matrices>([]<class T>(const std::shared_ptr<AnyMatrix<T>>& matrix) -> AnyMap {
                    return std::make_shared<MatrixMap<T>>(matrix);
                }),
@@ -144,7 +144,7 @@ void register_maps(py::module_& module) {
                    }
                }),
                py::arg("map"), py::arg("n"), py::arg("columns"), py::arg("memory"),
-               "A map in single precision for up to so many columns of length n in double precision.");
+               "A map in single precision for at most `columns` columns of length n in double precision.");
     module.def("composed_map",
                method<AnyMap>([]<class T>(const std::shared_ptr<LinearMap<T>>& first, const AnyMap& second,
                                           index_t between, std::shared_ptr<SolverMemory> memory) -> AnyMap {

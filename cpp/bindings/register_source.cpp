@@ -66,10 +66,10 @@ void register_source(py::module_& module) {
              py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
              py::arg("cols"), py::arg("ordinal"), py::keep_alive<1, 2>(), py::keep_alive<1, 3>(),
              py::keep_alive<1, 4>(),
-             "Of arrays in host memory, which must not change any more, or which cross the bus once.")
+             "A source of arrays in host memory, which must not change any more, or which cross the bus once.")
         .def_static("checked", &checked_arrays, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
                     py::arg("data").noconvert(), py::arg("cols"), py::arg("ordinal"),
-                    "(source, steps) of arrays in host memory that nobody has checked, copied to the device; None in "
+                    "(source, steps) of unchecked arrays in host memory, copied to the device; None in "
                     "place of the source if rows are not sorted or have duplicates, or an index is out of range.")
         .def_static("checked_at",
                     of_dtype([]<class T>(std::uintptr_t indptr, std::uintptr_t indices, std::uintptr_t data,
@@ -85,7 +85,7 @@ void register_source(py::module_& module) {
                     }),
                     py::arg("dtype"), py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("rows"),
                     py::arg("cols"), py::arg("nnz"), py::arg("ordinal"),
-                    "The same of arrays at addresses on the device.")
+                    "(source, steps) of arrays at addresses on the device.")
         .def_static("of", method<MatricesOf<Matrix>>([]<class T>(const Matrix<T>& matrix) {
                         return source_of(matrix.csr_there());
                     }),
@@ -160,7 +160,7 @@ void register_source(py::module_& module) {
                 return source_of(source.with_values(Array<T>::view(at<T>(values), count, source.device())));
             }),
             py::arg("values"), py::arg("count"), py::keep_alive<0, 1>(), py::call_guard<GilRelease>(),
-            "The same with values at an address on the device.")
+            "The matrix with values at an address on the device.")
         .def("with_values_of",
              method<AnyCsrSource>(
                  []<class T>(const PlannedSource<T>& source, const AnyCsrSource& other) -> std::optional<AnyCsrSource> {
@@ -169,7 +169,7 @@ void register_source(py::module_& module) {
                      return source_of(*made);
                  }),
              py::arg("other"), py::keep_alive<0, 1>(), py::call_guard<GilRelease>(),
-             "The same with the values of another matrix, on any device, and zeros where that has no entries; None if "
+             "The matrix with the values of another one, on any device, and zeros where that has no entries; None if "
              "it has an entry where this one has none.")
         .def_property_readonly("values", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
                                    return reinterpret_cast<std::uintptr_t>(source.csr().values.data());
@@ -178,7 +178,7 @@ void register_source(py::module_& module) {
         .def("clustering",
              method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) { return source.clustering(); }),
              py::call_guard<GilRelease>(),
-             "What fraction of the columns of a row's neighbours repeat; of a square matrix, from a sample.")
+             "The fraction of the columns of a row's neighbours that repeat, in a square matrix, from a sample.")
         .def("by_clusters", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
                  const GilRelease release;
                  auto found = source.by_clusters();
@@ -195,7 +195,7 @@ void register_source(py::module_& module) {
                      return py::make_tuple(hand_over(sample.row_offsets), hand_over(sample.col_indices));
                  }),
              py::arg("row_step"), py::arg("entry_step"),
-             "Every so many of the row offsets and of the column indices, as NumPy arrays.")
+             "Every step-th of the row offsets and of the column indices, as NumPy arrays.")
         .def("to_csr", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) -> CsrArrays {
                  const auto csr = [&] {
                      const GilRelease release;

@@ -376,13 +376,14 @@ std::shared_ptr<Callee> called_product_of_values(const MatricesOf<Matrix>& matri
 }  // namespace
 
 void register_xla(py::module_& module) {
-    py::class_<Callee, std::shared_ptr<Callee>>(module, "XlaCallee", "What a call in a program of XLA's runs.")
+    py::class_<Callee, std::shared_ptr<Callee>>(module, "XlaCallee", "The callee of a call in an XLA program.")
         .def(py::init(&called_product), py::arg("matrix"), py::arg("ordinals"),
              "Products, with arrays in host memory or on GPUs of these numbers.")
-        .def_static("of_values", &called_product_of_values, py::arg("matrix"), py::arg("ordinals"),
-                    "The same of a matrix whose values are the first argument, if its format stores them in CSR order.")
+        .def_static(
+            "of_values", &called_product_of_values, py::arg("matrix"), py::arg("ordinals"),
+            "The product with a matrix whose values are the first argument, if its format stores them in CSR order.")
         .def(py::init([](const py::function& function) { return Callee::make<CalledFunction>(function); }),
-             py::arg("function"), "A function of a list of addresses, those of arguments and results, and a stream.")
+             py::arg("function"), "A function of a list of the addresses of arguments and results, and of a stream.")
         .def_property_readonly("number", &Callee::number);
     module.def("end_xla_calls", &PythonCall::end_all, py::call_guard<GilRelease>(),
                "Wait for functions that programs of XLA call, and let no more begin.");
