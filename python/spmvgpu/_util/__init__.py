@@ -1,1 +1,1 @@
-"""What every room uses: checks of arguments, value types, steps, and text to show."""
+"""What every folder uses: checks of arguments, value types, steps, and text to show."""
