@@ -1,4 +1,4 @@
-"""Which solver ``solve`` takes by itself, and what to try where one fails."""
+"""What ``solve`` suggests to try where a solver fails."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ OTHER_SOLVER = {
     "minres": "try --solver gmres",
     "bicgstab": "try --solver gmres",
     "gmres": "try another --preconditioner",
+}
+_NEXT = {
+    "minres": ("gmres", "it takes every matrix, and preconditioners that are not symmetric"),
+    "bicgstab": ("gmres", "its residual never grows"),
+    "gmres": ("bicgstab", "it is not restarted, as gmres is, which may stall"),
 }
 
 ROUNDING = 1e-12  # a smaller residual that gets no smaller is as small as float64 makes it
@@ -46,82 +51,62 @@ class Suggestion(NamedTuple):
     reason: Annotated[str, "why they may help"]
 
 
-def suggestions(outcome: Outcome) -> list[Suggestion]:
+def suggestions(o: Outcome) -> list[Suggestion]:
     """What to try after a solve that did not reach the tolerance, the most promising first."""
-    if not outcome.exhausted and outcome.residual < ROUNDING:
-        return [_tolerance(outcome)]
-    rules = (_precision, _preconditioner, _reordering, _multigrid, _restart, _iterations, _solver)
-    return [found for rule in rules if (found := rule(outcome)) is not None]
-
-
-def _precision(o: Outcome) -> Suggestion | None:
-    if o.exhausted or o.dtype not in ("float32", "complex64"):
-        return None
+    if not o.exhausted and o.residual < ROUNDING:
+        digit = 10.0 ** floor(log10(o.residual))
+        reached = ceil(o.residual / digit) * digit
+        return [Suggestion(f"--rtol {reached:.0e}", "float64 allows hardly more than was reached")]
+    single, one, better = o.dtype in ("float32", "complex64"), o.ranks == 1, _better_preconditioner(o)
+    most, rate = _iterations(o)
+    other, why = _NEXT.get(o.solver, ("", ""))
     double = np.result_type(o.dtype, np.float64)
-    return Suggestion(f"--dtype {double}", f"rounding in {o.dtype} keeps the residual above the tolerance")
+    rules = [
+        (
+            single and not o.exhausted,
+            f"--dtype {double}",
+            f"rounding in {o.dtype} keeps the residual above the tolerance",
+        ),
+        (
+            better,
+            f"--preconditioner {better}",
+            f"it may take fewer iterations than {o.preconditioner}",
+        ),
+        (
+            o.scattered and o.preconditioner in ("ic0", "ilu0"),
+            "--reorder",
+            "entries lie far from the diagonal; incomplete factors are better where they lie near it",
+        ),
+        (
+            one and o.solver == "cg" and o.preconditioner != "amg",
+            "--preconditioner amg",
+            "multigrid suits discretized elliptic equations, such as diffusion and elasticity",
+        ),
+        (
+            o.solver == "gmres" and o.restart < o.rows,
+            f"--solver gmres --restart {min(10 * o.restart, o.rows)}",
+            "gmres often stalls where it restarts after few iterations",
+        ),
+        (o.exhausted and 0 < most <= MOST_ITERATIONS, f"--maxiter {most}", rate),
+        (other and other not in o.broken, f"--solver {other}", why),
+    ]
+    return [Suggestion(options, reason) for applies, options, reason in rules if applies]
 
 
-def _preconditioner(o: Outcome) -> Suggestion | None:
+def _better_preconditioner(o: Outcome) -> str:
     if o.ranks > 1:
-        options = "jacobi" if o.preconditioner == "none" else None
-    elif o.solver in ("cg", "minres"):
-        # Incomplete Cholesky factors are for positive definite matrices.
-        options = "ic0" if o.solver == "cg" and o.preconditioner != "ic0" else None
+        return "jacobi" if o.preconditioner == "none" else ""
+    # Incomplete Cholesky factors are for positive definite matrices.
+    name = {"cg": "ic0", "bicgstab": "ilu0", "gmres": "ilu0"}.get(o.solver, "")
+    return "" if name == o.preconditioner or (name == "ilu0" and o.zero_diagonal) else name
+
+
+def _iterations(o: Outcome) -> tuple[int, str]:
+    """More iterations: as many as it takes at the same rate, or ten times as many."""
+    if o.exhausted and o.residual < 0.5:
+        needed, reason = log(o.rtol) / log(o.residual), "at the same rate the residual gets there"
+        needed *= 1.1 * o.iterations
     else:
-        options = "ilu0" if o.preconditioner != "ilu0" and not o.zero_diagonal else None
-    if options is None:
-        return None
-    return Suggestion(f"--preconditioner {options}", f"it may take fewer iterations than {o.preconditioner}")
-
-
-def _reordering(o: Outcome) -> Suggestion | None:
-    if not o.scattered or o.preconditioner not in ("ic0", "ilu0"):
-        return None
-    reason = "entries lie far from the diagonal; incomplete factors are better where they lie near it"
-    return Suggestion("--reorder", reason)
-
-
-def _multigrid(o: Outcome) -> Suggestion | None:
-    if o.ranks > 1 or o.solver != "cg" or o.preconditioner == "amg":
-        return None
-    reason = "multigrid suits discretized elliptic equations, such as diffusion and elasticity"
-    return Suggestion("--preconditioner amg", reason)
-
-
-def _restart(o: Outcome) -> Suggestion | None:
-    if o.solver != "gmres" or o.restart >= o.rows:
-        return None
-    reason = "gmres often stalls where it restarts after few iterations"
-    return Suggestion(f"--solver gmres --restart {min(10 * o.restart, o.rows)}", reason)
-
-
-def _iterations(o: Outcome) -> Suggestion | None:
-    """More iterations, in two digits: as many as it takes at the same rate, or ten times as many."""
-    if not o.exhausted:
-        return None
-    if o.residual < 0.5:
-        needed = 1.1 * o.iterations * log(o.rtol) / log(o.residual)
-        reason = "at the same rate the residual gets there"
-    elif o.iterations < o.rows:
-        needed, reason = 10.0 * o.iterations, "the residual may fall late"
-    else:
-        return None
-    digit = 10 ** max(0, floor(log10(needed)) - 1)
-    most = ceil(round(needed / digit, 6)) * digit
-    return Suggestion(f"--maxiter {most}", reason) if most <= MOST_ITERATIONS else None
-
-
-def _solver(o: Outcome) -> Suggestion | None:
-    reasons = {
-        "minres": ("gmres", "it takes every matrix, and preconditioners that are not symmetric"),
-        "bicgstab": ("gmres", "its residual never grows"),
-        "gmres": ("bicgstab", "it is not restarted, as gmres is, which may stall"),
-    }
-    other, reason = reasons.get(o.solver, (None, ""))
-    return Suggestion(f"--solver {other}", reason) if other and other not in o.broken else None
-
-
-def _tolerance(o: Outcome) -> Suggestion:
-    digit = 10.0 ** floor(log10(o.residual))
-    reached = ceil(o.residual / digit) * digit
-    return Suggestion(f"--rtol {reached:.0e}", "float64 allows hardly more than was reached")
+        needed, reason = 10.0 * o.iterations if o.iterations < o.rows else 0.0, "the residual may fall late"
+    digit = 10 ** max(0, floor(log10(max(needed, 1.0))) - 1)  # of two
+    return ceil(round(needed / digit, 6)) * digit, reason

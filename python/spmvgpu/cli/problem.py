@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from .. import gallery, matrix_io
 from .._util.messages import quoted
-from .._util.types import HostArray
+from .._util.types import DType, HostArray
 from .._util.value_types import TYPE_NAMES
 from .arguments import add_device, positive_int
 from .output import Fields, Report
@@ -104,9 +104,8 @@ def load_problem(args: argparse.Namespace, rhs: str | None = None) -> Problem:
             raise ValueError(f"{args.matrix}: the matrix is complex, and --dtype {args.dtype} is not")
         if args.symmetric:
             matrix = _mirror(args.matrix, matrix, args.symmetric)
-        b = np.ones(matrix.shape[0]) if rhs is None else read_rhs(rhs, args.matrix, matrix.shape[0])
-        if b.dtype.kind == "c" and np.dtype(args.dtype or matrix.dtype).kind != "c":
-            raise ValueError(f"{rhs}: the right-hand side is complex; add --dtype complex128")
+        b = read_rhs(rhs, args.matrix, matrix.shape[0])
+        check_rhs_type(rhs, b, np.dtype(args.dtype or matrix.dtype))
     return Problem(title, matrix, b, perf_counter() - start)
 
 
@@ -131,7 +130,10 @@ def _mirror(path: str, matrix: sp.csr_array, stored: str) -> sp.csr_array:
     return sp.csr_array(matrix + triangle(matrix, -beyond).T)
 
 
-def read_rhs(path: str, matrix_path: str, rows: int) -> HostArray:
+def read_rhs(path: str | None, matrix_path: str, rows: int) -> HostArray:
+    """The right-hand side, of ones if there is no file."""
+    if path is None:
+        return np.ones(rows)
     b = matrix_io.read_vector(path)
     if b.dtype.kind not in "buifc":
         raise ValueError(f"{path}: the right-hand side is of type {quoted(str(b.dtype))}; give numbers")
@@ -144,6 +146,11 @@ def read_rhs(path: str, matrix_path: str, rows: int) -> HostArray:
             f"{path}: entry {int(np.argmin(np.isfinite(b)))} of the right-hand side is not finite"
         )
     return b.astype(np.complex128 if b.dtype.kind == "c" else np.float64)
+
+
+def check_rhs_type(path: str | None, b: HostArray, dtype: DType) -> None:
+    if b.dtype.kind == "c" and dtype.kind != "c":
+        raise ValueError(f"{path}: the right-hand side is complex; add --dtype complex128")
 
 
 def check_square(title: str, matrix: Any) -> None:

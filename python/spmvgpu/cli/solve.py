@@ -1,45 +1,35 @@
-"""``solve``: a Krylov solver on the operator's device, or on all ranks of MPI, its answer checked."""
+"""``solve``: a system of equations from a file, solved on a device or on all ranks of MPI."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 import spmvgpu as sg
-from spmvgpu._core import SolverLimits
-from spmvgpu.devices import CPU, resolve_device
-from spmvgpu.linalg import SolverWarning
-from spmvgpu.linalg.choice import Choice, Step, choose
-from spmvgpu.linalg.krylov import run as run_solver
-from spmvgpu.linalg.named import NAMES, SYMMETRIC_SOLVERS, named
+from spmvgpu.linalg.choice import Approach
+from spmvgpu.linalg.named import NAMES
+from spmvgpu.linalg.refinement import Watch
+from spmvgpu.linalg.search import Search
 
-from .._util.messages import said
-from .._util.types import HostArray
-from .advice import OTHER_SOLVER, RESTART, Suggestion
+from .advice import OTHER_SOLVER, RESTART, ROUNDING, Outcome, Suggestion, suggestions
 from .arguments import add_quiet, positive_float, positive_int
-from .one_process import OneProcess
-from .output import Fields, Report, fields_of
+from .output import Fields, Report, fail, fields_of, in_bytes
 from .problem import MATRIX_FIELDS, add_problem_arguments, tell_matrix
-from .progress import counting, waiting
-from .solution import (
-    Seconds,
-    Solution,
-    StepError,
-    System,
-    first_that_works,
-    refine,
-    tell,
-)
+from .progress import counting
+from .task import Task, check_solver, read_task, write_solution
 
 HELP = "solve A x = b with an iterative solver"
 DESCRIPTION = """\
 Solve A x = b with an iterative solver of spmvgpu.linalg, and check the residual with SciPy. Started by
 mpiexec or srun, all processes solve together."""
+
 
 FIELDS: Fields = {
     **MATRIX_FIELDS,
@@ -51,7 +41,13 @@ FIELDS: Fields = {
     "solver_reason": ("string or null", "why it was chosen; null if `--solver` named it"),
     "preconditioner": ("string", "the preconditioner"),
     "reordered": ("boolean", "whether the rows and columns were reordered, with `--reorder`"),
-    **fields_of("seconds", Seconds),
+    "seconds.input": ("number", "reading or assembling; with several ranks also making the operator"),
+    "seconds.check": ("number", "checking the matrix, and reordering it"),
+    "seconds.convert": ("number or null", "conversion to the format; null with several ranks"),
+    "seconds.transfer": ("number or null", "copying to the device; null with several ranks"),
+    "seconds.precondition": ("number", "making the preconditioner"),
+    "seconds.solve": ("number", "the solver"),
+    "seconds.verify": ("number", "computing the true residual"),
     "iterations": ("integer", "iterations of all rounds"),
     "rounds": ("integer", "how often the solver was started, on the true residual"),
     "residual": ("number or null", "norm of b - A x over the norm of b; null if not finite"),
@@ -61,11 +57,11 @@ FIELDS: Fields = {
     **fields_of("suggestions[]", Suggestion),
 }
 
-# Set by Open MPI's mpiexec; by that of MPICH and of its relatives; by srun, for what it starts itself.
+# Open MPI's mpiexec sets the first one, that of MPICH and its relatives the second, and srun the third.
 _COUNTS_OF_RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
-# The solvers for symmetric and Hermitian matrices.
-_METHODS = {"cg": "conjugate gradients", "minres": "minimal residuals"}
+# How attempts end that say more of the matrix or the preconditioner than of the residual.
+_BROKEN = {"refused", "unsymmetric", "indefinite", "bad_preconditioner", "rho", "omega", "not_finite"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,14 +76,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1e-8,
         help="solve until ||b - A x|| <= rtol ||b|| (default: 1e-8)",
     )
-    add("--maxiter", type=positive_int, metavar="N", help="most iterations (default: 10 times the rows)")
+    add(
+        "--maxiter",
+        type=positive_int,
+        metavar="N",
+        help="most iterations (default: 10 times the rows)",
+    )
     add(
         "--solver",
         choices=("auto", *OTHER_SOLVER),
         default="auto",
-        help="auto takes cg for a symmetric or Hermitian matrix with a positive diagonal, minres for other "
-        "symmetric or Hermitian ones, and bicgstab for all others. If cg breaks down, diverges or stagnates, "
-        "minres goes on; if bicgstab does, gmres (default: auto)",
+        help="auto is spmvgpu.linalg.solve: cg for a symmetric or Hermitian matrix that seems to be positive "
+        "definite, minres for other symmetric or Hermitian ones, and bicgstab for all others; others follow "
+        "where one fails. Small systems are solved by SciPy's direct solver, unless there is an option for "
+        "the solve (default: auto)",
     )
     add(
         "--restart",
@@ -122,128 +124,146 @@ def run(args: argparse.Namespace) -> int:
         from .over_ranks import run_on_ranks
 
         return run_on_ranks(args, ranks, _solve)
-    return _solve(OneProcess(args))
+    return _solve(args, read_task(args))
 
 
-def _solve(system: System) -> int:
+def _solve(args: argparse.Namespace, task: Task) -> int:
     """Solve, report and return the exit code; all ranks do so together, and the first one reports."""
-    args = system.args
-    choice = _choice(system)
-    system.build()
-    report = Report(args.json, system.is_first)
-    tell_matrix(report, system.title, system.op)
-    system.tell_operator(report)
+    problem, op, report = task.problem, task.problem.op, Report(args.json, task.is_first)
+    auto = args.solver == "auto"
+    preconditioner = args.preconditioner.replace("-", "_")
+    if preconditioner == "auto" and not (auto and task.matrix is not None):
+        preconditioner = "jacobi" if problem.divides else "none"
+    hint = "" if (auto and not problem.is_small and problem.is_hermitian) else _hint(task)
+    check_solver(task, args.solver, hint)
+    tell_matrix(report, task.title, op)
+    _report_operator(report, args, op)
+    reasons: list[str | None] = []
 
-    def attempt(step: Step) -> Solution:
-        start = perf_counter()
-        with waiting(f"making the preconditioner {step.preconditioner}", system.quiet):
-            M = _preconditioner(system, step)
-        if system.seconds.precondition is not None:
-            taken = system.seconds.precondition + perf_counter() - start
-            system.seconds = system.seconds._replace(precondition=taken)
-        return _attempt(system, step.solver, M)
-
-    step, solution = first_that_works(choice, args.rtol, attempt, report)
-    if args.output:
-        system.write(solution.x)
-    report.values["reordered"] = args.reorder
-    return tell(report, system, choice, step, solution) if system.is_first else 0
-
-
-def _attempt(system: System, solver: str, M: object) -> Solution:
-    """Solve with one solver; StepError where it cannot go on."""
-    args, op = system.args, system.op
-    with counting(solver, "iterations", quiet=system.quiet) as bar:
-
-        def step(right: HostArray, goal: float, most: int, relative: float) -> tuple[HostArray, int]:
-            limits = SolverLimits()
-            limits.rtol, limits.atol, limits.maxiter = goal, 0.0, most
-            limits.legacy, limits.restart = True, min(args.restart, op.shape[0])
-            if solver == "minres":  # whose test is beside the norms of the matrix and the solution
-                limits.rtol = min(goal, 1e-3) / 100
-            done = bar.n
+    @contextmanager
+    def shown(approach: Approach, why: str) -> Iterator[Watch]:
+        reason = f"{why}; {hint}" if hint and not reasons else why
+        reasons.append(reason if auto else None)
+        report.line("preconditioner", _dashed(approach.preconditioner))
+        report.wrapped(f"{'solver':<14}", f"{approach.solver}, because {reason}" if auto else approach.solver)
+        with counting(approach.solver, "iterations", quiet=args.quiet or not task.is_first) as bar:
 
             def watch(iterations: int, residual: float, norm_b: float) -> None:
-                bar.set_postfix_str(f"relative residual {residual / norm_b * relative:.2e}", refresh=False)
-                bar.update(done + iterations - bar.n)
+                note = f"relative residual {residual / (norm_b or 1.0):.2e}"
+                bar.set_postfix_str(note, refresh=False)
+                bar.update(iterations - bar.n)
 
-            watched = None if args.quiet else watch  # all ranks watch or none
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", SolverWarning)
-                try:
-                    x, info, how = run_solver(solver, op, right, None, M, lambda *_: limits, watch=watched)
-                except ValueError as error:
-                    raise _broken_down(system, error, solver) from error
-            if info < 0:
-                raise _broken_down(system, caught[0].message, solver)
-            return x, how.iterations
+            yield watch
 
-        return refine(system, step)
+    defaults = (args.preconditioner, args.format, args.dtype, args.maxiter) == ("auto", "auto", None, None)
+    search = Search(
+        problem,
+        args.rtol,
+        solver=args.solver,
+        preconditioner=preconditioner,
+        options={"block": args.block} if preconditioner == "block_jacobi" else None,
+        maxiter=args.maxiter if auto else args.maxiter or 10 * problem.rows,
+        restart=args.restart,
+        direct=auto and defaults and task.matrix is not None and op.dtype in (np.float64, np.complex128),
+        refines=True,
+        shown=shown,
+    )
+    is_solved = search.solve()
+    if not is_solved and set(search.statuses) <= _BROKEN:
+        raise ValueError(f"{task.title}: {_refusal(search)}")
+    best = search.best
+    if best is not search.tried[-1]:
+        report.text(f"{'closest':<14} {best}")
+    if args.output and search.x is not None:
+        whole = task.whole(search.x)
+        with problem.agreement():
+            if whole is not None:  # it is on the first rank
+                write_solution(args.output, whole)
+    if not task.is_first:
+        return 0
+    number = search.tried.index(best)
+    report.values |= {"solver": best.method, "solver_reason": reasons[number], "reordered": args.reorder}
+    report.values["preconditioner"] = _dashed(best.preconditioner)
+    outcome = Outcome(
+        best.method,
+        _dashed(best.preconditioner),
+        str(op.dtype),
+        best.residual,
+        args.rtol,
+        best.iterations,
+        problem.rows,
+        exhausted=search.statuses[number] == "exhausted",
+        broken=tuple(one.method for one in search.tried if one.method != best.method),
+        restart=args.restart,
+        **task.facts(),
+    )
+    report.values["seconds"] = {"convert": None, "transfer": None, **task.seconds, **search.seconds}
+    report.text("seconds")
+    for phase, seconds in (task.seconds | search.seconds).items():
+        report.text(f"  {phase:<12} {seconds:.3f}")
+    return _report(report, args, outcome, search.rounds)
 
 
-def _broken_down(system: System, why: object, solver: str) -> StepError:
-    return StepError(f"{system.title}: {why}; {OTHER_SOLVER[solver]}", why, of_solver=True)
-
-
-def _choice(system: System) -> Choice:
-    """The solver that was asked for, if the matrix is one for it, or those to try."""
-    args, kind = system.args, system.kind
-    divides = system.everywhere(bool((np.abs(system.diagonal) > 0).all()))
-    preconditioner = args.preconditioner.replace("-", "_")
-    if preconditioner == "auto" and not (args.solver == "auto" and system.has_preconditioners):
-        preconditioner = "jacobi" if divides else "none"
-    if args.solver == "auto":
-        is_symmetric = system.asymmetry() is None
-        positive = system.everywhere(bool((system.diagonal.real > 0).all()))
-        dominance = 0.0 if is_symmetric else system.dominance()
-        on_gpu = resolve_device(args.device) != CPU
-        choice = choose(
-            is_symmetric, positive, preconditioner, kind, divides=divides, dominance=dominance, on_gpu=on_gpu
+def _refusal(search: Search) -> str:
+    """Why none of the methods could be used, and what to try."""
+    last = search.tried[-1]
+    if search.statuses[-1] == "refused":
+        return (
+            f"--preconditioner {_dashed(last.preconditioner)}: {last.outcome}; try another --preconditioner, "
+            "with --solver gmres where the matrix is not positive definite"
         )
-        if not is_symmetric and system.has_one_triangle():
-            hint = f"if the file has one triangle of a {kind} matrix, give --symmetric lower or upper"
-            choice = choice._replace(reason=f"{choice.reason}; {hint}")
-        return choice
-    if args.solver == "cg":
-        is_negative = system.everywhere(bool((system.diagonal.real < 0).all()))
-        with system.agreement():
-            _check_positive(system, is_negative)
-    if args.solver in SYMMETRIC_SOLVERS and (found := system.asymmetry()) is not None:
-        one = ", and --symmetric lower or upper if the file has one triangle only"
-        raise ValueError(
-            f"{system.title}: the matrix is not {kind}: {found}; {_METHODS[args.solver]} need a {kind} one: "
-            f"try --solver bicgstab or gmres{one if system.has_one_triangle() else ''}"
-        )
-    return Choice((Step(args.solver, preconditioner),))
+    return f"{last} {last.outcome}; {OTHER_SOLVER[last.method]}"
 
 
-def _check_positive(system: System, is_negative: bool) -> None:
-    """Refuse, with ValueError, a diagonal that no positive definite matrix has; all of it may be negative."""
-    diagonal = system.diagonal
-    bad = np.flatnonzero(~(diagonal.real > 0))
-    if len(bad):
-        hint = " (all of the diagonal is negative: solve with -A and -b)" if is_negative else ""
-        raise ValueError(
-            f"{system.title}: the matrix is not positive definite: {len(bad)} of {len(diagonal)} diagonal "
-            f"entries are zero or negative, the first in row {system.first_row + bad[0]} "
-            f"({diagonal[bad[0]]:g}){hint}; {OTHER_SOLVER['cg']}"
-        )
+def _hint(task: Task) -> str:
+    """What to give for a file that seems to have one triangle only."""
+    A = task.matrix
+    if A is None or bool(sp.tril(A, -1).nnz) == bool(sp.triu(A, 1).nnz):
+        return ""
+    return f"if the file has one triangle of a {task.problem.kind} matrix, give --symmetric lower or upper"
 
 
-def _preconditioner(system: System, step: Step) -> object:
-    """The preconditioner of a step, as solvers take it; StepError if there is none."""
-    name = step.preconditioner
-    if name == "none":
-        return None
-    with system.agreement():
-        try:
-            options = {"block": system.args.block} if name == "block_jacobi" else {}
-            return named(name, system.op, step.solver, **options)
-        except (ArithmeticError, TypeError, ValueError, np.linalg.LinAlgError) as error:
-            why = f"{name.replace('_', '-')}: {said(error)}"
-            raise StepError(
-                f"{system.title}: --preconditioner {why}; try another --preconditioner, with --solver gmres "
-                "where the matrix is not positive definite",
-                why,
-                of_solver=False,
-            ) from error
+def _dashed(preconditioner: str) -> str:
+    """A name as the command line has it."""
+    return preconditioner.replace("_", "-")
+
+
+def _report_operator(report: Report, args: argparse.Namespace, op: Any) -> None:
+    chosen = " (chosen automatically)" if args.format == "auto" else ""
+    if not isinstance(op, sg.SparseOperator):
+        from .over_ranks import report_ranks
+
+        return report_ranks(report, op, chosen)
+    model = next((device.model for device in sg.devices() if device.name == op.device), "")
+    report.line("device", f"{op.device} ({model})" if model else op.device, ranks=1, device=op.device)
+    report.line("format", f"{op.format}{chosen}", format=op.format)
+    report.line("memory", in_bytes(op.nbytes), bytes=op.nbytes)
+
+
+def _report(report: Report, args: argparse.Namespace, outcome: Outcome, rounds: int) -> int:
+    """Report how the solve went; return the exit code."""
+    iterations, residual = outcome.iterations, outcome.residual
+    again = f", started {rounds} times" if rounds > 1 else ""
+    report.line("iterations", f"{iterations}{again}", iterations=iterations, rounds=rounds)
+    finite = residual if np.isfinite(residual) else None  # JSON has no NaN
+    report.line("residual", f"{residual:.2e} = ||b - A x|| / ||b||, computed from x", residual=finite)
+    if args.output:
+        report.line("written", str(args.output))
+    converged = residual <= args.rtol
+    report.line("converged", f"{'yes,' if converged else 'no, not'} to rtol {args.rtol:g}")
+    advice = [] if converged else suggestions(outcome)
+    for suggestion in advice:
+        report.wrapped(f"{'try':<14}", f"{suggestion.options}: {suggestion.reason}")
+    report.finish(rtol=args.rtol, converged=converged, output=args.output, suggestions=advice)
+    return 0 if converged else fail(_complaint(outcome, [one.options for one in advice]), 1)
+
+
+def _complaint(outcome: Outcome, options: list[str]) -> str:
+    """One sentence about a residual that is too large, with what to try."""
+    end = f"after all {outcome.iterations} iterations" if outcome.exhausted else "and gets no smaller"
+    if not outcome.exhausted and outcome.residual > ROUNDING:
+        end += ", so the matrix may be singular"
+    text = f"not converged: the residual is {outcome.residual:.2e}, not {outcome.rtol:g}, {end}"
+    *others, last = options or [""]
+    choice = f"{', '.join(others)} or {last}" if others else last
+    return f"{text}; try {choice}" if options else text

@@ -17,7 +17,7 @@ _UNSYMMETRIC = ("ilu0",)
 _STABLE, _DOMINANT = 0.99, 1.1
 
 
-class Step(NamedTuple):
+class Approach(NamedTuple):
     """A solver with a preconditioner, by their names; "none" stands for no preconditioner."""
 
     solver: str
@@ -25,20 +25,6 @@ class Step(NamedTuple):
 
     def __str__(self) -> str:
         return self.solver if self.preconditioner == "none" else f"{self.solver} with {self.preconditioner}"
-
-
-class Choice(NamedTuple):
-    """What to try, each where the step before fails, and why the first was chosen.
-
-    There is no reason for a solver that the user asked for.
-    """
-
-    steps: tuple[Step, ...]
-    reason: str | None = None
-
-    @property
-    def solvers(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(step.solver for step in self.steps))
 
 
 def choose(
@@ -51,8 +37,8 @@ def choose(
     divides: bool = True,
     dominance: float = 0.0,
     on_gpu: bool = False,
-) -> Choice:
-    """The solvers and preconditioners that suit a matrix.
+) -> tuple[list[Approach], str]:
+    """What to try with a matrix, each where the one before fails, and why the first was chosen.
 
     Parameters
     ----------
@@ -76,18 +62,18 @@ def choose(
     """
     solvers, reason = _solvers(hermitian, positive_diagonal, preconditioner, kind, indefinite)
     if preconditioner != "auto":
-        return Choice(tuple(Step(solver, preconditioner) for solver in solvers), reason)
+        return [Approach(solver, preconditioner) for solver in solvers], reason
     jacobi = "jacobi" if divides else "none"
     factors = ["ilu0"] if divides else []
     if not hermitian:
         factors_first = _STABLE <= dominance < _DOMINANT and not on_gpu
         names = [*factors, jacobi] if factors_first else [jacobi, *factors]
-        return Choice(tuple(Step(solver, name) for name in names for solver in solvers), reason)
-    steps = [Step(solver, jacobi) for solver in solvers]
+        return [Approach(solver, name) for name in names for solver in solvers], reason
+    approaches = [Approach(solver, jacobi) for solver in solvers]
     if "cg" in solvers:
-        steps[1:1] = [Step("cg", name) for name in ("amg", "ic0")]
-    steps += [Step("gmres", name) for name in (*factors, jacobi)]
-    return Choice(tuple(steps), reason)
+        approaches[1:1] = [Approach("cg", name) for name in ("amg", "ic0")]
+    approaches += [Approach("gmres", name) for name in (*factors, jacobi)]
+    return approaches, reason
 
 
 def _solvers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..inputs.compressed import storage_dtype
 from ..inputs.source import ForeignOperator, Source
 from ..operator.construct import as_operator
 from ..operator.operator import SparseOperator
+from .by_factors import norms
 from .choice import dominance
 from .nullspace import NullSpace
 from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
@@ -32,7 +34,7 @@ _SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vector
 
 
 class DoubleSystem:
-    """A system in double precision, whatever its matrix is given as.
+    """A system that is solved in double precision, whatever its matrix is given as.
 
     Parameters
     ----------
@@ -41,30 +43,39 @@ class DoubleSystem:
         Right-hand side.
     x0 : array, optional
         Initial guess.
-    device : str
-        Where a matrix goes to.
+    device, format : str
+        Where a matrix goes to, and how it is stored.
+    dtype : numpy.dtype, optional
+        Type of the operator, for `refine`. By default it is in double precision.
     """
 
-    def __init__(self, A: object, b: object, x0: AnyArray, device: str) -> None:
+    def __init__(
+        self,
+        A: object,
+        b: object,
+        x0: AnyArray,
+        device: str,
+        format: str = "auto",
+        dtype: DType | None = None,
+    ) -> None:
         self.b, self.library = array_and_library("b", b)
         self.located, self.x0 = self.library.locate(self.b, "b"), x0
         resolve_device(device)  # refuses what is none
-        self._device = device
+        self._device, self._format = device, format
         self._given: SparseOperator | Source = A if isinstance(A, SparseOperator) else source_of(A)
         self.is_foreign = isinstance(self._given, ForeignOperator)
         if len(self._given.shape) != 2:
             raise ValueError(f"A has {len(self._given.shape)} dimensions; give a square matrix")
         check_square(self._given)
         self.rows = int(self._given.shape[0])
-        self.dtype: DType = np.dtype(np.float64)
-        if "c" in (storage_dtype(self._given.dtype, None).kind, kind_of(self.located.dtype)):
-            self.dtype = np.dtype(np.complex128)
+        is_complex = "c" in (storage_dtype(self._given.dtype, None).kind, kind_of(self.located.dtype))
+        self.dtype: DType = dtype or np.dtype(np.complex128 if is_complex else np.float64)
         self.kind = "Hermitian" if self.dtype.kind == "c" else "symmetric"
 
     @cached_property
     def op(self) -> SparseOperator | LinearOperator:
         """The operator on its device."""
-        op = as_operator(self._given, self.b, device=self._device, dtype=self.dtype)
+        op = as_operator(self._given, self.b, device=self._device, format=self._format, dtype=self.dtype)
         if isinstance(op, SparseOperator):
             return op.astype(self.dtype, copy=False)
         return sla.LinearOperator(op.shape, op.matvec, matmat=op.matmat, dtype=self.dtype)
@@ -173,6 +184,19 @@ class DoubleSystem:
                 raise ValueError(f"{name} contains inf or NaN")
             made.append(own.T)
         return made[0], made[1] if len(made) > 1 else None
+
+    def residual(self, x: HostArray) -> HostArray:
+        """``b - A @ x`` for one right-hand side in host memory."""
+        found: HostArray = on_host("b", self.b) - self.matrix @ x
+        return found
+
+    def norm(self, v: HostArray) -> float:
+        """The norm of a vector in host memory."""
+        return float(norms(v))
+
+    def agreement(self) -> AbstractContextManager[None]:
+        """A block at whose end all ranks raise what any of them has raised within."""
+        return nullcontext()
 
     def delivered(self, x: AnyArray) -> AnyArray:
         """A solution as the caller gets it, if it is of `vectors` on a GPU."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from time import perf_counter
 from typing import NamedTuple
@@ -12,23 +13,26 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from .._core import SolverLimits
+from .._util.types import HostArray
 from ..arrays import AnyArray
 from ..devices import CPU
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from . import cudss, krylov
 from .by_factors import contradiction, solve_by_factors
-from .choice import Choice, Step, choose
+from .choice import Approach, choose
 from .direct import splu
-from .named import SYMMETRIC_SOLVERS
+from .named import SYMMETRIC_SOLVERS, named
 from .problem import DoubleSystem
+from .refinement import Watch, refine
 from .stopping import Info, SolverWarning, check_limits
-from .systems import Callback
+from .systems import Callback, OverRanks
 from .vectors import random_vector
 
 _LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has failed
 _MOST_COMPONENTS = 100  # for which a dense basis of the null space is small
-_DIRECT = Step("direct", "none")
+_DIRECT = Approach("direct", "none")
+_GUESS = Approach("guess", "none")
 _LANCZOS_STEPS = 12
 _RESTART = 50  # of gmres, which is the last to be tried
 # Iterations before a residual that has ceased to fall ends a method, and more of them, times the square root
@@ -66,7 +70,7 @@ class Attempt(NamedTuple):
     seconds: float
 
     def __str__(self) -> str:
-        return str(Step(self.method, self.preconditioner))
+        return str(Approach(self.method, self.preconditioner))
 
 
 class StalledError(Exception):
@@ -80,90 +84,150 @@ class SlowError(StalledError):
 class Search:
     """Methods that are tried one after the other, until one reaches the tolerance.
 
+    Parameters
+    ----------
+    problem, rtol, atol, nullspace
+        What is solved, as `solve` takes it.
+    solver, preconditioner : str, optional
+        The only ones to try.
+    options : dict, optional
+        Of the preconditioner.
+    maxiter : int, optional
+        Iterations of each method. The search ends where they are used up.
+    restart : int
+        Of gmres.
+    direct : bool
+        Whether factors may be tried.
+    refines : bool
+        Whether solutions are in double precision even if the operator is not, see `refine`.
+    shown : callable, optional
+        Of an approach and the reason for it. It gives a context manager of what looks at the solve, in which
+        the approach is tried.
+
     Attributes
     ----------
     tried : list of Attempt
+    statuses : list of str
+        How each ended: as of `SolveInfo`, or "refused", "unsymmetric", "stalled" or "slow".
     reason : str
         Why the first one was chosen.
+    rounds : int
+        Of the best attempt, how often the solver was started.
+    seconds : dict
+        For preconditioners, solvers, and residuals that are computed beside these.
     """
 
-    def __init__(self, problem: DoubleSystem, rtol: float, atol: float, nullspace: object) -> None:
+    def __init__(
+        self,
+        problem: DoubleSystem,
+        rtol: float,
+        atol: float = 0.0,
+        nullspace: object = None,
+        *,
+        solver: str = "auto",
+        preconditioner: str = "auto",
+        options: dict[str, object] | None = None,
+        maxiter: int | None = None,
+        restart: int = _RESTART,
+        direct: bool = True,
+        refines: bool = False,
+        shown: Callable[[Approach, str], AbstractContextManager[Watch | None]] | None = None,
+    ) -> None:
         self._problem, self._rtol, self._atol = problem, rtol, atol
-        self._nullspace = nullspace
+        self._nullspace, self._solver, self._preconditioner = nullspace, solver, preconditioner
+        self._options, self._maxiter, self._restart = options or {}, maxiter, restart
+        self._may_be_direct, self._refines = direct, refines
+        self._shown = shown or (lambda *_: nullcontext())
         self.tried: list[Attempt] = []
-        self.reason = ""
-        self.device = "cpu"
+        self.statuses: list[str] = []
+        self.reason, self.device = "", "cpu"
+        self.rounds = self._rounds = 1
+        self.seconds = {"precondition": 0.0, "solve": 0.0, "verify": 0.0}
         self._x: AnyArray = None
-        self._best = np.inf
+        self._best: Attempt | None = None
+
+    def solve(self) -> bool:
+        """Try what suits the problem; whether it is solved."""
+        if self._is_direct() and self._problem.is_small:
+            return self._direct() or self._iterate()
+        return self._iterate() or (self._is_direct() and self._direct())
 
     @property
     def x(self) -> AnyArray:
         """The best approximation so far, as the caller gets it; None before there is one."""
         return self._problem.delivered(self._x)
 
+    @property
+    def best(self) -> Attempt:
+        """What found `x`; without it the last attempt."""
+        return self._best or self.tried[-1]
+
     # Krylov methods
 
-    def iterate(self) -> bool:
+    def _iterate(self) -> bool:
         """Try solvers of `spmvgpu.linalg`; whether one has found the solution."""
-        problem = self._problem
-        self.device = str(getattr(problem.op, "device", "cpu"))
+        self.device = str(getattr(self._problem.op, "device", "cpu"))
+        if self._solver != "auto":
+            return self._attempt(Approach(self._solver, self._preconditioner)) == "converged"
         if self._begins_at_the_end():
             return True
         if self.contradiction():
             return False
-        choice = self._choice()
-        self.reason = self.reason or str(choice.reason)
+        approaches, why = self._choice()
+        self.reason = self.reason or why
         unsuitable: set[str] = set()
-        steps = list(choice.steps)
-        most = self._most_before_multigrid() if Step("cg", "amg") in steps else None
-        while steps:
-            step = steps.pop(0)
-            if step.solver in unsuitable:
+        most = self._most_before_multigrid() if Approach("cg", "amg") in approaches else None
+        while approaches:
+            approach = approaches.pop(0)
+            if approach.solver in unsuitable:
                 continue
-            outcome = self._attempt(step, most if step.solver == "cg" else None)
-            most = None  # of the first step alone
-            if outcome == "converged":
+            status = self._attempt(approach, most if approach.solver == "cg" else None)
+            most = None  # of the first one alone
+            if status == "converged":
                 return True
-            if outcome == "slow":  # it is the way to the solution if no other is
-                steps.insert(sum(other.solver == "cg" for other in steps), step)
-            if outcome in ("indefinite", "unsymmetric"):
-                unsuitable.add(step.solver)
+            if status == "exhausted" and self._maxiter is not None and self.tried[-1].residual < 1:
+                return False
+            if status == "slow":  # it is the way to the solution if no other is
+                approaches.insert(sum(other.solver == "cg" for other in approaches), approach)
+            if status in ("indefinite", "unsymmetric"):
+                unsuitable.add(approach.solver)
         return False
 
     def _begins_at_the_end(self) -> bool:
         """Check what was given, and whether the guess is a solution."""
-        x, info, how = self._run(Step("bicgstab", "none"), 0)
+        x, info, how = self._run(Approach("bicgstab", "none"), 0)
         if how.status == "not_finite":
             raise ValueError("b or x0 contains inf or NaN")
         if not np.all(info == 0):
             return False
         self.reason = "the initial guess is a solution, or b is zero"
-        self.tried.append(Attempt("guess", "none", "converged", 0, _relative(how), how.seconds))
-        self._x = x
+        with self._shown(_GUESS, self.reason):
+            self._keep(Attempt(*_GUESS, "converged", 0, _relative(how), how.seconds), x, "converged")
         return True
 
-    def _choice(self) -> Choice:
+    def _choice(self) -> tuple[list[Approach], str]:
         problem = self._problem
         hermitian, on_gpu = problem.is_hermitian, self.device != "cpu"
         positive = problem.has_positive_diagonal
-        choice = choose(
+        approaches, reason = choose(
             hermitian,
             positive,
-            "none" if problem.is_foreign else "auto",
+            "none" if problem.is_foreign else self._preconditioner,
             problem.kind,
             indefinite=hermitian and positive and not self._seems_definite(),
             divides=problem.divides,
             dominance=0.0 if hermitian or on_gpu else problem.dominance,
             on_gpu=on_gpu,
         )
-        if problem.is_foreign and "cg" in choice.solvers:
-            why = f"products with random vectors are those of a {problem.kind} matrix"
-            choice = choice._replace(reason=why)
-        return choice
+        if problem.is_foreign and approaches[0].solver == "cg":
+            reason = f"products with random vectors are those of a {problem.kind} matrix"
+        return approaches, reason
 
     def _seems_definite(self) -> bool:
         """Whether a few steps of cg, which is a Lanczos method, find no negative eigenvalue."""
         problem = self._problem
+        if isinstance(problem.op, OverRanks):
+            return True
         v = random_vector(problem.rows, problem.dtype, 2, problem.ordinal).owner
         M = problem.preconditioner("jacobi" if problem.divides else "none")
         limits = partial(check_limits, 1e-8, 0.0, _LANCZOS_STEPS, 10)
@@ -179,77 +243,107 @@ class Search:
         fixed, each = _OF_CPU if op._ordinal < 0 else _OF_GPU
         return iterations + seconds / (fixed + each * self._problem.rows)
 
-    def _attempt(self, step: Step, most: float | None = None) -> str:
+    def _attempt(self, approach: Approach, most: float | None = None) -> str:
         """Try a method; its status.
 
         It ends if it seems to take more than `most` further iterations, and multigrid suits the matrix.
         """
         start, x, iterations, residual = perf_counter(), None, 0, np.inf
-        try:
-            x, info, how = self._run(step, None, most)
-        except SlowError as slow:
-            status, outcome = "slow", f"was slow, {slow}"
-        except StalledError as stalled:
-            status, outcome = "stalled", f"stalled, {stalled}"
-        except (ArithmeticError, TypeError, ValueError, MemoryError, np.linalg.LinAlgError) as error:
-            status, outcome = "refused", str(error)
-            if step.solver == "minres" and "non-symmetric" in outcome:
-                status = "unsymmetric"
-        else:
-            status, iterations, residual = how.status, how.iterations, _relative(how)
-            if status == "converged" and not np.all(info == 0):
-                status = "exhausted"
-            outcome = _WORDS.get(status, f"broke down ({status})")
+        reason = f"{self.tried[-1]} {self.tried[-1].outcome}" if self.tried else self.reason
+        with self._shown(approach, reason) as watch:
+            try:
+                x, info, how = self._run(approach, self._maxiter, most, watch)
+            except SlowError as slow:
+                status, outcome = "slow", f"was slow, {slow}"
+            except StalledError as stalled:
+                status, outcome = "stalled", f"stalled, {stalled}"
+            except (ArithmeticError, TypeError, ValueError, MemoryError, np.linalg.LinAlgError) as error:
+                status, outcome = "refused", str(error)
+                if approach.solver == "minres" and "non-symmetric" in outcome:
+                    status = "unsymmetric"
+            else:
+                status, iterations, residual = how.status, how.iterations, _relative(how)
+                if status == "converged" and not np.all(info == 0):
+                    status = "exhausted"
+                outcome = _WORDS.get(status, f"broke down ({status})")
         seconds = perf_counter() - start
-        self._keep(Attempt(*step, outcome, iterations, residual, seconds), x)
+        self._keep(Attempt(*approach, outcome, iterations, residual, seconds), x, status)
         return status
 
-    def _keep(self, attempt: Attempt, x: AnyArray) -> None:
+    def _keep(self, attempt: Attempt, x: AnyArray, status: str) -> None:
         self.tried.append(attempt)
-        if x is not None and (attempt.residual < self._best or attempt.outcome == "converged"):
-            self._best, self._x = attempt.residual, x
+        self.statuses.append(status)
+        best = np.inf if self._best is None else self._best.residual
+        if x is not None and (attempt.residual < best or status == "converged"):
+            self._best, self._x, self.rounds = attempt, x, self._rounds
 
     def _run(
-        self, step: Step, maxiter: int | None, slow: float | None = None
+        self, approach: Approach, maxiter: int | None, slow: float | None = None, watch: Watch | None = None
     ) -> tuple[AnyArray, Info, SolveInfo]:
-        rows, (b, x0) = self._problem.rows, self._problem.vectors
-        if step == _DIRECT:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SolverWarning)  # the residual is computed here
-                step, maxiter, x0 = Step("bicgstab", "none"), 0, splu(self._problem.op).solve(b)
-        root = int(np.sqrt(rows))
-        most = min(10 * rows, 1000 + 50 * root) if maxiter is None else maxiter
-        each = _PATIENCE_EACH if step.solver in SYMMETRIC_SOLVERS else 0
-        if step.solver == "bicgstab" and self.device != "cpu":
+        problem, rtol, atol, solver = self._problem, self._rtol, self._atol, approach.solver
+        root = int(np.sqrt(problem.rows))
+        most = min(10 * problem.rows, 1000 + 50 * root) if maxiter is None else maxiter
+        each = _PATIENCE_EACH if solver in SYMMETRIC_SOLVERS else 0
+        if solver == "bicgstab" and self.device != "cpu":
             each = _PATIENCE_EACH_ON_GPU
-        patience = _PATIENCE + each * root
+        patience = _Patience(_PATIENCE + each * root, slow, rtol, atol, lambda: problem.suits_multigrid)
+        start = perf_counter()
+        M = self._made(approach)
+        made = perf_counter()
 
-        def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
-            limits = check_limits(self._rtol, self._atol, most, 10, unknowns, callback)
-            limits.restart, limits.legacy = min(_RESTART, unknowns), True
-            return limits
+        def look(iterations: int, residual: float, norm_b: float) -> None:
+            if watch is not None:
+                watch(iterations, residual, norm_b)
+            if self._solver == "auto":
+                patience(iterations, residual, norm_b)
 
-        return krylov.run(
-            step.solver,
-            self._problem.op,
-            b,
-            x0,
-            self._problem.preconditioner(step.preconditioner),
-            limits,
-            watch=_Patience(patience, slow, self._rtol, self._atol, lambda: self._problem.suits_multigrid),
-            nullspace=self._nullspace,
-            warns=False,
-        )
+        def run(
+            b: AnyArray, x0: AnyArray, rtol: float, atol: float, most: int, look: Watch
+        ) -> tuple[AnyArray, Info, SolveInfo]:
+            def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
+                limits = check_limits(rtol, atol, most, 10, unknowns, callback)
+                limits.restart, limits.legacy = min(self._restart, unknowns), True
+                return limits
+
+            null = self._nullspace
+            return krylov.run(solver, problem.op, b, x0, M, limits, watch=look, nullspace=null, warns=False)
+
+        if self._refines:
+
+            def solve(b: HostArray, rtol: float, most: int, look: Watch) -> tuple[HostArray, SolveInfo]:
+                return run(b, None, rtol, 0.0, most, look)[::2]
+
+            x, how, self._rounds, verify = refine(problem, solve, rtol, most, look)
+            info: Info = 0 if how.status == "converged" else 1
+        else:
+            b, x0 = problem.vectors
+            if approach == _DIRECT:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", SolverWarning)  # the residual is computed here
+                    solver, most, x0 = "bicgstab", 0, splu(problem.op).solve(b)
+            (x, info, how), verify = run(b, x0, rtol, atol, most, look), 0.0
+        self.seconds["precondition"] += made - start
+        self.seconds["verify"] += verify
+        self.seconds["solve"] += perf_counter() - made - verify
+        return x, info, how
+
+    def _made(self, approach: Approach) -> object:
+        """The preconditioner of an approach, as solvers take it."""
+        M = self._problem.preconditioner(approach.preconditioner)
+        if not isinstance(M, str):
+            return M
+        with self._problem.agreement():
+            return named(M, self._problem.op, approach.solver, **self._options)
 
     # Direct solver
 
-    def is_direct(self) -> bool:
+    def _is_direct(self) -> bool:
         """Whether factors can be tried."""
         problem = self._problem
-        is_possible = not problem.is_foreign and self._nullspace is None
+        is_possible = self._may_be_direct and not problem.is_foreign and self._nullspace is None
         return is_possible and problem.rows <= _LARGEST_DIRECT
 
-    def direct(self) -> bool:
+    def _direct(self) -> bool:
         """Try factors, of cuDSS if the matrix is on a GPU, and of SciPy; whether one has solved it."""
         problem = self._problem
         is_on_gpu = not problem.is_small and problem.ordinal != CPU and cudss.is_available()
@@ -264,11 +358,15 @@ class Search:
         matrix = problem.matrix.astype(problem.dtype)
         if not np.isfinite(matrix.data).all():
             raise ValueError("A contains inf or NaN")
-        x, residual, outcome = solve_by_factors(matrix, b, x0, self._rtol, self._atol)
+        with self._shown(_DIRECT, self.reason):
+            x, residual, outcome = solve_by_factors(matrix, b, x0, self._rtol, self._atol)
         if x is not None:
             x = problem.library.from_host(np.ascontiguousarray(x), problem.b)
-        self._keep(Attempt(*_DIRECT, outcome, 0, residual, perf_counter() - start), x)
-        return outcome == "converged"
+        seconds = perf_counter() - start
+        self.seconds["solve"] += seconds
+        status = outcome if outcome == "converged" else "stagnated"
+        self._keep(Attempt(*_DIRECT, outcome, 0, residual, seconds), x, status)
+        return status == "converged"
 
     # Messages for the caller
 

@@ -210,10 +210,7 @@ def solve(
         return (X, how) if full_output else X
     problem = DoubleSystem(A, b, x0, device)
     search = Search(problem, rtol, atol, nullspace)
-    is_solved = search.is_direct() and problem.is_small and search.direct()
-    was_direct = bool(search.tried)
-    is_solved = is_solved or search.iterate()
-    is_solved = is_solved or (not was_direct and search.is_direct() and search.direct())
+    is_solved = search.solve()
     tried = tuple(search.tried)
     if not is_solved:
         raise NotSolvedError(_message(search, rtol), search.x, tried)

@@ -1,0 +1,78 @@
+"""A system over ranks for the search of `solve`: what is known of its matrix, the same on all ranks."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._util.types import HostArray
+from ..arrays import NUMPY, on_host
+from ..linalg.by_factors import norms
+from ..linalg.preconditioners import diagonal_of
+from ..linalg.problem import DoubleSystem
+from .communicators import mpi
+from .errors import agreement
+from .from_rows import aslinearoperator
+from .operator import DistributedOperator
+
+
+class DoubleSystemOverRanks(DoubleSystem):
+    """See `DoubleSystem`. Vectors are this rank's pieces, of NumPy."""
+
+    def __init__(self, op: DistributedOperator, b: HostArray) -> None:
+        self.b, self.library, self.located, self.x0 = b, NUMPY, NUMPY.locate(b, "b"), None
+        self._op, self.rows, self.dtype, self.is_foreign = op, op.shape[0], op.dtype, False
+        self._comm, self._double = op.comm, np.result_type(op.dtype, np.float64)
+        self.kind = "Hermitian" if op.dtype.kind == "c" else "symmetric"
+
+    is_small, dominance = False, 0.0  # no rank has factors, and only jacobi is there
+
+    @property
+    def op(self) -> Any:
+        """The operator over the ranks."""
+        return self._op
+
+    @cached_property
+    def diagonal(self) -> HostArray:
+        """This rank's piece."""
+        return diagonal_of(self._op)
+
+    @cached_property
+    def divides(self) -> bool:
+        return self._everywhere(self.diagonal.all())
+
+    @cached_property
+    def has_positive_diagonal(self) -> bool:
+        return self._everywhere((self.diagonal.real > 0).all())
+
+    @cached_property
+    def is_hermitian(self) -> bool:
+        op, rng = self._op, np.random.default_rng(self._comm.rank)
+        u, v = rng.standard_normal((2, op.local_shape[0])).astype(op.dtype)
+        pairs = (u, op @ v), (op @ u, v), (u, u), (v, v)
+        mine = [np.vdot(p.astype(self._double), q) for p, q in pairs]
+        left, right, uu, vv = np.sum(self._comm.allgather(mine), axis=0)
+        return bool(abs(left - right) <= 1e4 * float(np.finfo(op.dtype).eps) * np.sqrt(abs(uu * vv)))
+
+    @cached_property
+    def _exact(self) -> DistributedOperator:
+        op = self._op
+        if op.dtype == self._double:
+            return op
+        return aslinearoperator(op.tocsr(), self._comm, row_ranges=op.row_ranges, dtype=self._double)
+
+    def residual(self, x: HostArray) -> HostArray:
+        found: HostArray = on_host("b", self.b) - self._exact.dot(x)
+        return found
+
+    def norm(self, v: HostArray) -> float:
+        return float(norms(np.array(self._comm.allgather(float(norms(v))))))
+
+    def agreement(self) -> AbstractContextManager[None]:
+        return agreement(self._comm)
+
+    def _everywhere(self, condition: object) -> bool:
+        return bool(self._comm.allreduce(bool(condition), op=mpi().LAND))
