@@ -341,7 +341,7 @@ def test_sparse_matrices(kind, dtype, nse, device):
 def test_sparse_matrices_stay_where_they_are(kind, device, place, monkeypatch):
     """On a GPU they are converted and checked there; what does so in this test runs on the CPU, too."""
     given = KINDS[kind].fromdense(jnp.asarray(RECTANGLE.toarray()), nse=11)
-    arrays = jax_sparse.csr_of_jax(given)
+    arrays = jax_sparse.JaxSource(given).arrays()
     assert [array.devices() for array in arrays] == 3 * [{place}]
     assert arrays[1].dtype == arrays[2].dtype == np.int32
     made = sp.csr_array(tuple(map(np.asarray, arrays)), shape=given.shape)
@@ -353,7 +353,7 @@ def test_sparse_matrices_stay_where_they_are(kind, device, place, monkeypatch):
 
 def test_duplicates_of_sparse_matrices_are_summed(device):
     given = sparse.BCOO((jnp.array([1.0, 2, 3]), jnp.array([[1, 2], [0, 1], [1, 2]])), shape=(2, 3))
-    arrays = [np.asarray(array).tolist() for array in jax_sparse.csr_of_jax(given)]
+    arrays = [np.asarray(array).tolist() for array in jax_sparse.JaxSource(given).arrays()]
     assert arrays == [[2, 4], [1, 2], [0, 1, 2]]
     np.testing.assert_array_equal(sg.aslinearoperator(given, device=device).toarray(), [[0, 2, 0], [0, 0, 4]])
 

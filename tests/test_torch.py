@@ -232,7 +232,7 @@ def test_sparse_tensors_are_matrices(layout, dtype, device, place):
 def test_sparse_tensors_stay_where_they_are(layout, device, place, monkeypatch):
     """On a GPU they are converted and checked there; what does so in this test runs on the CPU, too."""
     given = sparse_tensor(layout, place)
-    data, indices, indptr = torch_sparse.csr_tensors(given)
+    data, indices, indptr = torch_sparse.TorchSource(given).tensors()
     assert indices.dtype == indptr.dtype == torch.int32
     assert {part.device for part in (data, indices, indptr)} == {given.device}
     arrays = tuple(part.cpu().numpy() for part in (data, indices, indptr))
@@ -249,7 +249,7 @@ def test_sparse_tensors_stay_where_they_are(layout, device, place, monkeypatch):
 def test_duplicates_of_sparse_tensors_are_summed(on_device, device, place):
     given = torch.sparse_coo_tensor([[1, 0, 1], [2, 1, 2]], [1.0, 2.0, 3.0], (2, 3)).to(place)
     if on_device:
-        data, indices, indptr = (part.cpu().numpy() for part in torch_sparse.csr_tensors(given))
+        data, indices, indptr = (part.cpu().numpy() for part in torch_sparse.TorchSource(given).tensors())
         assert (data.tolist(), indices.tolist(), indptr.tolist()) == ([2, 4], [1, 2], [0, 1, 2])
     np.testing.assert_array_equal(sg.aslinearoperator(given, device=device).toarray(), [[0, 2, 0], [0, 0, 4]])
 
@@ -271,7 +271,7 @@ def test_sparse_tensors_that_are_no_matrices(device, place):
         torch.sparse_csr_tensor(offsets.flip(0), columns * 0, values, (2, 3)),
     ]
     for given in broken:
-        assert torch_sparse.csr_tensors(given) is None
+        assert torch_sparse.TorchSource(given).tensors() is None
         with pytest.raises(ValueError, match=r"indices must lie|indptr"):
             sg.aslinearoperator(given, device=device)
 
@@ -312,7 +312,7 @@ def test_hybrid_tensors(on_device, device, place):
     for given in (layer.weight.grad, empty, dense):
         expected = given.to_dense()
         if on_device:
-            data, indices, indptr = torch_sparse.csr_tensors(given)
+            data, indices, indptr = torch_sparse.TorchSource(given).tensors()
             made = torch.sparse_csr_tensor(indptr, indices, data, given.shape)
             torch.testing.assert_close(made.to_dense(), expected)
         op = sg.aslinearoperator(given, device=device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, Literal
 
 import numpy as np
@@ -10,13 +11,15 @@ import scipy.sparse as sp
 
 from .. import _core
 from .._util.steps import step
+from ..arrays import library_of
+from ..arrays.torch_tensors import Torch
 from ..devices import CPU
 from .compressed import compressed, wanted_dtype
 from .csr import CanonicalCsr
-from .jax_sparse import JaxSource, is_jax_sparse
+from .jax_sparse import JaxSource
 from .limits import ENTRY_LIMIT
 from .source import CsrArrays, CupySource, DenseSource, ForeignOperator, ScipySource, Source
-from .torch_sparse import TorchSource, is_torch_sparse
+from .torch_sparse import TorchSource
 
 Symmetric = Literal["lower", "upper", "hermitian"] | bool | None
 
@@ -119,9 +122,9 @@ def sparse_source(A: Any) -> Source | None:
         return ScipySource(A)
     if type(A).__module__.partition(".")[0] == "cupyx":
         return CupySource(A)
-    if is_torch_sparse(A):
+    if isinstance(library_of(A), Torch) and str(A.layout) != "torch.strided":
         return TorchSource(A)
-    if is_jax_sparse(A):
+    if isinstance(A, getattr(sys.modules.get("jax.experimental.sparse"), "JAXSparse", ())):
         return JaxSource(A)
     if hasattr(A, "tocsr"):
         converted = A.tocsr()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,66 +24,95 @@ _INDICES = {  # by layout: the methods that give offsets and indices, and SciPy'
 _COO = "torch.sparse_coo"
 
 
-def is_torch_sparse(A: object) -> TypeGuard[torch.Tensor]:
-    """Whether this is a sparse tensor, of any layout."""
-    return isinstance(library_of(A), Torch) and str(A.layout) != "torch.strided"  # type: ignore[attr-defined]
-
-
 class TorchSource(Source):
     """A sparse tensor of PyTorch's."""
+
+    def __init__(self, given: torch.Tensor) -> None:
+        super().__init__(given)
+        self._torch = cast("Torch", library_of(given))
 
     @property
     def dtype(self) -> DType:
         return numpy_type(self.given)
 
     def csr(self) -> tuple[torch.Tensor, ...] | None:
-        return csr_tensors(self.given) if self.given.is_cuda else None
+        return self.tensors() if self.given.is_cuda else None
 
     def host(self) -> sp.sparray:
-        return scipy_of_torch(self.given)
-
-
-def scipy_of_torch(A: torch.Tensor) -> sp.sparray:
-    """A SciPy matrix over the memory of a tensor in host memory, or of a copy of one on a GPU.
-
-    Its arrays are not checked.
-    """
-    _refuse_gradient(A)
-    layout, shape = str(A.layout), tuple(A.shape)
-    if layout not in (*_INDICES, _COO):
-        allowed = ", ".join((*_INDICES, _COO))
-        raise TypeError(f"A is a tensor of layout {layout}; allowed are {allowed}, as of A.to_sparse_csr()")
-    if len(shape) != 2:
-        raise ValueError(f"A is a sparse tensor of shape {shape}; it must have 2 dimensions")
-    if layout == _COO:
-        made = sp.coo_array(shape)
-        made.data, made.row, made.col = map(_host, _triplets(A))
+        """A matrix over the memory of the tensor in host memory, or over a copy of one on a GPU."""
+        A, layout, shape = self.given, str(self.given.layout), self.shape
+        self._torch.refuse_gradient("A", A)
+        if layout not in (*_INDICES, _COO):
+            allowed = ", ".join((*_INDICES, _COO))
+            raise TypeError(
+                f"A is a tensor of layout {layout}; allowed are {allowed}, as of A.to_sparse_csr()"
+            )
+        if len(shape) != 2:
+            raise ValueError(f"A is a sparse tensor of shape {shape}; it must have 2 dimensions")
+        if layout == _COO:
+            made = sp.coo_array(shape)
+            made.data, made.row, made.col = map(_host, self._triplets())
+            return made
+        offsets, indices, kind = _INDICES[layout]
+        # SciPy's constructors would check, convert and copy.
+        blocks = {"blocksize": tuple(A.values().shape[-2:])} if layout == "torch.sparse_bsr" else {}
+        made = kind(shape, **blocks)
+        made.indptr, made.indices = _host(getattr(A, offsets)()), _host(getattr(A, indices)())
+        made.data = _host(A.values())
         return made
-    offsets, indices, kind = _INDICES[layout]
-    # SciPy's constructors would check, convert and copy.
-    blocks = {"blocksize": tuple(A.values().shape[-2:])} if layout == "torch.sparse_bsr" else {}
-    made = kind(shape, **blocks)
-    made.indptr, made.indices = _host(getattr(A, offsets)()), _host(getattr(A, indices)())
-    made.data = _host(A.values())
-    return made
 
+    def tensors(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+        """(data, indices, indptr) on the device of a tensor, with indices of int32.
 
-def _refuse_gradient(A: torch.Tensor) -> None:
-    library = library_of(A)
-    assert isinstance(library, Torch)
-    library.refuse_gradient("A", A)
+        Other layouts become CSR in order and without duplicates. None for a tensor that is no matrix or has
+        indices out of range, which `host` and the conversion of its result refuse with the reason.
+        """
+        A, layout, torch = self.given, str(self.given.layout), self._torch.module
+        if A.ndim != 2 or layout not in (*_INDICES, _COO) or max(A.shape) > INDEX_LIMIT:
+            return None
+        self._torch.refuse_gradient("A", A)
+        A, (rows, cols) = A.detach(), A.shape
+        if layout == _COO:
+            triplets = self._triplets()
+        else:
+            offsets, indices, _ = _INDICES[layout]
+            values, indptr, inner = A.values(), getattr(A, offsets)(), getattr(A, indices)()
+            if indptr.ndim != 1 or values.ndim != (3 if layout == "torch.sparse_bsr" else 1):
+                return None
+            if not _are_offsets(indptr, len(inner)):
+                return None
+            if layout == "torch.sparse_csr":
+                is_right = _are_below(inner, cols) and len(inner) <= ENTRY_LIMIT
+                return (values, inner.int(), indptr.int()) if is_right else None
+            outer = torch.arange(len(indptr) - 1, device=A.device).repeat_interleave(indptr.diff())
+            if layout == "torch.sparse_csc":
+                triplets = values, inner, outer
+            else:
+                below, beside = (torch.arange(n, device=A.device) for n in values.shape[1:])
+                row = outer[:, None, None] * len(below) + below[:, None]
+                col = inner[:, None, None] * len(beside) + beside
+                triplets = values.flatten(), *(x.expand(values.shape).flatten() for x in (row, col))
+        data, row, col = triplets
+        if data.ndim != 1 or len(data) > ENTRY_LIMIT or not (_are_below(row, rows) and _are_below(col, cols)):
+            return None
+        # Stored zeros stay, and duplicates are summed.
+        indices = torch.stack([row, col])
+        coo = torch.sparse_coo_tensor(indices, data, (rows, cols), check_invariants=False).coalesce()
+        row, col = coo.indices()
+        indptr = torch.searchsorted(row.contiguous(), torch.arange(rows + 1, device=A.device))
+        return coo.values(), col.int(), indptr.int()
 
-
-def _triplets(A: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Values, rows and columns of a COO matrix; the blocks of a hybrid one are written out."""
-    values, sparse = A._values(), A._indices()
-    if values.ndim == 1:
-        return values, sparse[0], sparse[1]
-    torch = library_of(A).module  # type: ignore[union-attr]
-    within = torch.meshgrid(*(torch.arange(n, device=A.device) for n in values.shape[1:]), indexing="ij")
-    indices = [along.repeat_interleave(within[0].numel()) for along in sparse]
-    indices += [along.flatten().repeat(len(values)) for along in within]
-    return values.flatten(), indices[0], indices[1]
+    def _triplets(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Values, rows and columns of a COO matrix; the blocks of a hybrid one are written out."""
+        A = self.given.detach()
+        values, sparse = A._values(), A._indices()
+        if values.ndim == 1:
+            return values, sparse[0], sparse[1]
+        torch = self._torch.module
+        within = torch.meshgrid(*(torch.arange(n, device=A.device) for n in values.shape[1:]), indexing="ij")
+        indices = [along.repeat_interleave(within[0].numel()) for along in sparse]
+        indices += [along.flatten().repeat(len(values)) for along in within]
+        return values.flatten(), indices[0], indices[1]
 
 
 def numpy_type(A: torch.Tensor) -> DType:
@@ -102,48 +131,6 @@ def _host(array: torch.Tensor) -> HostArray:
     host: HostArray | None = library_of(array).locate(array, "A").host  # type: ignore[union-attr]
     assert host is not None
     return host.astype(numpy_type(array), copy=False)
-
-
-def csr_tensors(A: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-    """(data, indices, indptr) on the device of a tensor, with indices of int32.
-
-    Other layouts become CSR in order and without duplicates. None for a tensor that is no matrix or has
-    indices out of range, of which the way through host memory says what is wrong.
-    """
-    layout, torch = str(A.layout), library_of(A).module  # type: ignore[union-attr]
-    if A.ndim != 2 or layout not in (*_INDICES, _COO) or max(A.shape) > INDEX_LIMIT:
-        return None
-    _refuse_gradient(A)
-    A, (rows, cols) = A.detach(), A.shape
-    if layout == _COO:
-        triplets = _triplets(A)
-    else:
-        offsets, indices, _ = _INDICES[layout]
-        values, indptr, inner = A.values(), getattr(A, offsets)(), getattr(A, indices)()
-        if indptr.ndim != 1 or values.ndim != (3 if layout == "torch.sparse_bsr" else 1):
-            return None
-        if not _are_offsets(indptr, len(inner)):
-            return None
-        if layout == "torch.sparse_csr":
-            is_right = _are_below(inner, cols) and len(inner) <= ENTRY_LIMIT
-            return (values, inner.int(), indptr.int()) if is_right else None
-        outer = torch.arange(len(indptr) - 1, device=A.device).repeat_interleave(indptr.diff())
-        if layout == "torch.sparse_csc":
-            triplets = values, inner, outer
-        else:
-            below, beside = (torch.arange(n, device=A.device) for n in values.shape[1:])
-            row = outer[:, None, None] * len(below) + below[:, None]
-            col = inner[:, None, None] * len(beside) + beside
-            triplets = values.flatten(), *(x.expand(values.shape).flatten() for x in (row, col))
-    data, row, col = triplets
-    if data.ndim != 1 or len(data) > ENTRY_LIMIT or not (_are_below(row, rows) and _are_below(col, cols)):
-        return None
-    # Stored zeros stay, and duplicates are summed.
-    indices = torch.stack([row, col])
-    coo = torch.sparse_coo_tensor(indices, data, (rows, cols), check_invariants=False).coalesce()
-    row, col = coo.indices()
-    indptr = torch.searchsorted(row.contiguous(), torch.arange(rows + 1, device=A.device))
-    return coo.values(), col.int(), indptr.int()
 
 
 def _are_below(indices: torch.Tensor, end: int) -> bool:
