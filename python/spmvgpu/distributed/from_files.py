@@ -14,10 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._util.arguments import one_of
-from .._util.messages import quoted, reason
+from .._util.messages import quoted
 from .._util.types import HostArray
 from ..inputs.matrix_market import Header, entries_of, expanded, read_header
-from ..inputs.reading import as_path, check_readable, check_rows, read_npy_header
+from ..inputs.reading import MATRIX_MARKET, NPZ, as_path, check_readable, check_rows, parsing, read_npy_header
 from .communicators import Communicator, private
 from .errors import agreement, check_same
 from .exchange import send_to
@@ -151,22 +151,18 @@ def _row_offsets(path: Path, ranges: Ranges) -> HostArray:
 
 def _array(path: Path, name: str, begin: int = 0, end: int | None = None) -> HostArray:
     """Entries of one of the arrays in the file; all of them, or its one, if there is no end."""
-    try:
-        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
-            shape, dtype = read_npy_header(stream)
-            if dtype.hasobject or len(shape) > 1:
-                raise ValueError(f"{name} has shape {shape} and dtype {dtype}")
-            length = shape[0] if shape else 1
-            end = length if end is None else end
-            if end > length:
-                raise ValueError(f"truncated: {name} has {length} entries, but {end} are needed")
-            stream.seek(begin * dtype.itemsize, 1)
-            content = stream.read((end - begin) * dtype.itemsize)
-            return np.frombuffer(content, dtype, count=end - begin).reshape(-1 if shape else ())
-    except OSError:
-        raise
-    except Exception as error:  # damaged archives give rise to all kinds
-        raise ValueError(f"{path}: not a file of scipy.sparse.save_npz: {reason(error)}") from error
+    reading = parsing(path, NPZ, OSError)
+    with reading, zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
+        shape, dtype = read_npy_header(stream)
+        if dtype.hasobject or len(shape) > 1:
+            raise ValueError(f"{name} has shape {shape} and dtype {dtype}")
+        length = shape[0] if shape else 1
+        end = length if end is None else end
+        if end > length:
+            raise ValueError(f"truncated: {name} has {length} entries, but {end} are needed")
+        stream.seek(begin * dtype.itemsize, 1)
+        content = stream.read((end - begin) * dtype.itemsize)
+        return np.frombuffer(content, dtype, count=end - begin).reshape(-1 if shape else ())
 
 
 # Matrix Market files: each rank reads the lines that begin in its range of bytes, whose rows are any.
@@ -224,13 +220,11 @@ def _entries(path: Path, comm: Communicator) -> tuple[Header, HostArray, HostArr
 
 def _checked_header(path: Path, stream: BufferedIOBase, ranks: int) -> Header:
     """What the file announces; afterwards the stream is where its entries begin."""
-    try:
+    with parsing(path, MATRIX_MARKET):
         header = read_header(stream)
         if header.least_bytes > path.stat().st_size:
             raise ValueError(f"truncated: the header announces {header.entries} entries")
         check_rows(header.rows, header.entries, ranks)
-    except Exception as error:  # the parser raises what it pleases
-        raise ValueError(f"{path}: not a valid Matrix Market file: {reason(error)}") from error
     if header.object != "matrix" or header.layout != "coordinate" or header.has_more:
         raise ValueError(
             f"{path}: a {header.object} in {header.layout} "

@@ -6,6 +6,8 @@ import gzip
 import math
 import os
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +22,7 @@ from .limits import INDEX_LIMIT
 from .matrix_market import Header, read_content, read_header
 
 MATRIX_SUFFIXES = (".mtx", ".mtx.gz", ".npz")
+MATRIX_MARKET, NPZ = "a valid Matrix Market file", "a file of scipy.sparse.save_npz"
 VECTOR_SUFFIXES = (".mtx", ".mtx.gz", ".npy")
 
 # The most bytes that one compressed byte of gzip stands for.
@@ -72,15 +75,13 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
     ((16, 16), 64)
     """
     path = _checked_path(path, MATRIX_SUFFIXES)
-    try:
+    with _in_memory(path, "matrix"):
         matrix = _load_npz(path) if path.suffix == ".npz" else _load_matrix_market(path)
         # Canonical here, where whatever fails can still be reported with the file's name.
         try:
             return canonical_csr(matrix).host
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: {reason(error)}") from error
-    except MemoryError as error:
-        raise _too_large(path, "matrix", error) from error
 
 
 def read_vector(path: str | os.PathLike[str]) -> HostArray:
@@ -113,18 +114,36 @@ def read_vector(path: str | os.PathLike[str]) -> HostArray:
     array([1., 1., 1.])
     """
     path = _checked_path(path, VECTOR_SUFFIXES)
-    try:
+    with _in_memory(path, "vector"):
         content: Any = _load_npy(path) if path.suffix == ".npy" else _load_matrix_market(path)
         if content.ndim > 2 or (content.ndim == 2 and 1 not in content.shape):
             raise ValueError(f"{path}: expected a vector, found an array of shape {content.shape}")
         dense = content.toarray() if sp.issparse(content) else content
+        return np.asarray(dense).reshape(-1)
+
+
+@contextmanager
+def _in_memory(path: Path, what: str) -> Iterator[None]:
+    """A block that reads a file, whose name a MemoryError is given."""
+    try:
+        yield
     except MemoryError as error:
-        raise _too_large(path, "vector", error) from error
-    return np.asarray(dense).reshape(-1)
+        message = f"{path}: the {what} does not fit the memory of this machine ({reason(error)})"
+        raise MemoryError(message) from error
 
 
-def _too_large(path: Path, what: str, error: MemoryError) -> MemoryError:
-    return MemoryError(f"{path}: the {what} does not fit the memory of this machine ({reason(error)})")
+@contextmanager
+def parsing(path: Path, what: str, *passed: type[Exception]) -> Iterator[None]:
+    """A block that parses a file: all errors but the `passed` kinds become a ValueError that names it.
+
+    Parsers raise errors of all kinds on broken input, such as EOFError and zlib.error.
+    """
+    try:
+        yield
+    except passed:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path}: not {what}: {reason(error)}") from error
 
 
 def _checked_path(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
@@ -166,16 +185,10 @@ def check_readable(path: Path) -> None:
 
 def _load_matrix_market(path: Path) -> Any:
     """Content of a Matrix Market file: a sparse matrix, or an array where the file is in the array format."""
-    try:
-        with _open(path) as stream:
-            header = read_header(stream)
-            _check_announced(header, path.stat().st_size * (_MOST_UNPACKED if path.suffix == ".gz" else 1))
-            return read_content(stream, header)
-    except MemoryError:
-        raise
-    except Exception as error:
-        # The parsers raise what they please on broken input (EOFError, zlib.error, ...).
-        raise ValueError(f"{path}: not a valid Matrix Market file: {reason(error)}") from error
+    with parsing(path, MATRIX_MARKET, MemoryError), _open(path) as stream:
+        header = read_header(stream)
+        _check_announced(header, path.stat().st_size * (_MOST_UNPACKED if path.suffix == ".gz" else 1))
+        return read_content(stream, header)
 
 
 def _check_announced(header: Header, length: int) -> None:
@@ -226,7 +239,7 @@ def _available_memory() -> int:
 
 
 def _load_npz(path: Path) -> Any:
-    try:
+    with parsing(path, NPZ, MemoryError):
         with path.open("rb") as stream:  # NumPy leaves files that it opened itself open on errors
             _check_npz_size(stream)
             matrix = sp.load_npz(stream)
@@ -237,10 +250,6 @@ def _load_npz(path: Path) -> Any:
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)  # SciPy's conversions trust the index arrays
         return matrix
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise ValueError(f"{path}: not a file of scipy.sparse.save_npz: {reason(error)}") from error
 
 
 def _check_npz_size(stream: IO[bytes]) -> None:
@@ -257,15 +266,10 @@ def _check_npz_size(stream: IO[bytes]) -> None:
 
 
 def _load_npy(path: Path) -> HostArray:
-    try:
-        with path.open("rb") as stream:
-            _check_npy_size(stream, path.stat().st_size)
-            stream.seek(0)
-            return np.lib.format.read_array(stream, allow_pickle=False)
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise ValueError(f"{path}: not a valid .npy file: {reason(error)}") from error
+    with parsing(path, "a valid .npy file", MemoryError), path.open("rb") as stream:
+        _check_npy_size(stream, path.stat().st_size)
+        stream.seek(0)
+        return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def _check_npy_size(stream: IO[bytes], length: int) -> None:
