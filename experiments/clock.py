@@ -175,38 +175,22 @@ class DeviceClock:
                 samples[name] += [max(us - flush, 0.0) / COLD_PAIRS for us in self._replay(graph, 3)]
         return {name: Timing.of(values) for name, values in samples.items()}
 
-    def python_calls(self, call: Call, seconds: float = 0.03, most: int = 200) -> CallTiming:
-        """What calls cost that are made from Python.
+    def python_calls(self, call: Call, seconds: float = 0.03, most: int = 200) -> Timing:
+        """Time per call from Python, one after the other, until the last result is there.
 
         A few hundred calls are issued without waiting: fewer than the launch queue holds, so the host is not
         stopped by a slow kernel.
         """
-        for _ in range(5):
-            call()
-        self.synchronize()
-        start = time.perf_counter()
-        for _ in range(5):
-            call()
-        self.synchronize()
-        estimate = max((time.perf_counter() - start) / 5, 1e-6)
-        count = _clamp(seconds / ROUNDS / estimate, 5, most)
-        issued, finished, single = [], [], []
-        for _ in range(ROUNDS):
-            start = time.perf_counter()
+
+        def series(count: int) -> None:
             for _ in range(count):
                 call()
-            middle = time.perf_counter()
-            self.synchronize()
-            end = time.perf_counter()
-            issued.append((middle - start) / count * 1e6)
-            finished.append((end - start) / count * 1e6)
-
-        def and_wait() -> None:
-            call()
             self.synchronize()
 
-        single = wall_us(and_wait, seconds / 2, least=10, most=most)
-        return CallTiming(Timing.of(finished), statistics.median(issued), statistics.median(single))
+        series(5)
+        estimate = max(timed(lambda: series(5))[0] / 5, 1e-6)
+        count = _clamp(seconds / ROUNDS / estimate, 5, most)
+        return Timing.of([1e6 * timed(lambda: series(count))[0] / count for _ in range(ROUNDS)])
 
     def copy_bandwidth(self, by_kernel: bool = False, megabytes: int = 2048) -> float:
         """Bytes read plus written per second by a large device-to-device copy.
@@ -231,40 +215,6 @@ class DeviceClock:
         self._replay(graph, 3)
         seconds = statistics.median(self._replay(graph, 10)) * 1e-6 / 4
         return float(2 * source.nbytes / seconds)
-
-    def gather_rate(self, megabytes: int = 8, count: int = 1 << 26) -> float:
-        """Numbers a second that threads read at random places of what the L2 cache holds and the L1 does not.
-
-        The places are read from memory, one after the other, as a product reads its columns.
-        """
-        cupy = self._cupy
-        kernel = cupy.RawKernel(
-            r"""
-            extern "C" __global__ void gather(const float* x, const int4* places, long long count,
-                                              float* sink) {
-                float sum = 0;
-                for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count;
-                     i += (long long)gridDim.x * blockDim.x) {
-                    int4 at = places[i];
-                    sum += x[at.x] + x[at.y] + x[at.z] + x[at.w];
-                }
-                if (sum == -1.0f) *sink = sum;  // never: keeps the loads from being optimised away
-            }
-            """,
-            "gather",
-        )
-        x = cupy.ones(megabytes << 18, dtype=cupy.float32)
-        places = cupy.random.default_rng(0).integers(0, x.size, count, dtype=cupy.int32)
-        sink = cupy.zeros(1, dtype=cupy.float32)
-        blocks = 8 * int(cupy.cuda.Device().attributes["MultiProcessorCount"])
-        kernel.compile()
-
-        def launch(stream: int) -> None:
-            kernel((blocks,), (256,), (x, places, cupy.int64(count // 4), sink))
-
-        graph = self.capture([launch])
-        self._replay(graph, 3)
-        return float(count / (statistics.median(self._replay(graph, 10)) * 1e-6))
 
     def _batch(self, launch: Launch) -> tuple[Any, int, float]:
         """A graph of enough products to fill `BATCH_US`, their number, and the estimated time of one."""
@@ -314,15 +264,6 @@ class DeviceClock:
             kernel((blocks,), (512,), (data, count, sink))  # goes to CuPy's current stream, which is this one
 
         return launch
-
-
-@dataclass(frozen=True)
-class CallTiming:
-    """Per call, in microseconds."""
-
-    batch: Timing  # back to back, until the last result is there
-    issue_us: float  # host time alone, nothing waited for
-    latency_us: float  # one call, then wait for its result
 
 
 def _clamp(value: float, low: int, high: int) -> int:

@@ -146,13 +146,13 @@ def run_command(experiments: list[Experiment], arguments: Sequence[str] | None =
         return 2
     wanted = shared.peers.get(device.partition(":")[0], ())
     usable, missing = peers.usable(wanted)
-    clock = None
-    build = ahead(items) if wanted and device != "cpu" else Item.build
-    if wanted and device != "cpu":
-        clock = DeviceClock()
     facts = environment.describe(device, usable) | {"missing_peers": missing}
-    if wanted:
-        facts |= _bandwidths(clock)
+    build: Callable[[Item], sp.csr_array] = Item.build
+    clock = None
+    if wanted and device != "cpu":
+        build, clock = ahead(items), DeviceClock()
+        facts["copy_bandwidth"] = clock.copy_bandwidth()
+        facts["copy_kernel_bandwidth"] = clock.copy_bandwidth(by_kernel=True)
     folder = options.out / environment.slug(facts) if shared.of_device else options.out
     records = {e.file: Recorder(folder / f"{e.file}.json", facts) for e in experiments}
     for record in records.values():
@@ -183,20 +183,6 @@ def ahead(items: list[Item]) -> Callable[[Item], sp.csr_array]:
         built = {item.name: pool.submit(item.build) for item in items}
         wait(built.values())
     return lambda item: built[item.name].result()
-
-
-def _bandwidths(clock: DeviceClock | None) -> dict[str, Any]:
-    """Bytes read and written per second by copies: on the device, or on one and two cores.
-
-    On a GPU, also how many numbers are gathered from its L2 cache per second.
-    """
-    if clock is None:
-        return {"copy_bandwidth": {str(n): environment.cpu_copy_bandwidth(n) for n in (1, 2)}}
-    return {
-        "copy_bandwidth": clock.copy_bandwidth(),
-        "copy_kernel_bandwidth": clock.copy_bandwidth(by_kernel=True),
-        "gather_rate": clock.gather_rate(),
-    }
 
 
 def _measure(run: Run, items: list[Item], build: Callable[[Item], sp.csr_array]) -> None:

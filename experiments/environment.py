@@ -7,7 +7,6 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,13 @@ from spmvgpu._core import device_properties
 from spmvgpu.devices import resolve_device
 from spmvgpu.versions import nvidia_driver
 
-from .clock import timed
-
 COMMIT_VARIABLE = "SPMVGPU_COMMIT"
-CODE = ("cpp", "python", "CMakeLists.txt", "pyproject.toml", "experiments")
+CODE = ("cpp", "python", "CMakeLists.txt", "pyproject.toml", "experiments", "generators")
 ROOT = Path(__file__).parents[1]
 
 
 def describe(device: str, peers: Iterable[Any] = ()) -> dict[str, Any]:
-    """The environment of a run on "cpu" or "cuda:N" beside peers; bandwidth is measured by the caller."""
+    """The environment of a run on "cpu" or "cuda:N" beside peers."""
     known = {info.name: info for info in sg.devices()}
     info, cpu, build = known[device], known["cpu"], sg.build_info()
     on_gpu = device != "cpu"
@@ -39,12 +36,12 @@ def describe(device: str, peers: Iterable[Any] = ()) -> dict[str, Any]:
     return {
         "device": info.model,
         "backend": device,
-        "driver": driver_version() if on_gpu else None,
+        "driver": nvidia_driver() or "unknown" if on_gpu else None,
         "cuda": build["cuda_version"] if on_gpu else None,
         "compute_capability": ".".join(map(str, info.compute_capability or ())) or None,
         "multiprocessors": info.multiprocessors if on_gpu else None,
         "threads": None if on_gpu else info.multiprocessors,
-        "cache_bytes": _l2_bytes(device) if on_gpu else last_level_cache(),
+        "cache_bytes": device_properties(resolve_device(device))["l2_bytes"] if on_gpu else None,
         "cpu": cpu.model,
         "cores": usable_cores(),
         "commit": commit(ROOT),
@@ -77,20 +74,11 @@ def commit(root: Path) -> str:
     return (head or "unknown") + ("+changes" if changes else "")
 
 
-def driver_version() -> str:
-    """Version of the NVIDIA driver, or "unknown"."""
-    return nvidia_driver() or "unknown"
-
-
 def _output(*command: str) -> str:
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
-
-
-def _l2_bytes(device: str) -> int:
-    return int(device_properties(resolve_device(device))["l2_bytes"])
 
 
 def slug(environment: dict[str, Any]) -> str:
@@ -99,26 +87,3 @@ def slug(environment: dict[str, Any]) -> str:
     if environment["cuda"] is None:
         name = f"{name} {environment['cores']} cores"
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
-
-
-def last_level_cache() -> int:
-    """Bytes of the largest CPU cache, 0 if the system does not say."""
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    sizes = [0]
-    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = file.read_text().strip()
-        sizes.append(int(text[:-1]) * units[text[-1]] if text[-1:] in units else int(text))
-    return max(sizes)
-
-
-def cpu_copy_bandwidth(threads: int, megabytes: int = 512) -> float:
-    """Bytes read plus written per second by a large copy in memory, cut among threads."""
-    source = np.ones(megabytes << 17)
-    target = np.empty_like(source)
-    pieces = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
-
-    def copy(pool: ThreadPoolExecutor) -> None:
-        list(pool.map(lambda pair: np.copyto(*pair), pieces))  # NumPy releases the lock while it copies
-
-    with ThreadPoolExecutor(threads) as pool:
-        return 2 * source.nbytes / min(timed(lambda: copy(pool))[0] for _ in range(5))

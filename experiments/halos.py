@@ -26,6 +26,11 @@ from .peers.problem import Problem
 from .records import Row
 from .suite import Item
 
+try:
+    import pymetis
+except ImportError:
+    pymetis = None
+
 Parts = npt.NDArray[np.integer[Any]]
 
 GRIDS = {
@@ -48,20 +53,11 @@ def items(options: Namespace) -> Items:
     return found, {name: reason for name, path in paths.items() if path is None}
 
 
-def metis() -> Any:
-    """The module pymetis, None if it is not installed."""
-    try:
-        import pymetis
-    except ImportError:
-        return None
-    return pymetis
-
-
 def start(run: Run) -> None:
-    if metis() is None:
+    if pymetis is None:
         run.record.skip("pymetis is not installed", partition="metis")
     else:
-        run.record.environment["versions"]["pymetis"] = metis().version
+        run.record.environment["versions"]["pymetis"] = pymetis.version
 
 
 def symmetric_pattern(matrix: Any) -> sp.csr_array:
@@ -93,8 +89,8 @@ def _by_metis(pattern: sp.csr_array, count: int) -> Parts:
     without = pattern.copy()
     without.setdiag(0)
     without.eliminate_zeros()
-    graph = metis().CSRAdjacency(without.indptr, without.indices)
-    _, part = metis().part_graph(count, graph, vweights=np.diff(pattern.indptr))
+    graph = pymetis.CSRAdjacency(without.indptr, without.indices)
+    _, part = pymetis.part_graph(count, graph, vweights=np.diff(pattern.indptr))
     return np.asarray(part, np.int64)
 
 
@@ -106,7 +102,7 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
     pattern = symmetric_pattern(problem.matrix)
     for count in COUNTS:
         for partition, divide in DIVISIONS.items() if pattern.shape[0] >= LEAST_ROWS * count else ():
-            if partition != "metis" or metis() is not None:
+            if partition != "metis" or pymetis is not None:
                 part = divide(pattern, count)
                 halos, messages = halos_of(pattern, part, count)
                 entries = np.bincount(part, np.diff(pattern.indptr), count)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from generators.families import with_random_values
 from spmvgpu import matrix_io
+from spmvgpu.gallery import meshes
 
 FOLDER_VARIABLE = "SPMVGPU_MATRICES"
 INDEX = "index.json"  # a list of the matrices in a folder: name, nnz, dtype, what is stored
@@ -68,8 +69,4 @@ def read_real(path: Path) -> sp.csr_array:
 
 def mesh_with_unknowns(mesh: sp.csr_array, unknowns: int) -> sp.csr_array:
     """The matrix of a mesh with several unknowns at a node: a dense block per entry of the node graph."""
-    pattern = sp.csr_array((np.ones(mesh.nnz, np.int8), mesh.indices, mesh.indptr), shape=mesh.shape)
-    blocks = np.ones((unknowns, unknowns), np.int8)
-    matrix = with_random_values(sp.csr_array(sp.kron(pattern, blocks, format="csr")))
-    matrix.sum_duplicates()  # none, but kron leaves the columns of a row unsorted
-    return matrix
+    return with_random_values(meshes.blocks(mesh, unknowns))

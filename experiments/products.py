@@ -46,7 +46,8 @@ def built_variants(run: Run, problem: Problem, others: Iterable[Any]) -> dict[st
     variants = {}
     start = time.perf_counter()
     for peer in others:
-        for job in peers.jobs(peer, problem, run.device, run.experiment.variants):
+        own = (run.device, run.experiment.variants) if peer is peers.ours else ()
+        for job in peer.prepare(problem, *own):
             name = f"{peer.NAME}/{job.name}"
             if run.options.skip and re.search(run.options.skip, name):
                 continue
@@ -85,7 +86,7 @@ def _on_device(run: Run, clock: DeviceClock, problem: Problem, flushes: bool) ->
                 variant.call()
                 timing = Timing.of(wall_us(variant.call, BESIDE_SECONDS, least=3))
             else:
-                timing = clock.python_calls(variant.call).batch
+                timing = clock.python_calls(variant.call)
             yield row_of(problem, variant, timing, cache="hot", how="call")
 
 

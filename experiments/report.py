@@ -284,7 +284,6 @@ def tables(folder: Path) -> dict[str, str]:
         "whole": pivot(parts.get("whole", []), "kind machine rows", "library variant"),
         "spectra": pivot(spectra, "kind machine variant rows", "library"),
         "scaling": _scaling(named["scaling"]),
-        "petsc": _petsc(named["scaling"]),
         "halos": _halos(halos),
     }  # fmt: skip
 
@@ -377,21 +376,6 @@ def _scaling(rows: list[Row]) -> str:
     ]  # fmt: skip
     head = ("scaling", "rows", "ranks", "transport", "product", "as fast", "cg", "as fast")
     return table(head, lines, words=4)
-
-
-def _petsc(rows: list[Row]) -> str:
-    lines = [
-        (
-            row["ranks"],
-            f"{row['rows']:,}",
-            row["iterations"],
-            row["petsc_iterations"],
-            f"{row['difference']:.1e}",
-        )
-        for row in rows
-        if row["variant"] == "beside petsc"
-    ]
-    return table(("ranks", "rows", "iterations", "PETSc's", "difference of the solutions"), lines)
 
 
 def _halos(rows: list[Row]) -> str:

@@ -3,8 +3,7 @@
 "strong": the stencil of `multi`, of so many rows, over 1, 2, 4, ... ranks; "weak": a quarter as many for each
 rank. A product takes and gives pieces that stay on the GPUs; "cg" is an iteration of `linalg.cg`, as the
 slope between a short and a long run without a tolerance. With one rank the operator is what it is without
-ranks, and what it gives is what several are compared with. Without a GPU ranks compute on their cores, where
-"petsc" solves the same system with PETSc's cg, too.
+ranks, and what it gives is what several are compared with. Without a GPU ranks compute on their cores.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ from .multi import CHAIN, LONG, ROUNDS, SHORT
 from .peers.problem import DTYPES
 from .records import Row
 
-RTOL = 1e-8  # of solves beside PETSc's
-VARIANTS = ("product", "cg", "petsc")
+VARIANTS = ("product", "cg")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -53,8 +51,6 @@ def measure(run: Run) -> Iterator[Row]:
     from mpi4py import MPI
 
     options, world = run.options, MPI.COMM_WORLD
-    if "petsc" in options.variants:
-        import petsc4py.PETSc  # noqa: F401, which starts PETSc on all ranks together
     run.record.environment["mpi"] = MPI.get_vendor()[0]
     expected: dict[Any, dict[str, float]] = {}
     for count in (2**k for k in range(world.size.bit_length())):
@@ -69,12 +65,10 @@ def measure(run: Run) -> Iterator[Row]:
             for name, norm in expected.setdefault((dtype, rows), norms).items():
                 if not abs(norms[name] - norm) <= limit * norm:
                     raise SystemExit(f"{name} over {count} ranks: norm {norms[name]}, and {norm} over fewer")
-            for variant in [name for name in VARIANTS[:2] if name in options.variants]:
+            for variant in options.variants:
                 times = ranks.product() if variant == "product" else ranks.cg()
                 us = {"time_us": round(statistics.median(times), 2), "least_us": round(min(times), 2)}
                 yield {**ranks.facts, "variant": variant, **us, "samples": len(times)}
-            if "petsc" in options.variants and kind == "strong":
-                yield {**ranks.facts, "variant": "beside petsc", **ranks.petsc()}
             del ranks
         world.Barrier()
 
@@ -139,27 +133,6 @@ class Ranks:
 
         short, long = (self.times(partial(solve, count), ROUNDS) for count in (SHORT, LONG))
         return [1e6 * (b - a) / (LONG - SHORT) for a, b in zip(short, long, strict=True)]
-
-    def petsc(self) -> dict[str, Any]:
-        """How PETSc's cg and ours agree, to the same tolerance."""
-        from petsc4py import PETSc
-
-        vector = PETSc.Vec().createWithArray(np.asarray(self.x), comm=self.comm)
-        solver = PETSc.KSP().create(self.comm)
-        solver.setOperators(distributed.petsc(self.op))
-        solver.setType("cg")
-        solver.getPC().setType("none")
-        solver.setTolerances(rtol=RTOL, atol=0.0)
-        theirs = vector.duplicate()
-        solver.solve(vector, theirs)
-        ours, _ = linalg.cg(self.op, self.x, rtol=RTOL)
-        squares = [self.comm.allreduce(float((y**2).sum())) for y in (ours - theirs.array, ours)]
-        assert self.op.solve_info is not None
-        return {
-            "iterations": self.op.solve_info.iterations,
-            "petsc_iterations": solver.getIterationNumber(),
-            "difference": (squares[0] / squares[1]) ** 0.5,
-        }
 
     def norms(self) -> dict[str, float]:
         """What tells whether several ranks compute what one does: of a product, and of a short solve."""

@@ -1,9 +1,9 @@
-"""Iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg.
+"""Iterative solvers beside those of CuPy, PyTorch and SciPy.
 
 A row has the time of an iteration, as the slope between a short and a long run without a tolerance, and the
 time from a right-hand side to a solution of relative residual 1e-8, both with vectors where the library keeps
 them. Every solution is checked with SciPy. Libraries: this one, CuPy and a loop written with PyTorch's
-products on the GPU; SciPy, and pyamg's own multigrid, on the CPU.
+products on the GPU; SciPy on the CPU.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import statistics
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 import spmvgpu as sg
-from spmvgpu import gallery, linalg
+from spmvgpu import linalg
 
 from . import peers
 from .clock import timed
@@ -36,7 +37,6 @@ ROUNDS = 3
 SHORT, LONG = 30, 150  # iterations between which the slope is taken; multiples of the restart
 OF_SCIPY = 10  # fewer of them for the loops that take milliseconds an iteration
 MOST = 20_000  # iterations to a solution
-AMG_SIDE = 158  # of the grid that multigrid is measured on: 4 M unknowns
 
 Array = np.ndarray[Any, Any]
 # Solves from b, with a tolerance and so many iterations, to x and the number of iterations taken.
@@ -89,27 +89,19 @@ def _device_array(system: System) -> Any:
         return system.b
 
 
-class Counter:
-    """A callback of a solver that counts its calls."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, _: Any) -> None:
-        self.count += 1
-
-
 def scipy_solver(system: System, solver: str) -> tuple[Solve, Any]:
     """SciPy's, with its own product."""
 
     def solve(b: Any, rtol: float, most: int) -> tuple[Any, int]:
-        calls = Counter()
+        calls: list[None] = []
         options: dict[str, Any] = {}
         if solver == "gmres":
             options = {"restart": RESTART, "callback_type": "pr_norm"}
             most = max(1, most // RESTART)
-        x, _ = getattr(sla, solver)(system.A, b, rtol=rtol, maxiter=most, callback=calls, **options)
-        return x, calls.count
+        x, _ = getattr(sla, solver)(
+            system.A, b, rtol=rtol, maxiter=most, callback=lambda _: calls.append(None), **options
+        )
+        return x, len(calls)
 
     return solve, system.b
 
@@ -124,15 +116,13 @@ def cupy_solver(system: System, solver: str) -> tuple[Solve, Any]:
     function = getattr(cula, solver)
 
     def solve(b: Any, rtol: float, most: int) -> tuple[Any, int]:
-        calls = Counter()
-        options: dict[str, Any] = {}
-        if solver == "gmres":  # counts iterations, and looks at its callback once a restart
-            options = {"restart": RESTART}
-        x, _ = function(
-            G, b, maxiter=most, callback=calls, **{peers.cupy.tolerance(function): rtol}, **options
-        )
+        calls: list[None] = []
+        # It counts iterations of gmres too, and calls back once a restart.
+        options: dict[str, Any] = {"restart": RESTART} if solver == "gmres" else {}
+        options |= {"callback": lambda _: calls.append(None), peers.cupy.tolerance(function): rtol}
+        x, _ = function(G, b, maxiter=most, **options)
         cupy.cuda.Device().synchronize()
-        return x, calls.count * (RESTART if solver == "gmres" else 1)
+        return x, len(calls) * (RESTART if solver == "gmres" else 1)
 
     return solve, cupy.asarray(system.b)
 
@@ -170,34 +160,18 @@ LIBRARIES: dict[str, Callable[..., tuple[Solve, Any]]] = {
 SOLVERS = ("cg", "bicgstab", "gmres", "minres")
 
 
-MULTIGRID = "multigrid"  # group of the grid
-
-
 def items(options: argparse.Namespace) -> Items:
     names = systems.QUICK if options.quick else systems.SYSTEMS
     found = [Item(name, "system", partial(systems.matrix, name)) for name in names]
-    if options.amg_side:
-        side = 12 if options.quick else options.amg_side
-        found.append(Item(f"poisson3d_{side}", MULTIGRID, partial(gallery.poisson3d, side)))
     return found, {}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--amg-side", type=int, default=AMG_SIDE, help="of the cube for multigrid; 0: none")
-
-
 def measure(run: Run, problem: Problem) -> Iterator[Row]:
+    """Every solver of every library on one system."""
     system = System(problem.name, problem.matrix, run.device)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of runs without a tolerance, which stagnate
-        yield from (_multigrid if problem.group == MULTIGRID else _all_solvers)(run, system)
-
-
-def _all_solvers(run: Run, system: System) -> Iterator[Row]:
-    """Every solver of every library on one system."""
-    libraries = [name for name in LIBRARIES if system.on_gpu or name != "cupy"]
-    for solver in SOLVERS:
-        for library in libraries:
+        for solver, library in product(SOLVERS, [name for name in LIBRARIES if run.on_gpu or name != "cupy"]):
             what = {"system": system.name, "library": library, "solver": solver}
             if library == "scipy" and system.A.shape[0] > 200_000:
                 run.record.skip("it would take minutes", **what)
@@ -207,19 +181,19 @@ def _all_solvers(run: Run, system: System) -> Iterator[Row]:
                 with run.noted(**what):
                     own = {"format": system.operator.format} if library == "spmvgpu" else {}
                     yield _row(system, library, solver, LIBRARIES[library](system, solver), **own)
-    if run.fits(0, system=system.name, preconditioner="jacobi"):
-        made = ours(system, "cg", M=linalg.jacobi(system.operator))
-        yield _row(system, "spmvgpu", "cg", made, preconditioner="jacobi")
-    if run.fits(0, system=system.name, symmetric=True):
-        # Who solves with cg knows that the matrix is symmetric, and may say so.
-        op = sg.aslinearoperator(system.A, device=system.device, symmetric=True)
-        for solver in ("cg", "minres"):
-            made = ours(system, solver, op)
-            yield _row(system, "spmvgpu", solver, made, format=op.format, symmetric=True)
+        if run.fits(0, system=system.name, preconditioner="jacobi"):
+            made = ours(system, "cg", M=linalg.jacobi(system.operator))
+            yield _row(system, "spmvgpu", "cg", made, preconditioner="jacobi")
+        if run.fits(0, system=system.name, symmetric=True):
+            # Users of cg know that the matrix is symmetric, and may say so.
+            op = sg.aslinearoperator(system.A, device=system.device, symmetric=True)
+            for solver in ("cg", "minres"):
+                made = ours(system, solver, op)
+                yield _row(system, "spmvgpu", solver, made, format=op.format, symmetric=True)
 
 
 def _row(system: System, library: str, solver: str, made: tuple[Solve, Any], **more: Any) -> Row:
-    """An iteration's time, and a solution's."""
+    """An iteration's time, and the time of a solution, the better of two."""
     solve, b = made
     least = SHORT if library != "scipy" or solver == "gmres" else OF_SCIPY
     longer = LONG if library != "scipy" else 2 * least
@@ -229,59 +203,25 @@ def _row(system: System, library: str, solver: str, made: tuple[Solve, Any], **m
         first, (_, few) = timed(lambda: solve(b, 0.0, least))
         second, (_, many) = timed(lambda: solve(b, 0.0, longer))
         slopes.append(1e6 * (second - first) / max(1, many - few))
-    us = round(statistics.median(slopes), 2)
-    return _described(system, library, solver, iteration_us=us, **more, **_solution(system, solve, b))
-
-
-def _solution(system: System, solve: Solve, b: Any) -> Row:
-    """The fields of a solution, the better of two."""
-    times = []
-    for _ in range(2):
-        seconds, (x, iterations) = timed(lambda: solve(b, RTOL, MOST))
-        times.append(seconds)
+    times, solutions = zip(*(timed(lambda: solve(b, RTOL, MOST)) for _ in range(2)), strict=True)
+    x, iterations = solutions[-1]
     host = x.get() if hasattr(x, "get") else np.asarray(x.cpu() if hasattr(x, "cpu") else x)
     return {
-        "time_us": round(1e6 * min(times), 1),
-        "iterations": iterations,
-        "true_residual": system.residual(host),
-    }
-
-
-def _described(system: System, library: str, solver: str, preconditioner: str = "none", **fields: Any) -> Row:
-    return {
         "system": system.name, "rows": system.A.shape[0], "nnz": int(system.A.nnz), "dtype": "f64",
-        "library": library, "solver": solver, "preconditioner": preconditioner,
-        "devices": [system.device if library not in ("scipy", "pyamg") else "cpu"], **fields,
+        "library": library, "solver": solver, "preconditioner": "none",
+        "iteration_us": round(statistics.median(slopes), 2), **more, "time_us": round(1e6 * min(times), 1),
+        "iterations": iterations, "true_residual": system.residual(host),
     }  # fmt: skip
-
-
-def _multigrid(run: Run, system: System) -> Iterator[Row]:
-    """pyamg's hierarchy of a 3-D grid, on the device and as pyamg applies it."""
-    import pyamg
-
-    described = partial(_described, system, solver="cg", preconditioner="amg", iteration_us=None)
-    setup, ml = timed(lambda: pyamg.ruge_stuben_solver(sp.csr_matrix(system.A)))
-    moved, M = timed(lambda: linalg.aspreconditioner(ml, device=system.device))
-    solve, b = ours(system, "cg", M=M)
-    solve(b, RTOL, 2)
-    yield described(library="spmvgpu", setup_us=round(1e6 * (setup + moved)), **_solution(system, solve, b))
-    norms: list[float] = []
-    seconds, x = timed(lambda: ml.solve(system.b, tol=RTOL, accel="cg", residuals=norms))
-    yield described(
-        library="pyamg", setup_us=round(1e6 * setup), time_us=round(1e6 * seconds, 1),
-        iterations=len(norms) - 1, true_residual=system.residual(x),
-    )  # fmt: skip
 
 
 EXPERIMENTS = [
     Experiment(
         command="solvers",
-        about="iterative solvers beside those of CuPy, PyTorch, SciPy and pyamg",
+        about="iterative solvers beside those of CuPy, PyTorch and SciPy",
         file="solvers",
         items=items,
         dtypes=("f64",),
         seconds=110,
         measure=measure,
-        add_options=add_options,
     )
 ]

@@ -22,10 +22,8 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 import spmvgpu as sg
 from generators import random_families
-from spmvgpu import _core
 from spmvgpu.formats import candidates
 from spmvgpu.gallery import meshes
-from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.planning import Prediction
 
 from .clock import Timing, take_turns, timed
@@ -282,26 +280,16 @@ def _rows(run: Run, problem: Problem, **how: Any) -> Iterator[Row]:
     times = _times(run, problem, {**variants, **theirs})
     tried = {one.name: one.times() for one in trials.found.values()}
     best = min(times.keys() & variants.keys(), key=lambda key: times[key].us)
-    gathers = {"gathers": gathers_of(problem.matrix, run.record.environment)} if run.on_gpu else {}
     named: dict[str, tuple[str, Row]] = {"best": (best, {"tried": tried})}
     for name, (key, facts) in (named | chosen).items():
         if key in times:
             known = trials.found.get(key)
             order, predicted = (known.order, known.predicted_us) if known else (None, None)
             facts |= {"seed": run.options.seed, **how, "order": order, "predicted_us": predicted}
-            if order == "given":
-                facts |= gathers
             yield row_of(problem, replace(variants[key], name=name), times[key], cache="hot", **facts)
     for name, variant in theirs.items():
         if name in times:
             yield row_of(problem, variant, times[name], cache="hot", seed=run.options.seed, **how)
-
-
-def gathers_of(matrix: sp.csr_array, environment: Mapping[str, Any]) -> int:
-    """Sectors of x that come from the L2 cache of a GPU, with the rows in their order."""
-    machine = _core.Machine(True, environment["cache_bytes"], environment["multiprocessors"], {})
-    features = CanonicalCsr.of(matrix).features
-    return round(_core.run_sectors(features, matrix.dtype.itemsize, machine) * features.nnz)
 
 
 def _times(run: Run, problem: Problem, variants: Mapping[str, Variant]) -> dict[str, Timing]:

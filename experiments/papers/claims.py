@@ -102,6 +102,11 @@ def judge_average(
     return Claim(where, paper, here, verdict, why, dict(percent))
 
 
+def quotients(above: Mapping[str, float], below: Mapping[str, float]) -> dict[str, float]:
+    """By name, where both are known."""
+    return {name: above[name] / below[name] for name in below if name in above}
+
+
 def spread(values: Iterable[float], form: str = ".2f", unit: str = "x") -> str:
     """Lowest and highest value, as text."""
     numbers = sorted(values)

@@ -3,13 +3,13 @@ Sparse Matrix-Vector Multiplication on GPUs, TeraGrid 2011.
 
 The samples and fits of the paper's model (figures 3 to 6); on the 14 matrices of Bell and Garland, what
 tuning gains (figures 7 to 9), and the approach against CSR, ELL and HYB (figure 10). Beyond the paper: how
-far the predictions of both models are off, and what their choices cost.
+far the predictions of the model are off, and what its choices cost.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from experiments.clock import timed
@@ -32,7 +32,7 @@ from experiments.papers.guo2011_claims import (
 )
 from experiments.papers.guo2011_matrices import GUO2011, further_matrices, load_paper_matrix
 from experiments.papers.guo2011_models import PAD_ALWAYS, Models, in_force
-from experiments.papers.measure import Variant
+from experiments.papers.measure import Variant, measure_kernel
 from experiments.papers.run import Run, Table
 from experiments.peers.problem import DTYPES, Problem
 from experiments.records import Row
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> tuple[str, ...]:
 def experiment(run: Run, dtype: str = "f32", profile: Path | None = None) -> None:
     """Measure, print, draw and write."""
     run.start(TITLE)
-    run.records.update({kind: [] for kind in ("samples", "partitions", "predictions", "choices", "auto")})
+    run.records.update({kind: [] for kind in ("samples", "partitions", "predictions", "choices")})
     found, timed = _profile(run, profile)
     models = Models(run, dtype, found)
     fits.record_samples(run, models.paper, timed, dtype)
@@ -117,9 +117,10 @@ def _measure(run: Run, models: Models) -> None:
         sample = run.introduce(load_paper_matrix(wanted, run.quick))
         problem = Problem.make(sample.matrix, DTYPES[models.dtype])
         models.compare(sample, problem)
+        measured = partial(measure_kernel, run, sample, models.dtype, problem)
         for variant in (SHUFFLES, EVERY_KERNEL):
-            models.time(sample, problem, variant)
-        whole = {variant.format: models.time(sample, problem, variant) for variant in TUNED}
+            measured(variant)
+        whole = {variant.format: measured(variant) for variant in TUNED}
         models.approach(sample, problem, whole)
     for sample in further_matrices(run.quick):
         run.introduce(sample)
@@ -131,9 +132,11 @@ def _products(run: Run, names: list[str]) -> None:
     rates = run.values("gflops")
     for number, label in enumerate(TUNING, 7):
         title = f"Figure {number}: Performance evaluation on {label} kernel"
-        _bars(run, number, title, names, rates, (label, tuned(label)))
+        shown: Table = {each: rates.get(each, {}) for each in (label, tuned(label))}
+        run.bars(f"figure{number}", title, "GFLOPS", shown, names)
     title = "Figure 10: Performance of the approach against CSR, ELL and HYB kernel"
-    _bars(run, 10, title, names, rates, (CSR, ELL, HYB, BEST_CUT, APPROACH))
+    shown = {label: rates.get(label, {}) for label in (CSR, ELL, HYB, BEST_CUT, APPROACH)}
+    run.bars("figure10", title, "GFLOPS", shown, names)
     _partitions(run, names)
     gains: Table = {f"over {label}": percent(run.gains(APPROACH, label)) for label in OVER}
     run.table("gain of the approach (%)", gains, names)
@@ -162,34 +165,12 @@ def _partitions(run: Run, names: list[str]) -> None:
     run.table(title, columns, names, "")
 
 
-def _bars(run: Run, number: int, title: str, names: list[str], rates: Table, labels: Sequence[str]) -> None:
-    run.table(f"{title} (GFLOPS)", {label: rates.get(label, {}) for label in labels}, names)
-    bars = {label: rates[label] for label in labels if label in rates}
-    if bars:
-        run.figure(number, title, "GFLOPS", names, bars)
-
-
 def _predictions(run: Run) -> None:
     """How far predictions are off by format, and what choices cost by matrix."""
-    models = (predictions.PAPER, predictions.OWN)
-    off: Table = {model: predictions.mean_errors(run, model) for model in models}
-    formats = list(dict.fromkeys(format for model in reversed(models) for format in off[model]))
-    formats.sort(key=predictions.ALL.__eq__)  # the mean of all comes last
-    run.table("mean absolute error of the predicted times (%)", off, formats)
-    losses: Table = {
-        model: predictions.losses([entry for entry in run.records["choices"] if entry["model"] == model])
-        for model in models
-    }
-    losses["auto"] = predictions.losses(run.records["auto"])
-    losses["products"] = {entry["matrix"]: entry["products"] for entry in run.records["auto"]}
-    run.table(
-        'time of what a model picks, and "auto", over that of the best format; products that "auto" tried',
-        losses,
-        run.matrices,
-        ".2f",
-    )
-    drawn = {model: predictions.points(run, model) for model in models}
-    drawn = {model: formats for model, formats in drawn.items() if formats}
-    if drawn:
+    off = predictions.mean_errors(run)
+    run.table("mean absolute error of the predicted times (%)", {"guo2011": off}, list(off))
+    title = "time of what the model picks, over that of the best format"
+    run.table(title, {"guo2011": predictions.losses(run)}, run.matrices, ".2f")
+    if off:
         title = f"Predicted and measured time of a product; grey: within {predictions.ERROR:.0%}"
-        run.draw("predictions", title, pictures.predictions, drawn, predictions.ERROR)
+        run.draw("predictions", title, pictures.predictions, predictions.points(run), predictions.ERROR)

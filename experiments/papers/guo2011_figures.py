@@ -13,26 +13,15 @@ import numpy as np
 
 Points = Sequence[tuple[float, float]]  # of a curve, in ascending order
 
-_COLOURS = (
-    "tab:blue",
-    "tab:orange",
-    "tab:green",
-    "tab:red",
-    "tab:purple",
-    "tab:brown",
-    "tab:pink",
-    "tab:cyan",
-)
-
 
 def fits(path: Path, title: str, xlabel: str, measured: Points, fitted: Points) -> Path:
     """Samples as dots and what was fitted to them as a line: figures 3, 4 and 6."""
-    figure, axes = _new(1)
-    axes[0].plot(*_columns(measured), "o", color="black", markersize=4, label="samples")
-    axes[0].plot(*_columns(fitted), label="fit")
-    axes[0].set(title=title, xlabel=xlabel, ylabel="microseconds", xlim=(0, None), ylim=(0, None))
-    axes[0].grid(alpha=0.3)
-    axes[0].legend()
+    figure, axes = _new()
+    axes.plot(*_columns(measured), "o", color="black", markersize=4, label="samples")
+    axes.plot(*_columns(fitted), label="fit")
+    axes.set(title=title, xlabel=xlabel, ylabel="microseconds", xlim=(0, None), ylim=(0, None))
+    axes.grid(alpha=0.3)
+    axes.legend()
     return _save(figure, path)
 
 
@@ -67,50 +56,31 @@ def surface(
     return _save(figure, path)
 
 
-def predictions(path: Path, title: str, models: Mapping[str, Mapping[str, Points]], tolerance: float) -> Path:
-    """Predicted against measured time, a panel for each model and a colour for each format.
-
-    Parameters
-    ----------
-    path : Path
-        PNG to write.
-    title : str
-        Of the chart.
-    models : mapping
-        Model to {format: (measured, predicted) in microseconds}.
-    tolerance : float
-        Relative error that a grey band marks.
-    """
-    figure, panels = _new(max(len(models), 1))
-    for axes, (model, formats) in zip(panels, models.items(), strict=False):  # without models, an empty one
-        ends = np.array([min(_all(formats)), max(_all(formats))])
-        axes.plot(ends, ends, color="black", linewidth=0.8)
-        axes.fill_between(ends, ends * (1 - tolerance), ends * (1 + tolerance), color="gray", alpha=0.25)
-        for number, (format, points) in enumerate(formats.items()):
-            marker = "os^Dv"[number // len(_COLOURS) % 5]
-            colour = _COLOURS[number % len(_COLOURS)]
-            axes.plot(*_columns(points), marker, color=colour, markersize=3.5, alpha=0.8, label=format)
-        axes.set(title=model, xlabel="measured (microseconds)", xscale="log", yscale="log")
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize="small", markerscale=1.5)
-    panels[0].set_ylabel("predicted (microseconds)")
-    figure.suptitle(title)
+def predictions(path: Path, title: str, formats: Mapping[str, Points], tolerance: float) -> Path:
+    """Predicted against measured time, a colour for each format, and a grey band of that relative error."""
+    figure, axes = _new()
+    everything = [value for points in formats.values() for point in points for value in point]
+    ends = np.array([min(everything), max(everything)])
+    axes.plot(ends, ends, color="black", linewidth=0.8)
+    axes.fill_between(ends, ends * (1 - tolerance), ends * (1 + tolerance), color="gray", alpha=0.25)
+    for format, points in formats.items():
+        axes.plot(*_columns(points), "o", markersize=3.5, alpha=0.8, label=format)
+    axes.set(title=title, xlabel="measured (microseconds)", ylabel="predicted (microseconds)")
+    axes.set(xscale="log", yscale="log")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small", markerscale=1.5)
     return _save(figure, path)
-
-
-def _all(formats: Mapping[str, Points]) -> list[float]:
-    return [value for points in formats.values() for point in points for value in point]
 
 
 def _columns(points: Points) -> tuple[list[float], list[float]]:
     return [x for x, _ in points], [y for _, y in points]
 
 
-def _new(panels: int) -> tuple[Any, list[Any]]:
+def _new() -> tuple[Any, Any]:
     from matplotlib.figure import Figure  # no pyplot: no window, no state shared with the caller
 
-    figure: Any = Figure(figsize=(6.5 * panels if panels > 1 else 7.0, 4.6), layout="constrained")
-    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+    figure: Any = Figure(figsize=(7.0, 4.6), layout="constrained")
+    return figure, figure.add_subplot()
 
 
 def _save(figure: Any, path: Path) -> Path:

@@ -12,7 +12,10 @@ import numpy.typing as npt
 
 import spmvgpu as sg
 from experiments.clock import wall_us
+from experiments.papers.matrices import Sample
+from experiments.papers.run import Run
 from experiments.peers.problem import Problem, WrongResultError
+from experiments.records import Row
 
 Array = npt.NDArray[Any]
 
@@ -59,6 +62,25 @@ def checked(problem: Problem, make: Callable[[], sg.SparseOperator]) -> tuple[sg
     except WrongResultError as error:
         raise NotMeasuredError(f"WRONG RESULT: {error}") from error
     return op, size
+
+
+def gflops(nnz: int, time_us: float) -> float:
+    """Two operations per non-zero."""
+    return 2 * nnz / (time_us * 1e3)
+
+
+def measure_kernel(run: Run, sample: Sample, dtype: str, problem: Problem, variant: Variant) -> Row | None:
+    """Add a row with the device time of products; None, and a note of the reason, if there is none."""
+    try:
+        op, size = build(problem, variant, run.device)
+    except NotMeasuredError as error:
+        run.skip(sample, dtype, variant.label, error)
+        return None
+    time_us = op.time_products(run.repeats)
+    return run.add(
+        sample, dtype, op.format, label=variant.label, time_us=time_us, bytes=size,
+        gflops=gflops(op.nnz, time_us), options=op.options,
+    )  # fmt: skip
 
 
 class Multiplies(Protocol):

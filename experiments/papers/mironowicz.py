@@ -15,7 +15,7 @@ import numpy as np
 
 import spmvgpu as sg
 from experiments.clock import timed
-from experiments.papers import figures
+from experiments.papers.claims import quotients
 from experiments.papers.matrices import Sample
 from experiments.papers.mironowicz_claims import (
     BEST_CUSPARSE,
@@ -31,7 +31,6 @@ from experiments.papers.mironowicz_claims import (
     all_claims,
     by_beginning,
     change,
-    quotients,
 )
 from experiments.papers.mironowicz_matrices import MATRICES, Mesh, load
 from experiments.papers.mironowicz_timing import Stopwatch, measure
@@ -75,8 +74,8 @@ def experiment(run: Run, dtype: str = "f64") -> None:
 
 def report(run: Run) -> None:
     """Print the tables and draw the figures."""
-    _tables(run, run.matrices, _host(run))
-    _pictures(run, run.matrices)
+    _tables(run, _host(run))
+    _pictures(run, _host(run))
 
 
 def _host(run: Run) -> str:
@@ -103,74 +102,47 @@ def _bandwidth(matrix: Any) -> int:
     return int(np.abs(row - matrix.indices).max(initial=0))
 
 
-def _tables(run: Run, names: list[str], host: str) -> None:
-    def table(title: str, columns: Table, form: str) -> None:
-        known = {label: values for label, values in columns.items() if values}
-        if known:
-            run.table(title, known, names, form)
-
+def _tables(run: Run, host: str) -> None:
     orders = {entry["matrix"]: entry for entry in run.records["orders"]}
-    headings = {"as given": "bandwidth", "after RCM": "rcm_bandwidth"}
-    bandwidths = {
-        heading: {name: orders[name][field] for name in names} for heading, field in headings.items()
+    bandwidths: Table = {
+        heading: {name: orders[name][field] for name in run.matrices}
+        for heading, field in (("as given", "bandwidth"), ("after RCM", "rcm_bandwidth"))
     }
-    table("Bandwidth: how far an entry lies from the diagonal", bandwidths, ".0f")
-
-    seconds = run.values("preprocess_seconds", library="spmvgpu", order=RCM)
-    products = run.values("preprocess_products", library="spmvgpu", order=RCM)
-    preprocessing: Table = {"poster [s]": by_beginning(POSTER_PREPROCESSING, names)}
-    for label in (POSTER, TSMV):
-        preprocessing[f"{label} [s]"] = seconds.get(label, {})
-        preprocessing[f"{label} [products]"] = products.get(label, {})
+    run.table("Bandwidth: how far an entry lies from the diagonal", bandwidths, form=".0f")
     started = f"on the poster, starting cuSPARSE takes {POSTER_START} s"
     if START in run.records:
         started += f", here, CUDA being there, {run.records[START][0]['seconds']:.3f} s"
-    table(f"Preprocessing after RCM; {started}", preprocessing, ".3f")
-
+    seconds, products = (
+        run.values(f"preprocess_{unit}", library="spmvgpu", order=RCM) for unit in ("seconds", "products")
+    )
+    columns: Table = {"poster [s]": by_beginning(POSTER_PREPROCESSING, run.matrices)}
+    for label in (POSTER, TSMV):
+        columns |= {f"{label} [products]": products.get(label, {})}
+    run.table(f"Preprocessing after RCM; {started}", columns, form=".3f")
     for order, words in ORDERS.items():
         times = run.values("time_us", order=order)
         shown = (BEST_CUSPARSE, host, BEST_GENERAL, "csr", "sell", POSTER, TSMV)
-        table(f"Microseconds a product, {words}", {label: times.get(label, {}) for label in shown}, ".1f")
-        speed = {
-            f"{label} / {other}": quotients(times.get(other, {}), times.get(label, {}))
-            for label in (POSTER, TSMV)
-            for other in (BEST_CUSPARSE, BEST_GENERAL, host)
-        }
-        table(f"How many times as fast, {words}", speed, ".2f")
-    table("Memory of the matrix over CSR's with 32-bit indices", _memory(run), ".2f")
-    changes = {f"poster: {label}": by_beginning(values, names) for label, values in POSTER_CHANGE.items()}
-    changes |= {f"here: {label}": change(run, label) for label in (host, BEST_CUSPARSE, "csr", POSTER, TSMV)}
-    table("Change of time through RCM (%)", changes, "+.0f")
+        run.table(f"Microseconds a product, {words}", {label: times.get(label, {}) for label in shown})
+    changes: Table = {f"poster: {label}": by_beginning(values, run.matrices)
+                      for label, values in POSTER_CHANGE.items()}  # fmt: skip
+    run.table("Change of time through RCM on the poster (%)", changes, form="+.0f")
+    preprocessing = {label: seconds.get(label, {}) for label in (POSTER, TSMV)}
+    run.bars("preprocessing", "Preprocessing", "seconds", preprocessing)
 
 
-def _memory(run: Run) -> Table:
-    return {
-        f"{label}, {order}": values[label]
-        for order, values in ((order, run.values("memory_ratio", order=order)) for order in ORDERS)
-        for label in (POSTER, TSMV)
-        if label in values
-    }
-
-
-def _pictures(run: Run, names: list[str]) -> None:
-    seconds = run.values("preprocess_seconds", library="spmvgpu", order=RCM)
-    speeds, changes = {}, {}
+def _pictures(run: Run, host: str) -> None:
+    speeds: Table = {}
+    memory: Table = {}
     for order in ORDERS:
-        times = run.values("time_us", order=order)
+        times, ratios = run.values("time_us", order=order), run.values("memory_ratio", order=order)
         for label in (POSTER, TSMV):
-            gain = quotients(times.get(BEST_CUSPARSE, times.get(BEST_GENERAL, {})), times.get(label, {}))
-            if gain:
-                speeds[f"{label}, {order}"] = gain
-    for label in (BEST_CUSPARSE, BEST_GENERAL, POSTER, TSMV):
-        if change(run, label):
-            changes[label] = change(run, label)
+            other = times.get(BEST_CUSPARSE, times.get(BEST_GENERAL, {}))
+            speeds[f"{label}, {order}"] = quotients(other, times.get(label, {}))
+            memory[f"{label}, {order}"] = ratios.get(label, {})
     over = "cuSPARSE" if run.values("time_us").get(BEST_CUSPARSE) else "our best general format"
-    preprocessing = {label: seconds[label] for label in (POSTER, TSMV) if label in seconds}
-    for name, title, unit, series in (
-        ("preprocessing", "Preprocessing", "seconds", preprocessing),
-        ("speed", f"Speed over the best of {over}", "times as fast", speeds),
-        ("memory", "Memory of the matrix over CSR's", "of CSR", _memory(run)),
-        ("rcm", "Change of time through reverse Cuthill-McKee", "%", changes),
-    ):
-        if series:
-            run.draw(name, title, figures.bars, unit, names, series)
+    run.bars("speed", f"Speed over the best of {over}", "times as fast", speeds)
+    run.bars("memory", "Memory of the matrix over CSR's with 32-bit indices", "of CSR", memory)
+    changes: Table = {
+        label: change(run, label) for label in (host, BEST_CUSPARSE, BEST_GENERAL, POSTER, TSMV)
+    }
+    run.bars("rcm", "Change of time through reverse Cuthill-McKee", "%", changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from experiments.papers.claims import EQUAL, FAILS, HOLDS, OPEN, PARTLY, Claim, judge, spread
+from experiments.papers.claims import EQUAL, FAILS, HOLDS, OPEN, PARTLY, Claim, judge, quotients, spread
 from experiments.papers.run import Run
 from experiments.records import geometric_mean
 
@@ -46,10 +46,6 @@ NO_CHANGE = 3.0  # per cent either way count as none
 def by_beginning(values: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
     """The poster's numbers by the names of this run's matrices, which go on in a quick one."""
     return {name: values[name.split()[0]] for name in names if name.split()[0] in values}
-
-
-def quotients(above: Mapping[str, float], below: Mapping[str, float]) -> dict[str, float]:
-    return {name: above[name] / below[name] for name in below if name in above}
 
 
 def change(run: Run, label: str) -> dict[str, float]:

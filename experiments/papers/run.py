@@ -178,30 +178,34 @@ class Run:
         self.recorder.skip(str(reason), matrix=sample.name, dtype=dtype, label=label)
 
     def table(
-        self,
-        title: str,
-        columns: Mapping[str, Mapping[str, float]],
-        matrices: Sequence[str],
-        form: str = ".1f",
+        self, title: str, columns: Table, matrices: Sequence[str] | None = None, form: str = ".1f"
     ) -> None:
-        """Print {column: {matrix: value}} with a row per matrix."""
+        """Print {column: {matrix: value}} with a row per matrix, without empty columns."""
+        columns = {label: values for label, values in columns.items() if values}
+        if not columns:
+            return
         print(f"\n{title}")
-        widths = [max(len(label), 9) for label in columns]
-        shown = {name: self.called(name) for name in matrices}
+        shown = {name: self.called(name) for name in (self.matrices if matrices is None else matrices)}
         first = max([20, *(len(name) + 1 for name in shown.values())])
-        print(
-            " " * first + "".join(f" {label:>{width}}" for label, width in zip(columns, widths, strict=True))
-        )
-        for name in matrices:
+        widths = [max(len(label), 9) for label in columns]
+        heads = "".join(f" {label:>{width}}" for label, width in zip(columns, widths, strict=True))
+        print(" " * first + heads)
+        for name in shown:
             cells = (
                 f" {format(values[name], form) if name in values else '-':>{width}}"
                 for values, width in zip(columns.values(), widths, strict=True)
             )
             print(f"{shown[name]:<{first}}{''.join(cells)}")
 
-    def figure(self, number: int, title: str, ylabel: str, matrices: Sequence[str], series: Table) -> None:
-        """Draw one of the paper's figures as bars."""
-        self.draw(f"figure{number}", title, figures.bars, ylabel, matrices, series)
+    def bars(
+        self, name: str, title: str, unit: str, series: Table, matrices: Sequence[str] | None = None
+    ) -> None:
+        """Print a table, and draw it as bars unless it is empty."""
+        names = self.matrices if matrices is None else matrices
+        self.table(f"{title} ({unit})", series, names, ".3g")
+        series = {label: values for label, values in series.items() if values}
+        if series:
+            self.draw(name, title, figures.bars, unit, names, series)
 
     def draw(self, name: str, title: str, picture: Callable[..., Path], *data: Any) -> None:
         """Call ``picture(path, title, *data)``, which draws a PNG, if matplotlib is there."""

@@ -7,18 +7,12 @@ single and double precision on eleven matrices (figures 3 and 4 of section 4.2),
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from experiments.papers.claims import FAILS, HOLDS, Claim, judge, judge_average, spread
 from experiments.papers.matrices import TAO2015, Sample
-from experiments.papers.measure import (
-    NotMeasuredError,
-    Variant,
-    allowed_values,
-    build,
-)
+from experiments.papers.measure import Variant, allowed_values, measure_kernel
 from experiments.papers.run import Run, Table
 from experiments.peers.problem import DTYPES, Problem
 from experiments.records import geometric_mean
@@ -37,11 +31,6 @@ LABELS = (SHARED.label, SHUFFLE.label, TUNED, DEFAULT.label)
 WARP = 32
 
 
-def gflops(nnz: int, time_us: float) -> float:
-    """Two operations per non-zero."""
-    return 2 * nnz / (time_us * 1e3)
-
-
 def experiment(run: Run) -> None:
     """Measure, print, draw and write."""
     run.start(TITLE)
@@ -51,7 +40,7 @@ def experiment(run: Run) -> None:
         for dtype, precision in DTYPES.items():
             problem = Problem.make(sample.matrix, precision)
             for variant in (SHARED, SHUFFLE, DEFAULT):
-                _kernel(run, sample, dtype, problem, variant)
+                measure_kernel(run, sample, dtype, problem, variant)
             _tuned(run, sample, dtype, problem)
         samples.append(sample)
     report(run)
@@ -65,37 +54,12 @@ def experiment(run: Run) -> None:
 
 def report(run: Run) -> None:
     """Print the tables and draw the figures."""
-    names = run.matrices
     for number, dtype in enumerate(DTYPES, 3):
         values = run.values("gflops", dtype=dtype)
         heading = f"Figure {number}: Throughput of {NAMES[dtype]} data"
-        columns: Table = {label: values.get(label, {}) for label in LABELS}
-        run.table(f"{heading} (GFLOPS)", columns, names)
-        run.table(
-            f"gain of shuffle over shared memory, {NAMES[dtype]} (%)", {"gain": _percent(run, dtype)}, names
-        )
-        run.figure(number, heading, "GFLOPS", names, {label: columns[label] for label in LABELS[:2]})
-
-
-def _kernel(
-    run: Run, sample: Sample, dtype: str, problem: Problem, variant: Variant
-) -> dict[str, Any] | None:
-    try:
-        op, size = build(problem, variant, run.device)
-    except NotMeasuredError as error:
-        run.skip(sample, dtype, variant.label, error)
-        return None
-    time_us = op.time_products(run.repeats)
-    return run.add(
-        sample,
-        dtype,
-        op.format,
-        label=variant.label,
-        time_us=time_us,
-        bytes=size,
-        gflops=gflops(op.nnz, time_us),
-        options=op.options,
-    )
+        run.bars(f"figure{number}", heading, "GFLOPS", {label: values.get(label, {}) for label in LABELS})
+        gains: Table = {"gain": _percent(run, dtype)}
+        run.table(f"gain of shuffle over shared memory, {NAMES[dtype]} (%)", gains)
 
 
 def _tuned(run: Run, sample: Sample, dtype: str, problem: Problem) -> None:
@@ -104,7 +68,7 @@ def _tuned(run: Run, sample: Sample, dtype: str, problem: Problem) -> None:
     for lanes in allowed_values("csr", "lanes_per_row"):
         label = f"shuffle, {lanes} lanes"
         variant = replace(SHUFFLE, label=label, options={"kernel": "shuffle", "lanes_per_row": lanes})
-        row = _kernel(run, sample, dtype, problem, variant)
+        row = measure_kernel(run, sample, dtype, problem, variant)
         if row is not None:
             found.append(row)
     run.tune(TUNED, found)

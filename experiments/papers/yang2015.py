@@ -3,7 +3,7 @@
 Four ways of splitting ten matrices (section 4), their balance (tables 1 and 2) and density (figure 10), and
 the time and flop rate of products whose parts run on CPU threads (test 1, figures 6 to 9) or on a GPU and the
 CPU (test 2, figures 11 to 14). Beyond the paper: the computing powers of this machine, and whether it pays to
-add the CPU to the GPU at all, for growing shares of the CPU.
+add the CPU to the GPU at all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from experiments.clock import timed
 from experiments.papers.claims import print_wrapped
 from experiments.papers.cpu_parts import ThreadParts
 from experiments.papers.matrices import Sample
-from experiments.papers.measure import NotMeasuredError, Variant, build, time_calls
+from experiments.papers.measure import NotMeasuredError, Variant, build, gflops, time_calls
 from experiments.papers.run import Run, Table
 from experiments.papers.yang2015_claims import (
     ALGORITHMS,
@@ -68,8 +68,6 @@ GPU_PART = {
 CPU_PART = Variant("CSR", "csr")
 MOST_SLOTS = 200_000_000  # of diagonals
 
-SHARES = (0.02, 0.05, 0.1, 0.2)  # of the non-zeros, to the CPU
-CROSSOVER = ("pwtk", "af_shell10", "nlpkkt200", "cage15")
 CPU_REPEATS = 10
 
 
@@ -96,11 +94,6 @@ class Sum:
             self._worker.shutdown()
 
 
-def gflops(nnz: int, time_us: float) -> float:
-    """Section 7.2: two operations per non-zero."""
-    return 2 * nnz / (time_us * 1e3)
-
-
 def experiment(run: Run) -> None:
     """Measure, print, draw and write."""
     run.start(TITLE)
@@ -124,8 +117,6 @@ def experiment(run: Run) -> None:
         _divide(run, "test 2, here", samples, [*powers[:1], *[1] * threads])
         for sample, dtype, problem in problems:
             _test_2(run, sample, dtype, problem, powers)
-            if dtype == "f64" and sample.name.split()[0] in CROSSOVER:
-                _crossover(run, sample, problem)
     report(run)
     run.claims = all_claims(run)
     run.finish()
@@ -136,10 +127,9 @@ def report(run: Run) -> None:
     for test, what in POWERS.items():
         if of_partitions(run, "powers", test):
             _balance(run, test, what)
-    _times(run, run.matrices, "test 1", 6)
+    _times(run, "test 1", 6)
     if not run.on_cpu:
-        _times(run, run.matrices, "test 2", 11)
-        _draw_crossover(run)
+        _times(run, "test 2", 11)
 
 
 def _divide(run: Run, test: str, samples: list[Sample], powers: Sequence[float]) -> None:
@@ -166,24 +156,18 @@ def _divide(run: Run, test: str, samples: list[Sample], powers: Sequence[float])
 
 def _balance(run: Run, test: str, what: str) -> None:
     """Tables 1 and 2 and figure 10."""
-    names, number = run.matrices, {"test 1": "Table 1: ", "test 2": "Table 2: "}.get(test, "")
-    for field, title, form in (
-        ("relative_difference", f"{number}relative difference (%), {what}", ".4f"),
-        (
-            "difference_of_all",
-            f"the same, relative to all non-zeros and averaged over the parts (%), {what}",
-            ".4f",
-        ),
+    number = {"test 1": "Table 1: ", "test 2": "Table 2: "}.get(test, "")
+    for field, title in (
+        ("relative_difference", f"{number}relative difference (%), {what}"),
+        ("difference_of_all", f"the same, relative to all non-zeros and averaged over the parts (%), {what}"),
     ):
-        run.table(title, of_partitions(run, field, test), names, form)
+        run.table(title, of_partitions(run, field, test), form=".4f")
     if test == "test 2":
         density = of_partitions(run, "mean_density", test)
-        percent = {
+        percent: Table = {
             label: {name: 100 * value for name, value in values.items()} for label, values in density.items()
         }
-        title = "Figure 10: density of the partitions in test 2"
-        run.table(f"{title} (%)", percent, names)
-        run.figure(10, title, "density (%)", names, percent)
+        run.bars("figure10", "Figure 10: density of the partitions in test 2", "%", percent)
 
 
 def _alone(run: Run, sample: Sample, dtype: str, problem: Problem) -> None:
@@ -295,7 +279,7 @@ def _powers(run: Run, threads: int) -> list[float]:
                 name: threads * cpu[name] / times[name] for name in times if name in cpu
             }
     title = f"power of the GPU in cores, {threads} of which make the CPU"
-    run.table(title, columns, run.matrices)
+    run.table(title, columns)
     ratios = [ratio for label, values in columns.items() if "NumPy" in label for ratio in values.values()]
     power = geometric_mean(ratios)
     print_wrapped(
@@ -332,17 +316,8 @@ def _rows_of(problem: Problem, rows: Any) -> Problem:
     return replace(problem, matrix=problem.matrix[rows])
 
 
-def _crossover(run: Run, sample: Sample, problem: Problem) -> None:
-    """GPU and CPU together for growing shares of the CPU, which gets the last or the longest rows."""
-    for label in ("Algorithm 2", "Algorithm 3"):
-        for share in SHARES:
-            parts = SPLITS[label](problem.matrix, [1 - share, share])
-            variant = Variant(f"{label}, {share:.0%}", "auto", {"partition": parts})
-            _measure(run, sample, "f64", problem, variant, [run.device, "cpu"], "crossover", share=share)
-
-
-def _times(run: Run, names: list[str], test: str, first: int) -> None:
-    """Tables and figures of times and flop rates; the GPU or the CPU alone are for comparison."""
+def _times(run: Run, test: str, first: int) -> None:
+    """Times and flop rates; the GPU or the CPU alone are for comparison."""
     labels = (*ALGORITHMS, BLOCKS)
     others = (CPU_ALONE,) if test == "test 1" else (GPU_ALONE, CPU_ALONE)
     for field, title, unit in (("time_us", "time", "microseconds"), ("gflops", "flop rate", "GFLOPS")):
@@ -352,32 +327,12 @@ def _times(run: Run, names: list[str], test: str, first: int) -> None:
             heading = f"Figure {first}: {title} of Algorithms 1 to 4 in {test}, {NAMES[dtype]}"
             columns = {label: alone.get(label, {}) for label in others}
             columns |= {label: values.get(label, {}) for label in labels}
-            run.table(f"{heading} ({unit})", columns, names)
-            bars = {label: values[label] for label in labels if label in values}
-            if bars:
-                run.figure(first, heading, unit, names, bars)
+            run.bars(f"figure{first}", heading, unit, columns)
             first += 1
-    if test == "test 2":
-        for dtype in DTYPES:
-            kernels = run.values("kernel_us", dtype=dtype)
-            columns = {label: kernels[label] for label in (GPU_ALONE, *labels) if label in kernels}
-            run.table(
-                "the slower of the parts, each alone as the paper stores it, vectors in place,"
-                f" {NAMES[dtype]} (microseconds)",
-                columns,
-                names,
-            )
-
-
-def _draw_crossover(run: Run) -> None:
-    """Time over that of the GPU alone, for growing shares of the CPU."""
-    shares = run.values("time_us", test="crossover")
-    alone = run.values("time_us", test="alone", dtype="f64").get(GPU_ALONE, {})
-    names = [name for name in alone if any(name in values for values in shares.values())]
-    relative = {
-        label: {name: values[name] / alone[name] for name in values if name in alone}
-        for label, values in shares.items()
-    }
-    title = "time with a share of the CPU over that of the GPU alone, double precision"
-    run.table(title, relative, names, ".3f")
-    run.figure(15, f"Crossover: {title}", "below 1 the CPU pays", names, relative)
+    for dtype in DTYPES if test == "test 2" else ():
+        kernels = run.values("kernel_us", dtype=dtype)
+        run.table(
+            "the slower of the parts, each alone as the paper stores it, vectors in place,"
+            f" {NAMES[dtype]} (microseconds)",
+            {label: kernels.get(label, {}) for label in (GPU_ALONE, *labels)},
+        )

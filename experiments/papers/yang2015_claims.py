@@ -218,25 +218,4 @@ def _together(run: Run) -> list[Claim]:
         gains = {name: alone[name] / together[name] for name in together if name in alone}
         what = f"GPU and CPU with Algorithm 3 are faster than the GPU alone, {dtype}"
         claims.append(judge(where, what, gains, "speed over the GPU alone, from NumPy array to NumPy array"))
-    shares = run.values("time_us", test="crossover")
-    alone = run.values("time_us", test="alone", dtype="f64").get(GPU_ALONE, {})
-    kernels = run.values("kernel_us", test="alone", dtype="f64").get(GPU_ALONE, {})
-    cpu = run.values("time_us", test="alone", dtype="f64").get(CPU_ALONE, {})
-    best: dict[str, float] = {}
-    said = []
-    for name in alone:
-        tried = {label: values[name] for label, values in shares.items() if name in values}
-        if tried:
-            label = min(tried, key=tried.__getitem__)
-            best[name] = alone[name] / tried[label]
-            said.append(f"{name} {label}: {best[name]:.2f}x")
-    what = "some share of the CPU makes GPU and CPU together faster than the GPU alone, f64"
-    claim = judge(where, what, best, "speed over the GPU alone with the best share")
-    if best:
-        most = spread((1 + kernels[name] / cpu[name] for name in best), ".3f")
-        why = (
-            f"best shares of the CPU: {'; '.join(said)}. With vectors in place, and nothing counted but the"
-            f" products, GPU and CPU together could be {most} as fast"
-        )
-        claim = replace(claim, why=why)
-    return [*claims, claim]
+    return claims

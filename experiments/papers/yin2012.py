@@ -143,11 +143,6 @@ def _add(
 
 def report(run: Run) -> None:
     """Print the tables and draw the figures."""
-    _figures(run, run.matrices)
-    _more_tables(run, run.matrices)
-
-
-def _figures(run: Run, names: list[str]) -> None:
     quantities = (
         ("Computing performance", "GFLOPS, formula (1)", "gflops"),
         ("Memory bandwidth", "GB/s, formulas (2) to (5)", "formula_gb_per_s"),
@@ -157,43 +152,14 @@ def _figures(run: Run, names: list[str]) -> None:
         for number, (title, unit, field) in enumerate(quantities, first):
             values = run.values(field, x=KEPT)
             heading = f"Figure {number}: {title} based on {family} SpMV kernels"
-            run.table(f"{heading} ({unit})", {label: values.get(label, {}) for label in labels}, names)
-            bars = {label: values[label] for label in labels if label in values}
-            if bars:
-                run.figure(number, heading, unit, names, bars)
-
-
-def _more_tables(run: Run, names: list[str]) -> None:
+            run.bars(f"figure{number}", heading, unit, {label: values.get(label, {}) for label in labels})
+    kept, new, numpy = (run.values("time_us", x=x) for x in (KEPT, NEW, NUMPY))
     stored = run.values("stored_gb_per_s", x=KEPT)
-    run.table(
-        "GB/s of the arrays as they are stored, padding included, and of x and y once",
-        {label: stored[label] for label in (*CSR_LABELS, *ELL_LABELS) if label in stored},
-        names,
-    )
-    kept = run.values("time_us", x=KEPT)
-    threads = {
-        f"T = {label.removeprefix('ELLR-')}": kept[label] for label in kept if label.startswith("ELLR-")
-    }
-    threads.pop("T = T", None)  # the tuned one
-    if threads:
-        run.table("ELLR-T by threads per row (microseconds)", threads, names)
-    new, numpy = run.values("time_us", x=NEW), run.values("time_us", x=NUMPY)
-    columns = {
-        "CSR-O": kept.get("CSR-O"),
-        "CSR-M": kept.get("CSR-M"),
-        "with gather": new.get(CSR_M_DEVICE.label),
-        "CSR-M, warp": kept.get(CSR_M_WARP.label),
-        "with gather, warp": new.get(CSR_M_DEVICE_WARP.label),
-    }
-    calls = {
-        "CSR-O": numpy.get("CSR-O"),
-        "CSR-M, host gather": numpy.get("CSR-M"),
-        "CSR-M, device gather": numpy.get(CSR_M_DEVICE.label),
-    }
-    if CSR_M.label in kept:
-        titles = (
-            "CSR-M with x gathered beforehand, and with a gather on the device every time (microseconds)",
-            "Products from NumPy arrays whose x changes every time, transfers included (microseconds)",
-        )
-        for title, table in zip(titles, (columns, calls), strict=True):
-            run.table(title, {label: values for label, values in table.items() if values}, names)
+    title = "GB/s of the arrays as they are stored, padding included, and of x and y once"
+    run.table(title, {label: stored.get(label, {}) for label in (*CSR_LABELS, *ELL_LABELS)})
+    threads = {label: kept[label] for label in kept if label.startswith("ELLR-") and label != ELLR_T.label}
+    run.table("ELLR-T by threads per row (microseconds)", threads)
+    gathered = {label: kept.get(label, {}) for label in ("CSR-O", "CSR-M", CSR_M_WARP.label)}
+    gathered |= {variant.label: new.get(variant.label, {}) for variant in (CSR_M_DEVICE, CSR_M_DEVICE_WARP)}
+    run.table("CSR-M with x gathered beforehand, and on the device every time (microseconds)", gathered)
+    run.table("Products from NumPy arrays whose x changes every time (microseconds)", numpy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from experiments.papers.claims import FAILS, HOLDS, OPEN, PARTLY, Claim, judge, spread
+from experiments.papers.claims import FAILS, HOLDS, OPEN, PARTLY, Claim, judge, quotients, spread
 from experiments.papers.matrices import Sample
 from experiments.papers.run import Run, Table
 from experiments.records import geometric_mean
@@ -31,10 +31,6 @@ def all_claims(run: Run, samples: list[Sample]) -> list[Claim]:
 def _gains(times: Table, label: str, over: str) -> dict[str, float]:
     """Matrix -> speed of one kernel over another, where both were measured."""
     return quotients(times.get(over, {}), times.get(label, {}))
-
-
-def quotients(above: Mapping[str, float], below: Mapping[str, float]) -> dict[str, float]:
-    return {name: above[name] / below[name] for name in below if name in above}
 
 
 def _mean_lengths(samples: list[Sample]) -> dict[str, float]:

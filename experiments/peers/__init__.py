@@ -7,14 +7,13 @@ the CPU also say whether they use several threads (``THREADED``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from . import cupy, cusparse, mkl, ours, scipy, torch
-from .base import Job, NotApplicableError
-from .problem import Problem
+from .base import NotApplicableError
 
-__all__ = ["ALL", "Job", "NotApplicableError", "cupy", "jobs", "ours", "scipy", "torch", "usable"]
+__all__ = ["ALL", "NotApplicableError", "cupy", "ours", "scipy", "torch", "usable"]
 
 # CuPy before PyTorch: the first to load cuSPARSE decides which one both use.
 OTHERS = (cusparse, cupy, torch, scipy, mkl)
@@ -28,11 +27,3 @@ def usable(names: Collection[str]) -> tuple[list[Any], dict[str, str]]:
     reasons = {peer: peer.available() for peer in OTHERS if peer.NAME in names}
     missing = {peer.NAME: reason for peer, reason in reasons.items() if reason is not None}
     return [ours, *(peer for peer, reason in reasons.items() if reason is None)], missing
-
-
-def jobs(
-    peer: Any, problem: Problem, device: str, variants: Mapping[str, dict[str, Any]] | None
-) -> list[Job]:
-    """What one peer can run on a problem; `variants` are ours."""
-    result: list[Job] = ours.prepare(problem, device, variants) if peer is ours else peer.prepare(problem)
-    return result

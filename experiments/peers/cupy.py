@@ -59,15 +59,13 @@ def _called(problem: Problem) -> Variant:
 
 
 def _replayed(problem: Problem) -> Variant:
-    import cupy
-
-    y = cupy.empty(problem.matrix.shape[0], dtype=problem.dtype)
-    launch = launch_into(matrix(problem), problem.on_device.x, y)
-    return Variant(NAME, "csr_graph", problem.csr_bytes, device_result(launch, y), launch=launch)
-
-
-def launch_into(A: Any, x: Any, y: Any) -> Callable[[int], object]:
     """The product behind ``A @ x``, written to `y` on CuPy's current stream."""
+    import cupy
     from cupyx import cusparse
 
-    return lambda stream: cusparse.spmv(A, x, y)
+    A, x, y = matrix(problem), problem.on_device.x, cupy.empty(problem.matrix.shape[0], dtype=problem.dtype)
+
+    def launch(stream: int) -> None:
+        cusparse.spmv(A, x, y)
+
+    return Variant(NAME, "csr_graph", problem.csr_bytes, device_result(launch, y), launch=launch)

@@ -13,13 +13,12 @@ from experiments.peers.problem import Problem
 from experiments.records import Row
 from spmvgpu import gallery, linalg
 
-from . import columns, direct, iteration, libraries, spectra, systems, which, whole
+from . import columns, direct, libraries, spectra, systems, which, whole
 
 SECONDS = 540.0
 KINDS = {
     "whole": (whole.PART, systems.WHOLE),
     "columns": (columns.PART, systems.COLUMNS),
-    "iteration": (iteration.PART, systems.ITERATION),
     "eigenvalues": (spectra.EIGENVALUES, systems.EIGENVALUES),
     "least_squares": (spectra.LEAST_SQUARES, systems.LEAST_SQUARES),
     "which": (which.PART, systems.WHICH),
@@ -91,7 +90,6 @@ def experiment(name: str, measure: Callable[[Run, Problem], Iterator[Row]], rese
 EXPERIMENTS = [
     experiment("whole", whole.measure, 0.4),
     experiment("columns", columns.measure, 0.05),
-    experiment("iteration", iteration.measure, 0.05),
     experiment("eigenvalues", spectra.eigenvalues, 0.2),
     experiment("least_squares", spectra.least_squares, 0.1),
     experiment("which", which.measure, 0.15),

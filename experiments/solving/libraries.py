@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -68,15 +67,11 @@ def missing(gpu: bool) -> dict[str, str]:
 
 def versions(gpu: bool) -> dict[str, str]:
     """Versions of the libraries that are measured."""
-    names = {"cupy": "cupy", "pyamg": "pyamg", "amgcl": "pyamgcl", "cudss": "nvmath-python"}
-    found = {}
-    for name in MODULES.keys() - missing(gpu).keys():
-        try:
-            found[names[name]] = importlib.metadata.version(names[name].replace("cupy", "cupy-cuda13x"))
-        except importlib.metadata.PackageNotFoundError:
-            module = importlib.import_module(MODULES[name].partition(".")[0])
-            found[names[name]] = str(getattr(module, "__version__", "unknown"))
-    return found
+    modules = {name: MODULES[name].partition(".")[0] for name in MODULES.keys() - missing(gpu).keys()}
+    return {
+        module: str(getattr(importlib.import_module(module), "__version__", "unknown"))
+        for module in modules.values()
+    }
 
 
 def _is_there(module: str) -> bool:

@@ -156,18 +156,6 @@ COLUMNS = {
     "fem": Kind(lambda n, seed: gallery.elasticity3d(n), "elasticity, 3-D", (27,), 3, modes=_elastic_modes),
     "grid": Kind(lambda n, seed: gallery.poisson3d(n), "Poisson, 3-D", (100,), 3),
 }
-ITERATION = {
-    "fem": Kind(
-        lambda n, seed: gallery.elasticity3d(n, contrast=10, seed=seed), "elasticity, 3-D", (27, 54), 3
-    ),
-    "grid": Kind(lambda n, seed: gallery.poisson3d(n), "Poisson, 3-D", (100, 160), 3),
-    "varied": Kind(
-        lambda n, seed: gallery.poisson3d(n, contrast=10, seed=seed), "Poisson, 3-D, varied", (100, 160), 3
-    ),
-    "plane": Kind(
-        lambda n, seed: gallery.poisson2d(n, contrast=10, seed=seed), "Poisson, 2-D, varied", (3000,), 2
-    ),
-}
 EIGENVALUES = {
     "laplacian2d": Kind(
         lambda n, seed: gallery.poisson2d(n, contrast=10, seed=seed), "Laplacian, 2-D", (1000,), 2
@@ -212,4 +200,4 @@ DIRECT = {
     "netlist": Kind(circuit, "circuit", (70, 140), 2, None, is_grid=False),
 }
 
-KINDS = [WHOLE, COLUMNS, ITERATION, EIGENVALUES, LEAST_SQUARES, WHICH, DIRECT]
+KINDS = [WHOLE, COLUMNS, EIGENVALUES, LEAST_SQUARES, WHICH, DIRECT]

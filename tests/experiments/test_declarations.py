@@ -44,7 +44,6 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     for module in MODULES:
         for name in SHORT.keys() & vars(module).keys():
             patch.setattr(module, name, SHORT[name])
-    patch.setattr("experiments.environment.cpu_copy_bandwidth", lambda threads: 1e9 * threads)
     patch.setattr("experiments.jobs.initial_environment", dict)  # whatever the tests are run with
     patch.delenv("SPMVGPU_MATRICES", raising=False)
 

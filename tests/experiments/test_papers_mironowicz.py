@@ -117,7 +117,7 @@ def test_every_number_is_written(fake) -> None:
     assert all(entry["bandwidth"] > 0 for entry in content["orders"])
     assert content["start_of_cusparse"] == [{"library": "cusparse", "seconds": 100.0}]
     assert content["environment"]["versions"]["cusparse"] == "0"
-    assert "poster: TSMV" in text
+    assert "TSMV of the poster [products]" in text
     if figures.available():
         names = ("preprocessing", "speed", "memory", "rcm")
         assert content["figures"] == [f"mironowicz_{name}.png" for name in names]

@@ -139,8 +139,6 @@ MODEL = {
     "Algorithm 1": 1.5,
     "Algorithm 2": 1.2,
     "Algorithm 3": 1.0,
-    **{f"Algorithm 2, {share:.0%}": 0.2 + abs(share - 0.05) for share in yang2015.SHARES},
-    **{f"Algorithm 3, {share:.0%}": 0.3 for share in yang2015.SHARES},
 }
 
 
@@ -148,13 +146,12 @@ def test_on_a_gpu(tmp_path, monkeypatch, capsys):
     content, claim = experiment(tmp_path, monkeypatch, "cuda:0", MODEL)
     text = " ".join(capsys.readouterr().out.split())
     rows = content["rows"]
-    assert {row["test"] for row in rows} == {"alone", "test 1", "test 2", "crossover"}
+    assert {row["test"] for row in rows} == {"alone", "test 1", "test 2"}
     for row in rows:
         assert row["gflops"] == pytest.approx(2 * row["nnz"] / row["time_us"] / 1e3)
     # Four algorithms, of three matrices, in two precisions.
     for test in ("test 1", "test 2"):
         assert sum(row["test"] == test for row in rows) == 4 * 3 * 2
-    assert sum(row["test"] == "crossover" for row in rows) == 2 * len(yang2015.SHARES)
     # Two tables and the machine's own powers, three algorithms each.
     assert len(content["partitions"]) == 3 * 3 * 3
     own = [entry["powers"] for entry in content["partitions"] if entry["test"] == "test 2, here"]
@@ -163,16 +160,12 @@ def test_on_a_gpu(tmp_path, monkeypatch, capsys):
     # The balance is what the time of the slowest thread shows.
     less = claim["Algorithm 3 takes 18.39 % less time than Algorithm 1 in test 1, f64"]["gains"]
     assert less["TSOPF_RS_b300_c3 1/16"] == pytest.approx(100 * (1 - 1 / 1.96), abs=1)
-    crossover = claim["some share of the CPU makes GPU and CPU together faster than the GPU alone, f64"]
-    assert list(crossover["gains"].values()) == pytest.approx([1.25])
-    assert "pwtk 1/16 Algorithm 2, 5%: 1.25x" in crossover["why"]
-    assert "1.100 to 1.100x as fast" in crossover["why"]
     power = claim["the GPU has 75 times the power of a core, whatever the matrix"]
     assert f"{10 * THREADS} times the power" in power["here"]
     assert content["skipped"] == []
     if figures.available():
-        assert content["figures"][-1] == "yang2015_figure15.png"
-        assert len(content["figures"]) == 10
+        assert content["figures"][-1] == "yang2015_figure14.png"
+        assert len(content["figures"]) == 9
 
 
 def test_from_the_command_line(tmp_path, monkeypatch):
@@ -236,10 +229,8 @@ def test_two_devices_share_a_matrix(tmp_path, device):
     sample = load(YANG2015[2], quick=True)
     problem = measure.Problem.make(sample.matrix, np.float32)
     yang2015._test_2(run, sample, "f32", problem, [3.0, 1.0])
-    yang2015._crossover(run, sample, problem)
     assert run.skipped == []
-    assert [row["label"] for row in run.rows[:4]] == [*yang2015_claims.ALGORITHMS, yang2015_claims.BLOCKS]
-    assert [row["share"] for row in run.rows[4:]] == 2 * list(yang2015.SHARES)
+    assert [row["label"] for row in run.rows] == [*yang2015_claims.ALGORITHMS, yang2015_claims.BLOCKS]
 
 
 @pytest.mark.parametrize("at_once", [False, True])

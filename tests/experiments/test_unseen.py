@@ -250,7 +250,6 @@ def test_what_is_chosen_has_a_row_though_its_products_take_memory(on_a_gpu, monk
 
 def test_two_seeds_are_kept_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unseen, "WALL_SECONDS", 0.001)
-    monkeypatch.setattr("experiments.environment.cpu_copy_bandwidth", lambda threads: 1e9)
     common = ["unseen", "--quick", "--device", "cpu", "--count", "2", "--dtype", "f64", "--skip", "full|mkl"]
     for seed in ("5", "6"):
         assert main([*common, "--seed", seed, "--merge", "--out", str(tmp_path)]) == 0
@@ -258,17 +257,3 @@ def test_two_seeds_are_kept_side_by_side(tmp_path: Path, monkeypatch: pytest.Mon
     rows = json.loads(path.read_text())["rows"]
     assert {row["seed"] for row in rows} == {5, 6}
     assert {row["variant"] for row in rows} == {"auto", "best", "csr"}
-
-
-def test_gathers_from_the_l2_cache(rng: np.random.Generator) -> None:
-    """Neighbours share sectors of four doubles, and an x that the L1 holds is read once by each processor."""
-    entries, processors = 200_000, GPU["multiprocessors"]
-
-    def gathers(columns: Any, cols: int) -> int:
-        A = sp.csr_array((np.ones(entries), columns, np.arange(entries + 1)), shape=(entries, cols))
-        return unseen.gathers_of(A, GPU)
-
-    scattered = rng.integers(0, 4_000, entries)
-    assert gathers(np.arange(entries), entries) == pytest.approx(entries / 4, rel=0.01)
-    assert gathers(100 * scattered, 400_000) > entries / 2
-    assert gathers(scattered, 4_000) == pytest.approx(processors * 4_000 / 4, rel=0.01)
