@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import itertools
 import os
 import re
 import subprocess
@@ -271,38 +270,6 @@ def run_python(code, *, check=True, **environment):
     if check and done.returncode != 0:
         raise AssertionError(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done
-
-
-def interrupted_everywhere(prepare, act):
-    """Run ``act(prepare())`` with Ctrl-C at its first line within the package, at the second, and so on.
-
-    Yields what `prepare` gave after each, the last one of which is not interrupted. What a signal handler
-    raises comes out between two lines, or within one; what has to happen at once must stand in one line, and
-    in it be one call of C.
-    """
-    package = os.path.dirname(sg.__file__)
-    for number in itertools.count(1):
-        given, left = prepare(), itertools.count(number, -1)
-
-        def trace(frame, event, argument, left=left):
-            if not frame.f_code.co_filename.startswith(package):
-                return None
-            if event == "line" and next(left) == 1:
-                raise KeyboardInterrupt
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            act(given)
-            is_through = True
-        except KeyboardInterrupt:
-            is_through = False
-        finally:
-            sys.settrace(before)
-        yield given
-        if is_through:
-            return
 
 
 def resident_bytes():

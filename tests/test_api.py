@@ -148,7 +148,7 @@ def test_a_call_that_is_right_gets_no_hint():
 # What objects show of themselves
 
 
-def solved(op):
+def solved(op, b=b):
     sg.linalg.cg(op, b)
     return op.solve_info
 
@@ -175,6 +175,7 @@ SHOWN = {
     "planning.Trial": lambda on: trials_on(on).trials[-1],
     "planning.Step": lambda on: sg.aslinearoperator(A, device=on).tuning.steps[0],
     "linalg.SolveInfo": lambda on: solved(sg.aslinearoperator(A, device=on)),
+    "linalg.SolveInfo of columns": lambda on: solved(sg.aslinearoperator(A, device=on), np.ones((64, 5))),
     "linalg.Solved": lambda on: sg.linalg.solve(A, np.ones(A.shape[0]), device=on, full_output=True)[1],
     "linalg.Jacobi": lambda on: sg.linalg.jacobi(sg.aslinearoperator(A, device=on)),
     "linalg.BlockJacobiOperator": lambda on: sg.linalg.block_jacobi(sg.aslinearoperator(A, device=on)),

@@ -129,6 +129,7 @@ TABLE = {
     "amg.max_coarse": (given(linalg.amg, op()), "max_coarse", ()),
     "amg.max_levels": (given(linalg.amg, op()), "max_levels", ()),
     "amg.device": (given(linalg.amg, A), "device", ()),
+    "amg.device of an operator": (given(linalg.amg, op()), "device", ()),
     "amg.dtype": (given(linalg.amg, A, device="cpu"), "dtype", ()),
     "aspreconditioner.ml": (linalg.aspreconditioner, "ml", ()),
     "aspreconditioner.device": (given(linalg.aspreconditioner, HIERARCHY), "device", ()),

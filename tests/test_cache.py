@@ -16,7 +16,6 @@ from spmvgpu import cache, gallery
 from spmvgpu._util import schema
 from spmvgpu.cli import main
 from spmvgpu.devices import CPU
-from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.planning import profile, tuning_cache
 from spmvgpu.planning.profile import SHIPPED, profile_path
 
@@ -139,13 +138,6 @@ def test_a_result_for_other_options_is_damaged(folder, options):
     with pytest.warns(UserWarning, match="damaged"):
         op = tuned(**options)
     assert op.options.items() >= options.items()
-
-
-def test_bytes_that_are_no_text_are_damaged(folder):
-    tuned()
-    entry(folder).write_bytes(b"\xff\xfe\x00")
-    with pytest.warns(UserWarning, match="damaged"):
-        tuned()
 
 
 def test_a_result_of_another_version_is_passed_over_in_silence(folder):
@@ -299,41 +291,6 @@ def test_command(folder, capsys):
     assert not path.exists()
     assert main(["cache", "--profiles"]) == 2
     assert "--clear" in capsys.readouterr().err
-
-
-def test_on_a_cpu_nothing_is_looked_for_where_nothing_is_kept(folder, monkeypatch):
-    """Setting up a small operator would take twice as long."""
-    looked = []
-    fingerprint = tuning_cache.fingerprint
-    monkeypatch.setattr(tuning_cache, "fingerprint", lambda csr: looked.append(csr) or fingerprint(csr))
-    sg.aslinearoperator(A, device="cpu")
-    assert not looked
-    tuned("auto")
-    looked.clear()
-    assert sg.aslinearoperator(A, device="cpu").tuning.cached
-    assert looked
-
-
-def test_matrices_are_told_apart():
-    prints = [
-        tuning_cache.fingerprint(CanonicalCsr.of(matrix))
-        for matrix in (A, gallery.poisson2d(21), A.astype("float32"), gallery.poisson3d(7), A[:-1])
-    ]
-    assert len(set(prints)) == len(prints)
-    assert tuning_cache.fingerprint(CanonicalCsr.of(A * 2)) == prints[0]
-
-
-def test_what_benchmarks_measure_does_not_depend_on_what_was_tuned(folder):
-    from experiments.peers import ours
-
-    class Problem:
-        matrix = A
-
-    measured = ours._operator(Problem, "cpu", format="sell", tune="full")
-    assert not folder.exists()
-    assert not measured.tuning.cached
-    tuned()
-    assert not ours._operator(Problem, "cpu", format="sell", tune="full").tuning.cached
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ from spmvgpu.devices import CPU
 from spmvgpu.formats import Choice, candidates, traits
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.csr import CanonicalCsr
+from spmvgpu.multi_device import division
 from spmvgpu.papers import guo2011_planning
 from spmvgpu.papers.guo2011 import Separator
-from spmvgpu.planning import choosing, tuning_cache
+from spmvgpu.planning import choosing, predict, profile, tuning_cache
 from spmvgpu.planning.profile import SHIPPED, Profile
 from spmvgpu.planning.reordering import in_order
 from spmvgpu.planning.request import MODES, Request
@@ -432,10 +433,10 @@ def known(*arguments, **options):
 @pytest.fixture
 def gpu(monkeypatch):
     """What results are kept for on a GPU that need not be there: its name and its profile."""
-    profile = SimpleNamespace(measured={})
+    known = SimpleNamespace(measured={})
     monkeypatch.setattr(tuning_cache, "slug", lambda ordinal: f"device {ordinal}")
-    monkeypatch.setattr(tuning_cache, "load_profile", lambda ordinal: profile)
-    return profile
+    monkeypatch.setattr(tuning_cache, "load_profile", lambda ordinal: known)
+    return known
 
 
 def test_results_are_kept_by_what_they_depend_on(gpu, cache):
@@ -614,6 +615,15 @@ def test_a_format_that_stores_values_once_is_planned_where_there_are_few():
         op = sg.aslinearoperator(A, device="cuda")
         planned = {step.of for step in op.tuning.steps if step.name == "plan"}
         assert ("packed_sell" in planned) == few
+
+
+def test_memory_is_planned_for_formats_that_may_be_chosen(monkeypatch):
+    """A format may take fewer bytes, and be none that a GPU gets unless it is asked for."""
+    monkeypatch.setattr(profile, "load_profile", lambda _: H100)
+    csr = CanonicalCsr.of(gallery.poisson2d(60))
+    expected = predict.fastest(predict.predict_considered(csr, Request(), 0))
+    assert expected.format in _core.formats_to_consider(0, "cached", None)
+    assert division._bytes_needed(csr, Request(), 0) == expected.bytes
 
 
 @pytest.mark.parametrize("said", [None, False, True])

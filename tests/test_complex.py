@@ -1,6 +1,5 @@
 """Complex matrices: every format multiplies them, transposes do not conjugate, adjoints do."""
 
-import itertools
 import pickle
 
 import numpy as np
@@ -118,13 +117,6 @@ def test_zeros_of_a_hermitian_matrix_have_any_sign(fmt):
     assert op.H is op
 
 
-def test_a_real_matrix_may_be_called_hermitian(device):
-    A = matrix("sym_random", REAL)
-    op = build(A, "csr", device, symmetric="hermitian")
-    assert op.H is op
-    assert op.T is op
-
-
 def broken(change):
     """A Hermitian matrix with one entry changed."""
     A = sp.lil_array(hermitian(symmetric(uniform(40, 40, 4) + sp.eye_array(40))))
@@ -163,12 +155,6 @@ def test_the_format_says_what_a_matrix_nearly_is():
         build(matrix("wide", DOUBLE), "csr", symmetric="hermitian")
 
 
-def test_one_triangle_is_completed_without_conjugates(device):
-    A = matrix("sym_random", DOUBLE)
-    op = build(sp.tril(A), "csr", device, symmetric="lower")
-    assert_same_entries(op.tocsr(), A)
-
-
 # -- transposes and copies -----------------------------------------------------------------------------------
 
 
@@ -185,53 +171,7 @@ def test_transposes_of_transposes(device):
     assert op.work_nbytes >= op.T.nbytes + op.H.nbytes
 
 
-def test_conj(device):
-    op = build(SQUARE, "sell", device)
-    assert_same_entries(op.conj().tocsr(), SQUARE.conj())
-    real = build(matrix("uniform", REAL), "sell", device)
-    assert real.conj() is real
-
-
-def test_multiples(device):
-    op = build(SQUARE, "csr", device)
-    for made, expected in ((op * 2j, SQUARE * 2j), (3 * op, SQUARE * 3), (op / (1 + 1j), SQUARE / (1 + 1j))):
-        assert isinstance(made, sg.SparseOperator)
-        assert made.dtype == DOUBLE
-        np.testing.assert_allclose(made.toarray(), expected.toarray(), rtol=1e-14)
-
-
-def test_astype(device):
-    op = build(matrix("uniform", REAL), "csr", device)
-    assert op.astype(np.complex64).dtype == np.complex64
-    with pytest.raises(TypeError, match="complex128 cannot be stored as float32"):
-        build(SQUARE, "csr", device).astype(np.float32)
-
-
 # -- types of operands ---------------------------------------------------------------------------------------
-
-
-STORED = ["float32", "float64", "complex64", "complex128"]
-GIVEN = ["bool", "int8", "int64", "float16", *STORED]
-
-
-@over(["stored", "given"], itertools.product(STORED, GIVEN))
-def test_promotion(stored, given, device):
-    A = matrix("uniform", np.dtype(stored))
-    op = build(A, "csr", device)
-    x = vector(A.shape[1], "complex128" if np.dtype(given).kind == "c" else "float64").astype(given)
-    X = np.stack([x, x], axis=1)
-    assert (op @ x).dtype == (op @ X).dtype == np.result_type(stored, given) == (A @ x).dtype
-    np.testing.assert_allclose(op @ x, A @ x, rtol=0, atol=2e-5 if op.dtype.char in "fF" else 1e-13)
-    np.testing.assert_allclose(op @ X, A @ X, rtol=0, atol=2e-5 if op.dtype.char in "fF" else 1e-13)
-
-
-@pytest.mark.parametrize("dtype", COMPLEX_TYPES, ids=str)
-def test_arrays_of_other_libraries(host_library, dtype):
-    op = build(matrix("uniform", dtype), "csr")
-    x = vector(op.shape[1], dtype)
-    for operand in (x, np.stack([x, x.conj()], axis=1)):
-        result = op @ host_library.asarray(operand)
-        np.testing.assert_array_equal(host_library.to_numpy(result), op @ operand)
 
 
 @pytest.mark.gpu
@@ -342,14 +282,6 @@ def test_distributed_vectors(device):
 def test_streamed(cuda_device):
     op = sg.aslinearoperator(SQUARE, device=cuda_device, memory_limit=SQUARE.data.nbytes, format="csr")
     check_products(op, SQUARE)
-
-
-def test_set_x(device):
-    op = build(SQUARE, "csr_m", device)
-    x = vector(op.shape[1], DOUBLE)
-    op.set_x(x)
-    for _ in range(2):
-        assert_product(op @ x, SQUARE, x)
 
 
 def test_predictions_and_choice():

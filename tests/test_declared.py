@@ -1,6 +1,5 @@
 """What an operator is said, or found, to be follows algebra: whatever is made of it multiplies rightly."""
 
-import itertools
 import pickle
 
 import numpy as np
@@ -255,26 +254,6 @@ def test_every_operation(number, kind, said, fmt, device, spread):
 
 TWICE = ["minus", "conj", "T", "H", "complex128", "float32", "to several", "pickle", "from both ends"]
 TWICE += ["int 3 * A", "complex 1j * A", "A / complex (2-1j)", "complex (2+0j) * A"]
-
-
-@pytest.mark.parametrize("spread", SPREAD[:2])
-@over("fmt", SYMMETRIC_FORMATS)
-@over(("kind", "said"), CASES)
-def test_operations_one_after_the_other(kind, said, fmt, device, spread):
-    op, dense = operator(kind, said, fmt, devices_of(device, spread), False)
-    if op is None:
-        return
-    for names in list(itertools.product(TWICE, repeat=2))[:: 3 if spread == "one" else 11]:
-        made, expected = op, dense
-        with naming(operations=names):
-            for name in names:
-                if not isinstance(made, sg.SparseOperator):
-                    break  # what SciPy composes has fewer methods
-                with_op, with_array = pair(MADE[name])
-                made, expected = with_op(made), with_array(expected)
-            check(made, expected, True)
-            if isinstance(made, sg.SparseOperator) and isinstance(made.device, str):
-                made.copy().update_values(made.tocsr().data)
 
 
 @over("fmt", ["tsmv", "sdia"])

@@ -122,25 +122,6 @@ def test_products_begin_with_interiors(fmt, gpu_names, dtype):  # noqa: F811
 
 
 @pytest.mark.gpu
-def test_a_long_chain_gives_the_same_bits_again(gpu_names):  # noqa: F811
-    A = sp.csr_array(gallery.poisson3d(40))
-    A.data /= 12
-    op = with_interiors(A, gpu_names, format="csr", powers=[1.0] * len(gpu_names))
-    found = []
-    for _ in range(3):
-        x, y = op.vector(vector(A.shape[0], A.dtype)), op.vector()
-        for _ in range(100):
-            x, y = op.spmv(x, out=y), x
-        found.append(x.collect())
-    expected = vector(A.shape[0], A.dtype)
-    for _ in range(100):
-        expected = A @ expected
-    assert np.linalg.norm(found[0] - expected) <= 1e-10 * np.linalg.norm(expected)
-    for again in found[1:]:
-        np.testing.assert_array_equal(again, found[0])
-
-
-@pytest.mark.gpu
 @pytest.mark.parametrize("solver", ["cg", "minres", "bicgstab", "gmres"])
 @over("preconditioned", [False, True])
 def test_solvers_over_interiors(solver, preconditioned, gpu_names):  # noqa: F811

@@ -151,13 +151,6 @@ def test_restarts(restart, device):
     assert residual(A, x, b) <= 1e-7
 
 
-def test_shift(device):
-    A, b = system("spd", np.dtype("float64"))
-    x, info = linalg.minres(sg.aslinearoperator(A, device=device), b, shift=1.3, rtol=1e-11, check=True)
-    assert info == 0
-    np.testing.assert_allclose(x, spla.minres(A, b, shift=1.3, rtol=1e-11)[0], rtol=1e-5, atol=1e-8)
-
-
 def test_minres_prints(capsys):
     A, b = system("spd", np.dtype("float64"))
     linalg.minres(sg.aslinearoperator(A, device="cpu"), b, show=True)

@@ -202,13 +202,6 @@ def test_nothing_to_do(solver, device):
     np.testing.assert_array_equal(x, 0)
 
 
-@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
-def test_several_devices(solver, device):
-    A, b = system("tall", np.float64)
-    x = solver(sg.aslinearoperator(A, device=[device, device]), b)[0]
-    np.testing.assert_allclose(x, solver(sg.aslinearoperator(A, device=device), b)[0], rtol=1e-9)
-
-
 @pytest.mark.parametrize("of_A", [-500, 0, 500])
 @pytest.mark.parametrize("of_b", [-500, 0, 500])
 @pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
@@ -291,59 +284,11 @@ def test_columns_on_a_gpu(solver, library, cuda_device):
     np.testing.assert_array_equal(library.to_numpy(X), solver(op, B)[0])
 
 
-@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
-def test_kinds_of_matrices(solver, host_library):
-    A, b = system("tall", np.float64)
-    op = sg.aslinearoperator(A, device="cpu")
-    x = solver(op, b)[0]
-    for given in (sp.coo_matrix(A), A.toarray(), A.toarray().tolist(), spla.aslinearoperator(A)):
-        np.testing.assert_allclose(solver(given, b)[0], x, rtol=1e-9)
-    result = solver(op, host_library.asarray(b))[0]
-    assert isinstance(result, host_library.array_type)
-    np.testing.assert_array_equal(host_library.to_numpy(result), x)
-    np.testing.assert_array_equal(solver(op, b[:, None])[0], x)
-    np.testing.assert_array_equal(solver(op, b)[0], x)  # the same bits
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])
-def test_libraries_on_a_gpu(solver, library, cuda_device):
-    A, b = system("tall", np.float64)
-    op = sg.aslinearoperator(A, device=cuda_device)
-    guess = np.ones(A.shape[1])
-    options = dict(calc_var=True) if solver is lsqr else {}
-    expected = solver(op, b, x0=guess, **options)
-    on_device = library.asarray(b, cuda_device)
-    found = solver(op, on_device, x0=library.asarray(guess, cuda_device), **options)
-    for place in (0, -1) if solver is lsqr else (0,):  # with the variances of lsqr
-        assert isinstance(found[place], library.array_type)
-        assert library.device_name(found[place]) == cuda_device
-        np.testing.assert_array_equal(library.to_numpy(found[place]), expected[place])
-    np.testing.assert_array_equal(library.to_numpy(on_device), b)
-
-
 def test_show(capsys):
     A, b = system("tall", np.float64)
     for solver in BOTH:
         itn = solver(A, b, show=True)[2]
         assert len(capsys.readouterr().out.splitlines()) == itn
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_numbers_that_are_not_finite(value, device):
-    A, b = system("tall", np.float64)
-    op = sg.aslinearoperator(A, device=device)
-    bad_b, bad_A = b.copy(), A.copy()
-    bad_b[3] = bad_A.data[5] = value
-    for solver in BOTH:
-        with pytest.raises(ValueError, match="inf or NaN"):
-            solver(op, bad_b)
-        with pytest.raises(ValueError, match="inf or NaN"):
-            solver(sg.aslinearoperator(bad_A, device=device), b)
-        with pytest.raises(ValueError, match="inf or NaN"):
-            solver(op, b, x0=np.full(A.shape[1], value))
-    with pytest.warns(SolverWarning, match="NaN"):
-        assert cgls(op, bad_b)[1] == -12
 
 
 REFUSED = {

@@ -19,7 +19,6 @@ from support import (
     explained,
     format_fixture,
     over_types,
-    poisoned,
 )
 
 fmt = format_fixture("uniform")
@@ -102,15 +101,6 @@ def test_matrices_of_scipy_with_wide_indices(device):
         check_all(sg.aslinearoperator(wide, device=device, format="csr"), A)
     arrays = (A.data, A.indices, A.indptr)
     check_all(sg.aslinearoperator(arrays, shape=A.shape, device=device, format="csr"), A)
-
-
-def test_arrays_on_a_gpu(library, cuda_device, dtype):
-    A = matrix("uniform", dtype)
-    op = sg.aslinearoperator(A, device=cuda_device)
-    x = vector(A.shape[1], dtype)
-    out = library.asarray(poisoned(A.shape[0], dtype), cuda_device)
-    assert op.spmv(library.asarray(x, cuda_device), out=out) is out
-    assert_product(library.to_numpy(out), A, x)
 
 
 def test_a_row_beyond_the_limit_is_a_piece(device):

@@ -92,14 +92,6 @@ def test_cloud_couples_what_is_near() -> None:
     assert chain.mean() > 0.9  # the chain holds together
 
 
-def test_permuted_is_a_reordering(rng: np.random.Generator) -> None:
-    matrix = meshes.symmetric_values(meshes.edge_elements((3, 3, 3)))
-    order = rng.permutation(matrix.shape[0])
-    moved = meshes.permuted(matrix, order)
-    assert_canonical(moved)
-    np.testing.assert_array_equal(moved.toarray(), matrix.toarray()[np.ix_(order, order)])
-
-
 @pytest.mark.parametrize("dof", [1, 3])
 def test_cuthill_mckee_reorders_whole_nodes_and_narrows_the_band(dof: int) -> None:
     mesh = meshes.shuffled(meshes.solid((20, 5)), group=1)

@@ -173,22 +173,6 @@ def test_only_the_ratio_of_powers_counts(split):
     assert parts[0] == parts[1] == parts[2]
 
 
-@pytest.mark.parametrize("split", BY_POWERS)
-@over("name", CASES)
-def test_matrix_and_its_lengths_give_the_same(split, name):
-    A = matrix(name, np.dtype("float64"))
-    parts = split(A, [3, 1, 2])
-    expected = split(np.diff(sp.csr_array(A).indptr), [3, 1, 2])
-    assert all(itertools.starmap(np.array_equal, zip(parts.sets, expected.sets, strict=True)))
-
-
-def test_duplicates_count_once_and_the_matrix_stays():
-    A = sp.coo_array((np.ones(4), ([0, 0, 1, 1], [1, 1, 0, 2])), shape=(2, 3))
-    np.testing.assert_array_equal(partition.row_lengths(A), [1, 2])
-    assert A.nnz == 4
-    np.testing.assert_array_equal(partition.row_lengths(np.array([[0.0, 2.0], [0.0, 0.0]])), [1, 0])
-
-
 def test_rows_longer_than_sixteen_bits_tell():
     parts = partition.by_pmf([70_000, 3, 65_537, 2], [1, 1])
     assert [rows.tolist() for rows in parts.sets] == [[1, 2, 3], [0]]
@@ -230,33 +214,6 @@ def test_no_partition_with_the_same_nnz_has_fewer_elements(lengths, powers):
             assert ours.elements.sum() <= other.elements.sum()
             assert ours.mean_density >= other.mean_density  # Corollary 1
             assert ours.mean_fill <= other.mean_fill  # Corollary 2
-
-
-@given(
-    lengths=st.lists(st.sampled_from([1, 2, 3, 5, 8, 13]), min_size=4, max_size=60),
-    parts=st.integers(2, 5),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_swapping_rows_of_equal_nnz_never_gains(lengths, parts, seed):
-    """Random partitions with the same non-zeros: rows trade places with as many non-zeros of another part."""
-    rng = np.random.default_rng(seed)
-    ours = partition.by_pmf(lengths, [1] * parts)
-    if ours.nnz.min() == 0:
-        return
-    lengths, owner = np.array(lengths), np.empty(len(lengths), int)
-    for part, rows in enumerate(ours.sets):
-        owner[rows] = part
-    for _ in range(50):
-        one, other = rng.choice(parts, 2, replace=False)
-        mine = rng.permutation(np.flatnonzero(owner == one))[: rng.integers(1, 4)]
-        theirs = rng.permutation(np.flatnonzero(owner == other))
-        fits = np.flatnonzero(np.cumsum(lengths[theirs]) == lengths[mine].sum())
-        if fits.size:
-            owner[mine], owner[theirs[: fits[0] + 1]] = other, one
-    traded = partition.Partition.from_sets([np.flatnonzero(owner == part) for part in range(parts)], lengths)
-    np.testing.assert_array_equal(traded.nnz, ours.nnz)
-    if (np.diff(traded.width) >= 0).all() or len(set(ours.nnz.tolist())) == 1:
-        assert ours.elements.sum() <= traded.elements.sum()
 
 
 def test_theorem_1_needs_the_order_of_widths():
@@ -333,56 +290,9 @@ def test_submatrices_add_up(name, block_size):
     assert parts.remainder.has_canonical_format
 
 
-@pytest.mark.parametrize("block_size", [0, -1])
-def test_bad_block_size(block_size):
-    with pytest.raises(ValueError, match="block_size="):
-        partition.by_submatrices(sp.eye_array(3), block_size=block_size)
-
-
 def test_submatrices_take_two_powers():
     with pytest.raises(ValueError, match="give two"):
         partition.by_submatrices(sp.eye_array(3), [1, 1, 1])
 
 
 # -- bad input -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("split", BY_POWERS)
-@pytest.mark.parametrize(
-    ("powers", "error"),
-    [
-        ([], TypeError),
-        (3, TypeError),
-        ("75:1", TypeError),
-        ([[1, 2]], TypeError),
-        ([1, None], TypeError),
-        ([0, 0], ValueError),
-        ([1, -1], ValueError),
-        ([1, np.nan], ValueError),
-        ([1, np.inf], ValueError),
-    ],
-)
-def test_bad_powers(split, powers, error):
-    with pytest.raises(error, match="powers"):
-        split([1, 2, 3], powers)
-
-
-@pytest.mark.parametrize("split", BY_POWERS)
-@pytest.mark.parametrize(
-    ("A", "error", "message"),
-    [
-        ([1.5, 2], TypeError, "row lengths, which must be integers"),
-        ([1, -2], ValueError, "row 1 has -2"),
-        ((np.ones(1), np.zeros(1, int), np.array([0, 1])), TypeError, "need a shape"),
-        ("matrix", TypeError, "not a matrix"),
-        (sp.csr_array(np.ones((2, 2), np.longdouble)), TypeError, np.dtype(np.longdouble).name),
-    ],
-)
-def test_bad_matrix(split, A, error, message):
-    with pytest.raises(error, match=message):
-        split(A, [1, 2])
-
-
-def test_bad_bus_rate():
-    with pytest.raises(ValueError, match="bus_rate=0"):
-        partition.by_rows([1, 2], [1]).transfer_time(0)

@@ -3,7 +3,6 @@
 import itertools
 import pickle
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -177,15 +176,6 @@ def test_alpha_and_beta(case, beta, fmt, device, dtype):
     assert_product(y, A, x, alpha=2.5, beta=beta, y=start if beta else None)
 
 
-@pytest.mark.parametrize(("case", "fmt"), shuffled_pairs(["power_law_rows"]))
-@over_types
-def test_many_repeats_give_the_same_bits(case, fmt, device, dtype):
-    A = matrix(case, dtype)
-    op = operator(A, shuffled(A, fmt), device)
-    x = vector(A.shape[1], dtype)
-    assert len({(op @ x).tobytes() for _ in range(50)}) == 1
-
-
 def test_transposed(device, dtype):
     A = matrix("power_law_rows", dtype)
     x = vector(A.shape[0], dtype)
@@ -206,28 +196,6 @@ def test_pickle(device, dtype):
         for name in ("shape", "dtype", "format", "device", "nnz", "options"):
             assert getattr(other, name) == getattr(op, name)
         np.testing.assert_array_equal(other @ x, op @ x)
-
-
-def test_threads(device, dtype):
-    A = matrix("power_law_rows", dtype)
-    for choice in (two_formats(A, "coo", "csr_b"), shuffled(A, "csr")):
-        op = operator(A, choice, device)
-        vectors = [vector(A.shape[1], dtype, seed=100 + i) for i in range(8)]
-        expected = [op @ x for x in vectors]
-        with ThreadPoolExecutor(8) as pool:
-            for _ in range(10):
-                for y, wanted in zip(pool.map(op.__matmul__, vectors), expected, strict=True):
-                    np.testing.assert_array_equal(y, wanted)
-
-
-def test_conjugate_gradients(device, dtype):
-    A = sp.diags_array([-1.0, 4.0, -1.0], offsets=[-30, 0, 30], shape=(900, 900)).astype(dtype)
-    A = canonical_csr(A + A.T).host
-    b = vector(900, dtype)
-    for choice in (two_formats(A, "ellpack", "coo", "shuffled"), shuffled(A, "csr")):
-        x, info = sg.linalg.cg(operator(A, choice, device), b, rtol=1e-6)
-        assert info == 0
-        assert np.linalg.norm(A @ x - b) <= 1e-5 * np.linalg.norm(b)
 
 
 def test_bytes(device):

@@ -1,6 +1,5 @@
 """Operators travel through pickle and copy, and serve many threads at once."""
 
-import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -14,7 +13,6 @@ from support import (
     allowed_values,
     assert_same_entries,
     build,
-    each_format_of,
     format_fixture,
     formats_of,
     over,
@@ -75,15 +73,6 @@ def test_what_comes_from_foreign_buffers_owns_what_it_needs(kind, place, A, fmt,
         np.testing.assert_array_equal(other @ x, 2 * expected)
 
 
-@over("duplicate", [copy.copy, copy.deepcopy])
-def test_copy(op, duplicate):
-    other = duplicate(op)
-    x = vector(op.shape[1], op.dtype)
-    expected = op @ x
-    del op
-    np.testing.assert_array_equal(other @ x, expected)
-
-
 def test_pickle_keeps_options(A, fmt):
     described = sg.format_options(fmt)
     options = {option["name"]: allowed_values(option)[-1] for option in described}
@@ -91,24 +80,11 @@ def test_pickle_keeps_options(A, fmt):
     assert pickle.loads(pickle.dumps(op)).options == op.options
 
 
-def test_pickle_after_transposition(op):
-    x = vector(op.shape[0], op.dtype)
-    expected = op.rmatvec(x)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(op)).rmatvec(x), expected)
-
-
 def test_pickle_of_the_transposed_operator(op):
     other = pickle.loads(pickle.dumps(op.T))
     x = vector(op.shape[0], op.dtype)
     assert other.shape == op.T.shape
     np.testing.assert_array_equal(other @ x, op.T @ x)
-
-
-@each_format_of("0x5")
-def test_pickle_of_an_empty_matrix(fmt, device, dtype):
-    other = pickle.loads(pickle.dumps(build(matrix("0x5", dtype), fmt, device)))
-    assert other.shape == (0, 5)
-    assert (other @ np.ones(5, dtype)).shape == (0,)
 
 
 LOAD = """
@@ -164,20 +140,6 @@ def test_one_operator_many_threads(op):
     for index, mine in enumerate(results):
         for result in mine:
             np.testing.assert_array_equal(result, expected[index])
-
-
-def test_one_operator_many_threads_into_out(op):
-    vectors = [vector(op.shape[1], op.dtype, seed=100 + index) for index in range(THREADS)]
-    expected = [op @ x for x in vectors]
-
-    def work(index):
-        out = np.zeros(op.shape[0], op.dtype)
-        for _ in range(20):
-            op.spmv(vectors[index], out=out)
-        return out
-
-    for result, wanted in zip(in_threads(work), expected, strict=True):
-        np.testing.assert_array_equal(result, wanted)
 
 
 def test_one_operator_per_thread(A, fmt, device):

@@ -57,12 +57,6 @@ def test_spy_of_nothing(pyplot, shape):
     ax.figure.canvas.draw()
 
 
-@pytest.mark.parametrize("pixels", [0, -3])
-def test_spy_refuses_no_pixels(pyplot, pixels):
-    with pytest.raises(ValueError, match=f"pixels is {pixels}"):
-        plot.spy(gallery.poisson1d(3), pixels=pixels)
-
-
 def test_residual_history(pyplot):
     ax = plot.residual_history([1.0, 0.1, 0.01], label="one", rtol=0.05)
     assert plot.residual_history([1.0, 0.5], label="two", ax=ax) is ax
@@ -102,12 +96,6 @@ def test_layout_shows_every_entry_and_all_padding(pyplot, fmt):
         assert cells.shape[0] * cells.shape[1] >= int(words[2])
     assert slots - padding == (sp.triu(A).nnz if fmt == "sdia" else A.nnz)
     figure.canvas.draw()
-
-
-def test_a_layout_is_of_the_matrix(pyplot):
-    """One that the format refuses is not drawn as if it were symmetric."""
-    with pytest.raises(sg.FormatError, match="sdia"):
-        plot.layout(sp.triu(gallery.poisson2d(5)), "sdia")
 
 
 @pytest.mark.parametrize(

@@ -77,17 +77,6 @@ def test_no_two_threads_meet(kind: str) -> None:
         assert plan.stores.sum() == len(np.unique(plan.rows[plan.rows >= 0]))  # each row is stored once
 
 
-def test_halo_columns_are_numbers_of_the_matrix() -> None:
-    op = operator("halo")
-    tiles = op.arrays()["tiles"]
-    plan = plot.TsmvSchedule.of(op, 2)
-    real = plan.rows >= 0
-    assert plan.rows[real].min() >= tiles[2, 0]
-    assert plan.rows[real].max() < tiles[3, 0]
-    assert plan.columns[real].min() < tiles[2, 0]  # in the halo
-    assert (plan.columns[real] <= plan.rows[real]).all()
-
-
 @each_kind
 def test_schedule_is_drawn_with_its_fake_entries(pyplot, kind: str) -> None:
     op = operator(kind, slices=4)
@@ -115,12 +104,6 @@ def test_tiles_are_drawn_over_the_matrix(pyplot, kind: str) -> None:
     shaded = sum(patch.get_width() for patch in ax.patches if patch.get_fill())
     assert shaded == op.options["block"] * len(op.arrays()["halo_nodes"])
     ax.figure.canvas.draw()
-
-
-def test_a_block_of_nothing_is_drawn(pyplot) -> None:
-    empty = sg.aslinearoperator(sp.csr_array((5, 5)), "tsmv", "cpu")
-    plot.tsmv_schedule(empty).figure.canvas.draw()
-    plot.tsmv_tiles(empty).figure.canvas.draw()
 
 
 def test_other_formats_and_tiles_are_refused() -> None:

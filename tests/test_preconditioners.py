@@ -148,20 +148,6 @@ def test_hierarchies_of_pyamg(setup, smoother, device, dtype, rtol):
     assert abs(followed - made) <= 1
 
 
-def test_several_solves_at_once_with_one_hierarchy(device):
-    from concurrent.futures import ThreadPoolExecutor
-
-    A = spd("poisson3d", np.float64)
-    op = sg.aslinearoperator(A, device=device)
-    M = linalg.chebyshev(op, 4)
-    b = vector(A.shape[0], A.dtype)
-    expected, _ = linalg.cg(op, b, M=M)
-    with ThreadPoolExecutor(4) as pool:
-        for x, info in pool.map(lambda _: linalg.cg(op, b, M=M), range(8)):
-            assert info == 0
-            np.testing.assert_array_equal(x, expected)
-
-
 SYMMETRIC = ("jacobi", "block_jacobi", "chebyshev", "ic0")
 
 

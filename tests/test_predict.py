@@ -129,16 +129,6 @@ def test_text_and_html():
     assert "&lt;" in type(table)([Prediction("csr", note="a < b")], 1, "cpu", "m", "p")._repr_html_()
 
 
-def test_dtype_is_that_of_the_operator():
-    A = gallery.poisson2d(50)
-    assert sg.predict(A, "cpu", dtype=np.float32).best.bytes < sg.predict(A, "cpu").best.bytes
-
-
-def test_an_unknown_model_is_refused():
-    with pytest.raises(ValueError, match=r"'crystal ball'.*roofline.*guo2011"):
-        sg.predict(gallery.poisson2d(5), "cpu", "crystal ball")
-
-
 def test_explain_shows_the_table():
     op = sg.aslinearoperator(gallery.poisson2d(50), format="coo", device="cpu")
     assert re.search(r"^coo .*in use", op.explain(), re.MULTILINE)

@@ -79,24 +79,6 @@ def test_the_matrix_comes_back_as_given(A, fmt, device):
         np.testing.assert_array_equal(back.data, A.data)
 
 
-@each_format_in_order
-def test_infinities_stay_in_their_rows(A, fmt, device):
-    op = build(A, fmt, device, reorder="rcm")
-    x = vector(A.shape[1], A.dtype)
-    x[17] = np.inf
-    touched = np.zeros(A.shape[0], bool)
-    touched[A.indices[A.indptr[17] : A.indptr[18]]] = True  # the pattern is symmetric
-    np.testing.assert_array_equal(np.isfinite(op @ x), ~touched)
-
-
-def test_solver_on_a_reordered_operator(A, device):
-    B = sp.csr_array(A.astype(np.float64) + sp.diags_array(np.full(A.shape[0], 8.0)))
-    b = vector(B.shape[0], B.dtype)
-    x, info = sg.linalg.cg(sg.aslinearoperator(B, device=device, reorder="rcm"), b, rtol=1e-10)
-    assert info == 0
-    assert np.linalg.norm(B @ x - b) <= 1e-9 * np.linalg.norm(b)
-
-
 @pytest.mark.parametrize("fmt", formats_in_order(UNSYMMETRIC))
 def test_unsymmetric_patterns_are_ordered_by_the_sum_with_their_transpose(fmt, device):
     A = UNSYMMETRIC
@@ -139,18 +121,9 @@ def test_auto_leaves_alone(A):
     assert order_for(sp.csr_array(A), "auto") is None
 
 
-def test_none_is_the_default():
-    assert order_for(shuffled(symmetric_banded(300)), None) is None
-
-
 def test_a_rectangular_matrix_has_no_symmetric_order():
     with pytest.raises(ValueError, match="300 x 500"):
         sg.aslinearoperator(uniform(300, 500, 4), device="cpu", reorder="rcm")
-
-
-def test_an_unknown_order_is_named():
-    with pytest.raises(ValueError, match=r"'amd'.*'rcm'"):
-        sg.aslinearoperator(banded(10, [0]), device="cpu", reorder="amd")
 
 
 def test_several_devices_take_a_matrix_as_it_is():
@@ -242,39 +215,6 @@ def test_an_operator_in_clusters(fmt, device, dtype):
     assert_same_entries(op.tocsr(), A)
     assert_same_entries(pickle.loads(pickle.dumps(op)).tocsr(), A)
     assert "reordered" in op.explain()
-
-
-@pytest.mark.parametrize("reorder", ["rcm", "clusters"])
-@over("fmt", ["csr", "sell", "ellpack", "packed_sell"])
-@over("columns", [2, 3, 8, 33])
-def test_columns_of_an_operator_in_another_order(columns, fmt, reorder, device, dtype):
-    A = numbered(dtype)
-    op = build(A, fmt, device, reorder=reorder)
-    given = np.random.default_rng(5).uniform(-1, 1, (A.shape[1], columns)).astype(dtype)
-    start = np.random.default_rng(6).uniform(-1, 1, (A.shape[0], columns)).astype(dtype)
-    for in_rows in ("C", "F"):
-        X = np.asarray(given, order=in_rows)
-        for out_rows in ("C", "F"):
-            Y = op.spmv(X, out=np.array(start, order=out_rows), alpha=2.0, beta=-1.0)
-            for j in range(columns):
-                assert_product(Y[:, j], A, X[:, j], 2.0, -1.0, start[:, j])
-
-
-@pytest.mark.parametrize("reorder", ["rcm", "clusters"])
-@over("fmt", ["csr", "sell", "ellpack", "packed_sell"])
-def test_new_values_of_an_operator_in_another_order(fmt, reorder, device, dtype):
-    A = numbered(dtype)
-    op = build(A, fmt, device, reorder=reorder)
-    x = vector(A.shape[1], dtype)
-    before = op.nbytes
-    for seed in (1, 2):
-        new = A.copy()
-        new.data = values(np.random.default_rng(seed), A.nnz).astype(dtype)
-        op.update_values(new.data)
-        assert isinstance(op._matrix, PartedMatrix)
-        assert_product(op @ x, new, x)
-        assert_same_entries(op.tocsr(), new)
-    assert op.nbytes >= before + 4 * A.nnz  # the map
 
 
 def test_solvers_find_the_solution_in_the_given_order(device):

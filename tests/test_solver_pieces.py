@@ -12,7 +12,7 @@ from battery import vector
 from conftest import CUDA_DEVICES
 from spmvgpu import gallery, linalg
 from spmvgpu.multi_device.division import PARTITIONS
-from support import in_turn, over, run_python
+from support import in_turn, over
 from systems import convection, counted, spd
 from test_complex_solvers import turned
 
@@ -140,15 +140,6 @@ def test_a_part_without_entries(names):
     np.testing.assert_allclose(x, diagonal > 0, atol=1e-8)
 
 
-def test_every_format(names):
-    A = spd("poisson2d", np.float64)
-    b = vector(A.shape[0], A.dtype)
-    for fmt in sorted(set(sg.formats()) - {"sdia", "tsmv"}):  # whose parts are rectangles
-        x, info, how, _ = solve("cg", spread(A, names, format=fmt), b, rtol=1e-9)
-        assert (info, how.pieces) == (0, len(names)), fmt
-        assert relative_residual(A, x, b) <= 2e-9, fmt
-
-
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_same_bits_every_time(solver, names):
     """However often the host looks, and whoever wants to see the iterates."""
@@ -201,37 +192,6 @@ def test_long_solves(solver, names):
     y, _, _, others = solve(solver, op, b, rtol=1e-9, maxiter=3000, callback=lambda _: None, **options)
     np.testing.assert_array_equal(x, y)
     np.testing.assert_array_equal(residuals, others)
-
-
-GUESSES = [(solver, guess) for solver in SOLVERS for guess in ("close", "exact", "Mb", "nan")]
-
-
-@pytest.mark.parametrize(("solver", "guess"), [pair for pair in GUESSES if pair != ("gmres", "Mb")])
-def test_guesses(solver, guess, names):
-    A, b = system(solver, np.dtype("float64"))
-    expected = spla.spsolve(sp.csc_array(A), b)
-    x0 = {"close": expected + 1e-3, "exact": expected, "Mb": "Mb", "nan": np.full(len(b), np.nan)}[guess]
-    op, one = spread(A, names), alone(A, names)
-    if guess == "nan":
-        with pytest.warns(linalg.SolverWarning, match="infinite numbers or NaN"):
-            assert getattr(linalg, solver)(op, b, x0)[1] < 0
-        return
-    x, info = getattr(linalg, solver)(op, b, x0, rtol=1e-9)
-    y, expected_info = getattr(linalg, solver)(one, b, x0, rtol=1e-9)
-    assert info == expected_info == 0
-    assert abs(op.solve_info.iterations - one.solve_info.iterations) <= 2
-    np.testing.assert_allclose(x, y, rtol=0, atol=1e-6 * np.abs(y).max())
-
-
-def test_minres_with_a_shift_and_its_checks(names):
-    A = gallery.poisson2d(20)
-    b = vector(400, A.dtype)
-    op = spread(A, names)
-    x, info = linalg.minres(op, b, shift=0.31, rtol=1e-10, check=True)
-    assert (info, op.solve_info.pieces) == (0, len(names))
-    np.testing.assert_allclose(indefinite @ x, b, atol=1e-5 * np.linalg.norm(b))
-    with pytest.raises(ValueError, match="non-symmetric matrix"):
-        linalg.minres(spread(sp.csr_array(convection()), names), vector(576, A.dtype), check=True)
 
 
 # Sizes
@@ -302,22 +262,6 @@ def test_transfers_in_pieces_of_the_largest_size(gpu_names):
 # Stopping, and looking on
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_callbacks_see_the_iterates(solver, names):
-    A, b = system(solver, np.dtype("float64"))
-    seen = []
-    options = {"callback_type": "x"} if solver == "gmres" else {}
-    op = spread(A, names)
-    x, info = getattr(linalg, solver)(
-        op, b, rtol=1e-9, callback=lambda xk: seen.append(np.array(xk, copy=True)), **options
-    )
-    assert info == 0
-    np.testing.assert_array_equal(seen[-1], x)
-    norms = [relative_residual(A, xk, b) for xk in seen]
-    assert norms[-1] < 1e-6 < norms[0]
-    assert len(seen) == op.solve_info.iterations or solver == "gmres"
-
-
 def test_breakdowns_are_named(names):
     n = 300
     negative = sp.csr_array(sp.diags_array(np.where(np.arange(n) % 2, 1.0, -1.0)))
@@ -348,47 +292,7 @@ def test_a_callback_that_raises(solver, names):
     assert op.work_nbytes == kept
 
 
-SOLVE = """
-    import signal
-    import numpy as np
-    import spmvgpu as sg
-    from spmvgpu import gallery
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    op = sg.aslinearoperator(gallery.poisson3d(60), device={names})
-    b = np.ones(op.shape[0])
-    sg.linalg.cg(op, b, maxiter=3)
-    signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
-    try:
-        sg.linalg.cg(op, b, rtol=0.0, atol=0.0, maxiter=10**9)
-    except KeyboardInterrupt:
-        print("interrupted")
-    assert sg.linalg.cg(op, b)[1] == 0
-"""
-
-
-def test_ctrl_c(names):
-    assert run_python(SOLVE.format(names=names)).stdout.strip() == "interrupted"
-
-
 # Memory and threads
-
-
-def test_memory_stays_with_the_operator(names):
-    """Of every device its part, and the same again in the next solve."""
-    A, b = system("cg", np.dtype("float64"))
-    op = spread(A, names)
-    linalg.cg(op, b)
-    kept = op.work_nbytes
-    assert kept >= 4 * b.nbytes
-    for _ in range(3):
-        linalg.cg(op, b)
-    assert op.work_nbytes == kept
-    linalg.gmres(op, b)
-    assert op.work_nbytes > kept
 
 
 def test_threads_that_solve_at_once(names):

@@ -201,17 +201,6 @@ def test_a_transposed_copy_is_updated_alone(device):
     assert made() is None
 
 
-def test_gathered_values_of_x_stay(device):
-    A = matrix("uniform", np.dtype("float64"))
-    for options in ({}, {"gather": "host"}):
-        op = sg.aslinearoperator(A, format="csr_m", device=device, **options)
-        x = vector(A.shape[1], A.dtype)
-        op.set_x(x)
-        assert_product(op @ x, A, x)
-        op.update_values(A.data * 5)
-        assert_product(op @ x, with_values(A, A.data * 5), x)
-
-
 def test_the_caller_s_arrays_are_left_alone(fmt, device):
     A = matrix("sym_blocks", np.dtype("float64")).copy()
     op = sg.aslinearoperator(A, format=fmt, device=device, **ROOMY.get(fmt, {}))

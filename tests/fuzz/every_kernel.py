@@ -337,79 +337,6 @@ def run_spread(dtype: str, device: str) -> int:
     return len(operators) + 1
 
 
-def hollow(dtype: str) -> Iterator[sp.csr_array]:
-    """Matrices without rows, columns or entries, and with entries in few of them."""
-    for shape in [(0, 0), (1, 1), (3, 3), (0, 5), (5, 0), (70, 70), (33, 7)]:
-        yield sp.csr_array(shape, dtype=dtype)
-    inner = sp.lil_array((100, 100), dtype=dtype)
-    inner[40:43, 40:43] = 1.5
-    yield sp.csr_array(inner)
-
-
-def run_hollow(is_spread: bool, dtype: str, device: str) -> int:
-    """Matrices, or parts of them on several devices, that have nothing to do, or read nothing of x."""
-    made = 0
-    matrices = list(hollow(dtype))
-    places: list[dict[str, Any]] = [{"device": device}]
-    if is_spread:
-        lists = ([device], [device] * 3, [device, "cpu"])
-        places = [{"device": names, "powers": [1.0] * len(names)} for names in lists]
-    for name in sg.formats():
-        for number, options in enumerate(variants(name)):
-            # The defaults with all matrices everywhere, what differs from them with one in one place in turn.
-            for A in matrices if number == 0 else [matrices[number % len(matrices)]]:
-                for place in places if number == 0 else [places[number % len(places)]]:
-                    try:
-                        op = sg.aslinearoperator(A, format=name, **place, **options)
-                    except sg.FormatError:  # a part that is not square, of a format for symmetric matrices
-                        continue
-                    _check_hollow(op, A)
-                    made += 1
-    return made
-
-
-def run_hollow_systems(dtype: str, device: str) -> int:
-    """Systems of no unknowns, or with no entries, on one device and on several; the solvers take turns."""
-    places = [{"device": device}, {"device": [device] * 3}, {"device": [device, "cpu"]}]
-    for number, (n, place) in enumerate(product((0, 3), places)):
-        _check_hollow_systems(sp.csr_array((n, n), dtype=dtype), place, number)
-    return 2 * len(places)
-
-
-def _check_hollow(op: Any, A: sp.csr_array) -> None:
-    """Rows without entries are written all the same; vectors may lie in pieces, and columns be none."""
-    for multiplied, B in ((op, A), (op.T, A.T)):
-        for columns in (None, 0, 3):
-            shape = () if columns is None else (columns,)
-            x, start = (np.resize(vector(max(n, 1), A.dtype), (n, *shape)) for n in (B.shape[1], B.shape[0]))
-            y = multiplied.spmv(x, out=np.full_like(start, np.nan))
-            assert_product(y, B, x)
-            y = multiplied.spmv(x, out=start.copy(), alpha=-0.5, beta=2.0)
-            assert_product(y, B, x, -0.5, 2.0, start)
-    if isinstance(op, sg.MultiDeviceOperator) and A.shape[0] == A.shape[1]:
-        x = vector(A.shape[1], A.dtype)
-        try:
-            here, there = op.vector(x), op.vector()
-        except ValueError:  # of parts whose rows are not neighbours
-            return
-        assert_product(op.spmv(here, out=there).collect(), A, x)
-
-
-def _check_hollow_systems(A: sp.csr_array, place: dict[str, Any], number: int) -> None:
-    """A system whose solution is zeros, by each solver; by one of them with each preconditioner."""
-    ones = sp.csr_array(sp.eye_array(A.shape[0], dtype=A.dtype))
-    op, identity = (sg.aslinearoperator(B, format="csr", **place) for B in (A, ones))
-    made: list[Any] = [linalg.jacobi(identity), linalg.chebyshev(identity)]
-    if isinstance(place["device"], str):
-        made += [make(identity) for make in (linalg.block_jacobi, linalg.ic0, linalg.ilu0)]
-    b = np.zeros(A.shape[0], A.dtype)
-    solvers = [linalg.cg, linalg.bicgstab, linalg.gmres, linalg.minres]
-    for solver in solvers:
-        np.testing.assert_array_equal(solver(op, b)[0], b)
-    for i, M in enumerate(made):
-        np.testing.assert_array_equal(solvers[(number + i) % 4](identity, b, M=M)[0], b)
-
-
 #: What is run by itself, by its name: how many operators a device was given.
 GROUPS: dict[str, Callable[[str], int]] = {
     f"{name}-{dtype}": partial(run, dtype)
@@ -423,9 +350,6 @@ GROUPS: dict[str, Callable[[str], int]] = {
         ("others", run_others),
         ("large", run_large),
         ("spread", run_spread),
-        ("hollow", partial(run_hollow, False)),
-        ("hollow_spread", partial(run_hollow, True)),
-        ("hollow_systems", run_hollow_systems),
     ]
     for dtype in TYPES
 }
