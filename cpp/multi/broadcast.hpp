@@ -1,4 +1,4 @@
-// Products of a distributed matrix with vectors that lie on one GPU, the root. Other devices copy their part of x from
+// Products of a multi-device matrix with vectors that lie on one GPU, the root. Other devices copy their part of x from
 // there and their part of y back, all in the order of the caller's stream. Only a part on the CPU makes the host wait.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A part of a matrix that is distributed over several devices: some of its rows, on one of them.
+// A part of a multi-device matrix: some of its rows, on one of the devices.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Halos of a vector in pieces: the elements that the parts of a distributed matrix read from each other's pieces.
+// Halos of a vector in pieces: the elements that the parts of a multi-device matrix read from each other's pieces.
 #pragma once
 
 #include <functional>

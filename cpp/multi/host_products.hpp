@@ -1,4 +1,4 @@
-// Products of a distributed matrix with vectors in host memory. A thread per GPU sends its part the elements of x that
+// Products of a multi-device matrix with vectors in host memory. A thread per GPU sends its part the elements of x that
 // it reads and fetches its part of y, while the calling thread and its team do the CPU's parts.
 #pragma once
 

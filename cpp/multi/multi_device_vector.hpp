@@ -1,4 +1,4 @@
-// Vectors that stay on the devices of a distributed matrix, each of which keeps the piece whose rows it computes; and
+// Vectors that stay on the devices of a multi-device matrix, each of which keeps the piece whose rows it computes; and
 // the products of such vectors, before which a device pulls from the others the elements of their pieces that its rows
 // read.
 #pragma once
