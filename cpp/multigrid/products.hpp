@@ -156,15 +156,15 @@ void multiply_values(HostPasses& /*passes*/, const CsrMatrix<T>& left, const Csr
     });
 }
 
-// A product in which some lanes add up a row, in memory for `room` sums and columns.
+// A product in which some lanes add up a row, in memory for `capacity` sums and columns.
 template <class T>
 struct RowsOfProduct {
     CsrPattern left, right, product;
     const T *left_values, *right_values;
     T* values;
 
-    static constexpr std::int64_t words(index_t room) {
-        return std::int64_t(room) * ((sizeof(Wide<T>) + sizeof(index_t)) / sizeof(Word));
+    static constexpr std::int64_t words(index_t capacity) {
+        return std::int64_t(capacity) * ((sizeof(Wide<T>) + sizeof(index_t)) / sizeof(Word));
     }
 
     // An entry of the row of the left matrix: a row of the right one, and its factor.
@@ -179,10 +179,10 @@ struct RowsOfProduct {
     }
 
     template <class Lanes>
-    SPMVGPU_IN_BODY void multiply(const Lanes& lanes, index_t row, index_t room, Word* memory) const {
+    SPMVGPU_IN_BODY void multiply(const Lanes& lanes, index_t row, index_t capacity, Word* memory) const {
         const index_t begin = product.row_offsets[row], count = product.row_offsets[row + 1] - begin;
         auto* const sums = reinterpret_cast<Wide<T>*>(memory);
-        auto* const cols = reinterpret_cast<index_t*>(sums + room);
+        auto* const cols = reinterpret_cast<index_t*>(sums + capacity);
         lanes.share(count, [&](index_t i) {
             sums[i] = Wide<T>(0);
             cols[i] = product.col_indices[begin + i];
@@ -210,19 +210,19 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
     constexpr auto kMostOfFew = static_cast<index_t>(kFewWords / RowsOfProduct<T>::words(1));
     constexpr index_t kManyRows = 1 << 13;  // as many rows keep a GPU busy with few lanes each
     const index_t longest = longest_row(passes, product.rows, row_offsets);
-    const index_t room = product.rows < kManyRows ? 0 : std::min(longest, kMostOfFew);
-    if (room > 0) {
+    const index_t capacity = product.rows < kManyRows ? 0 : std::min(longest, kMostOfFew);
+    if (capacity > 0) {
         passes.each_by_few_with(
-            product.rows, rows.words(room),
+            product.rows, rows.words(capacity),
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
                 const auto row = static_cast<index_t>(i);
-                if (row_offsets[row + 1] - row_offsets[row] <= room) rows.multiply(lanes, row, room, memory);
+                if (row_offsets[row + 1] - row_offsets[row] <= capacity) rows.multiply(lanes, row, capacity, memory);
             },
             kNanosecondsPerTerm * terms);
     }
-    if (room == longest) return;
+    if (capacity == longest) return;
     const Array<index_t> long_rows = select(passes, product.rows, [=] SPMVGPU_BODY(std::int64_t row) {
-        return row_offsets[row + 1] - row_offsets[row] > room;
+        return row_offsets[row + 1] - row_offsets[row] > capacity;
     });
     const index_t* const listed = long_rows.data();
     passes.each_in_step_with(

@@ -19,8 +19,8 @@ struct SystemPieces {
     T* diagonal;  // M as a diagonal, or the inverse diagonal of the A that M is a polynomial in
     T *r, *d;     // vectors of the polynomial
 
-    SystemPieces(const System<T>& whole, index_t room, Arena& arena) {
-        const auto vector = [&](bool exists) { return exists ? arena.take<T>(room) : nullptr; };
+    SystemPieces(const System<T>& whole, index_t capacity, Arena& arena) {
+        const auto vector = [&](bool exists) { return exists ? arena.take<T>(capacity) : nullptr; };
         b = vector(true), guess = vector(whole.guess != nullptr), x = vector(true);
         diagonal = vector(whole.M != nullptr), r = vector(whole.has_operator()), d = vector(whole.has_operator());
     }
@@ -60,7 +60,7 @@ struct SystemInPieces {
     // For each device.
     Needs needs(std::string_view method, const Limits& limits) const {
         System<T> piece = whole;
-        piece.n = layout.room();
+        piece.n = layout.capacity();
         Needs needs = needs_of(method, piece, limits);
         Arena arena;
         const SystemPieces<T> given(whole, piece.n, arena);
@@ -100,7 +100,7 @@ Reports run_in_pieces(std::string_view method, Pieces& queues, const SystemInPie
     PiecesQueue<Pieces> queue(queues, pieces);
 
     Arena arena(memory[0]);
-    const SystemPieces<T> given(whole, system.layout.room(), arena);
+    const SystemPieces<T> given(whole, system.layout.capacity(), arena);
     // Complete when it returns.
     const auto copy = [&](const T* from, Device device, T* to) {
         for (std::size_t k = 0; k < lanes.size() && from != nullptr; ++k) {
@@ -133,7 +133,7 @@ Reports run_in_pieces(std::string_view method, Pieces& queues, const SystemInPie
         look(seen);
     };
 
-    const System<T> in_pieces{system.layout.room(), lanes[0].device(), &A, M.get(), given.b, given.guess, x};
+    const System<T> in_pieces{system.layout.capacity(), lanes[0].device(), &A, M.get(), given.b, given.guess, x};
     Reports reports = run_method(method, queue, in_pieces, limits, memory[0] + arena.bytes(), look_at_x);
     collect_x();
     reports[0].pieces = static_cast<int>(lanes.size());

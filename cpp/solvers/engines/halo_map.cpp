@@ -21,7 +21,7 @@ PieceLayout<T>::PieceLayout(const std::vector<const Halos<T>*>& halos) {
         }
         const index_t before = (begin - first + kAligned - 1) / kAligned * kAligned;
         windows_.push_back({end - begin, before});
-        room_ = std::max(room_, before + last - begin);
+        capacity_ = std::max(capacity_, before + last - begin);
     }
 }
 

@@ -17,7 +17,7 @@ public:
     // The matrices must have equal pieces.
     explicit PieceLayout(const std::vector<const Halos<T>*>& halos);
 
-    index_t room() const { return room_; }  // elements of a vector on every device
+    index_t capacity() const { return capacity_; }  // elements of a vector on every device
 
     // The pieces in memory that begins at these addresses.
     std::vector<SymmetricPiece> in(const std::vector<char*>& memory) const;
@@ -28,7 +28,7 @@ private:
         index_t before;  // elements before them in the room of a vector
     };
     std::vector<Window> windows_;
-    index_t room_ = 0;
+    index_t capacity_ = 0;
 };
 
 template <class T>
