@@ -62,10 +62,15 @@ auto with_value_type(const pybind11::dtype& dtype, Call&& call) {
     throw pybind11::type_error("there are no matrices of " + std::string(pybind11::str(pybind11::handle(dtype))));
 }
 
+template <template <class> class Kind>
+struct SharedOf {
+    template <class T>
+    using Type = std::shared_ptr<Kind<T>>;
+};
+
 // Matrices or vectors Kind<T> of any value type T, which are one class in Python.
 template <template <class> class Kind>
-struct AnyOf : std::variant<std::shared_ptr<Kind<float>>, std::shared_ptr<Kind<double>>,
-                            std::shared_ptr<Kind<Complex<float>>>, std::shared_ptr<Kind<Complex<double>>>> {
+struct AnyOf : OfAnyType<SharedOf<Kind>::template Type> {
     using AnyOf::variant::variant;
 
     template <class Call>

@@ -2,7 +2,6 @@
 
 namespace spmvgpu::gpu {
 
-SPMVGPU_SOLVE_COLUMNS(Complex<float>)
-SPMVGPU_SOLVE_COLUMNS(Complex<double>)
+SPMVGPU_FOR_COMPLEX_TYPES(SPMVGPU_SOLVE_COLUMNS)
 
 }  // namespace spmvgpu::gpu

@@ -2,7 +2,6 @@
 
 namespace spmvgpu::gpu {
 
-SPMVGPU_SOLVE_COLUMNS(float)
-SPMVGPU_SOLVE_COLUMNS(double)
+SPMVGPU_FOR_REAL_TYPES(SPMVGPU_SOLVE_COLUMNS)
 
 }  // namespace spmvgpu::gpu

@@ -2,7 +2,6 @@
 
 namespace spmvgpu::gpu {
 
-SPMVGPU_SOLVE_ON_GPU(Complex<float>)
-SPMVGPU_SOLVE_ON_GPU(Complex<double>)
+SPMVGPU_FOR_COMPLEX_TYPES(SPMVGPU_SOLVE_ON_GPU)
 
 }  // namespace spmvgpu::gpu

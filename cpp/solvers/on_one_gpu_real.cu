@@ -2,7 +2,6 @@
 
 namespace spmvgpu::gpu {
 
-SPMVGPU_SOLVE_ON_GPU(float)
-SPMVGPU_SOLVE_ON_GPU(double)
+SPMVGPU_FOR_REAL_TYPES(SPMVGPU_SOLVE_ON_GPU)
 
 }  // namespace spmvgpu::gpu

@@ -2,7 +2,6 @@
 
 namespace spmvgpu::gpu {
 
-SPMVGPU_SOLVE_ON_GPUS(Complex<float>)
-SPMVGPU_SOLVE_ON_GPUS(Complex<double>)
+SPMVGPU_FOR_COMPLEX_TYPES(SPMVGPU_SOLVE_ON_GPUS)
 
 }  // namespace spmvgpu::gpu

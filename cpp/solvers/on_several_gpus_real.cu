@@ -2,7 +2,6 @@
 
 namespace spmvgpu::gpu {
 
-SPMVGPU_SOLVE_ON_GPUS(float)
-SPMVGPU_SOLVE_ON_GPUS(double)
+SPMVGPU_FOR_REAL_TYPES(SPMVGPU_SOLVE_ON_GPUS)
 
 }  // namespace spmvgpu::gpu

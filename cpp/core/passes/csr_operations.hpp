@@ -220,17 +220,6 @@ struct ConvertValues {
     }
 };
 
-// Pairs of different value types between which values are converted: a complex number does not become real.
-#define SPMVGPU_FOR_CONVERSIONS(MACRO)     \
-    MACRO(float, double)                   \
-    MACRO(float, Complex<float>)           \
-    MACRO(float, Complex<double>)          \
-    MACRO(double, float)                   \
-    MACRO(double, Complex<float>)          \
-    MACRO(double, Complex<double>)         \
-    MACRO(Complex<float>, Complex<double>) \
-    MACRO(Complex<double>, Complex<float>)
-
 template <class T>
 struct EntriesBefore {
     using Result = Array<index_t>;
