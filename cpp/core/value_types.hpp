@@ -22,7 +22,7 @@
 
 namespace spmvgpu {
 
-// Of<T> for one of the value types.
+// A variant has Of<T> for one of the value types.
 template <template <class> class Of>
 using OfAnyType = std::variant<Of<float>, Of<double>, Of<Complex<float>>, Of<Complex<double>>>;
 
