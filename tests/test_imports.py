@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,14 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
         if name not in number:
             visit(name)
     return groups
+
+
+def test_one_module_asks_which_library_a_matrix_belongs_to() -> None:
+    asks = re.compile(r'hasattr\(\w+, "(tocsr|to_scipy_sparse|matvec)"\)|"cupyx"|"JAXSparse"')
+    found = {
+        str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if asks.search(path.read_text())
+    }
+    assert found == {"arrays/__init__.py", "inputs/canonical.py"}
 
 
 def test_cycles_are_found() -> None:

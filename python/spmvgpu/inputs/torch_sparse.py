@@ -27,9 +27,9 @@ _COO = "torch.sparse_coo"
 class TorchSource(Source):
     """A sparse tensor of PyTorch's."""
 
-    def __init__(self, given: torch.Tensor) -> None:
-        super().__init__(given)
-        self._torch = cast("Torch", library_of(given))
+    @property
+    def _torch(self) -> Torch:
+        return cast("Torch", library_of(self.given))
 
     @property
     def dtype(self) -> DType:

@@ -16,7 +16,6 @@ from .._core import AnyMatrix, LinearMap, MultiDeviceMatrix
 from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, ArrayInfo, array_and_library
 from ..arrays.products import common_type
-from ..devices import CPU
 from ..operator.construct import as_operator
 from ..operator.operands import check_place
 from ..operator.operator import SparseOperator
@@ -162,11 +161,11 @@ class OperatorSystem(System):
 class ForeignSystem(System):
     """The system of another LinearOperator: products are callbacks, and vectors are where `b` is."""
 
-    def __init__(self, op: sla.LinearOperator, b: object, library: AnyLibrary, located: ArrayInfo) -> None:
+    def __init__(self, op: sla.LinearOperator, b: object, library: AnyLibrary) -> None:
         check_square(op)
-        ordinal = CPU if located.host is not None else located.ordinal
-        dtype = common_type(np.dtype(op.dtype), located.dtype)
-        super().__init__(b, library, op.shape[0], dtype, ordinal, _core.SolverMemory(ordinal))
+        located = library.locate(b, "b")
+        dtype, memory = common_type(np.dtype(op.dtype), located.dtype), _core.SolverMemory(located.ordinal)
+        super().__init__(b, library, op.shape[0], dtype, located.ordinal, memory)
         self._op = op
 
     def core_map(self) -> LinearMap:
@@ -180,9 +179,7 @@ def system_of(A: object, b: object, name: str = "b") -> System:
             return A._piece_of_system(b)
     b, library = array_and_library(name, b)
     op = as_operator(A, b, name)
-    if isinstance(op, SparseOperator):
-        return OperatorSystem(op, b, library)
-    return ForeignSystem(op, b, library, library.locate(b, name))
+    return (OperatorSystem if isinstance(op, SparseOperator) else ForeignSystem)(op, b, library)
 
 
 class Rectangle:
@@ -210,7 +207,7 @@ class Rectangle:
         located = library.locate(b, name)
         op = as_operator(A, b, name)
         shape = (int(op.shape[0]), int(op.shape[1]))
-        ordinal = CPU if located.host is not None else located.ordinal
+        ordinal = located.ordinal
         if isinstance(op, SparseOperator):
             dtype, stream = op.dtype, op._stream
             if located.host is None:  # on any of the devices of the operator, and the other vectors as well

@@ -22,6 +22,7 @@ from ..arrays.library import AnyArray, AnyLibrary
 from ..devices import at_most
 from ..inputs.canonical import canonical_csr, source_of
 from ..inputs.compressed import storage_dtype, wanted_dtype
+from ..inputs.source import CupySource
 from ..planning.symmetry import of_multiple
 from .build import build_derived, build_multiple
 from .composed import Composable, plain
@@ -294,9 +295,10 @@ def _signed(csr: sp.csr_array, sign: int) -> sp.csr_array:
 
 def _multiply_sparse(A: sp.csr_array, x: Any, *, from_left: bool = False) -> sp.sparray:
     """``A @ x`` or ``x @ A`` for a sparse matrix: a ``csr_array`` of SciPy, or CuPy's on the GPU of `x`."""
-    if type(x).__module__.startswith("cupyx.scipy.sparse."):
+    source = source_of(x)
+    if isinstance(source, CupySource):
         with x.data.device:
             A, B = sys.modules["cupyx.scipy.sparse"].csr_matrix(A), x.tocsr()
             return B @ A if from_left else A @ B
-    B = sp.csr_array(source_of(x).host())
+    B = sp.csr_array(source.host())
     return sp.csr_array(B @ A if from_left else A @ B)

@@ -229,7 +229,7 @@ def as_operator(
     if library is not None:
         located = library.locate(like, name)
         if device == "auto" and not library.moves:
-            device = device_name(CPU if located.host is not None else located.ordinal)
+            device = device_name(located.ordinal)
         if dtype is None:
             dtype = common_type(source.dtype, located.dtype)
     return aslinearoperator(source, format, device, dtype)
