@@ -19,11 +19,11 @@ from experiments.peers.problem import DTYPES, Problem
 from experiments.records import Row
 from spmvgpu import cache
 from spmvgpu.devices import resolve_device
+from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.operator.build import build as build_stored
 from spmvgpu.operator.description import Description
 from spmvgpu.papers.guo2011 import find_separator
 from spmvgpu.papers.guo2011_planning import model_of, partitioned
-from spmvgpu.planning import parts
 from spmvgpu.planning.profile import Profile, forget_loaded, profile_path
 
 Array = npt.NDArray[Any]
@@ -115,17 +115,16 @@ class Models:
 
     def _time_cut(self, sample: Sample, problem: Problem, above: Array, below: Array) -> Row | None:
         """Time products of a matrix whose rows are in CSR and in ELL, both tuned on their own."""
-        csr = problem.matrix
 
         def make() -> sg.SparseOperator:
             choices = []
             for rows, variant in ((above, CSR_PART), (below, ELL_PART)):
-                part = parts.submatrix(csr, rows)
+                part = problem.matrix[rows]
                 tuned = sg.aslinearoperator(part, variant.format, self.run.device, **variant.options)
                 choices.append(tuned._stored.description.choice)
             choice = partitioned((above, below), choices, "the paper's model cuts the matrix so")
             description = Description(self.run.device, (self.ordinal,), choice=choice)
-            return sg.SparseOperator(build_stored(csr, description))
+            return sg.SparseOperator(build_stored(canonical_csr(problem.matrix), description))
 
         try:
             op, size = checked(problem, make)
