@@ -133,8 +133,8 @@ def info() -> CacheInfo:
     """
     where = directory()
     tuning, profiles = _files(where, "tuning"), _files(where, "profiles")
-    size = sum(_size(file) for file in [*tuning, *profiles])
-    return CacheInfo(where, len(tuning), tuple(sorted(file.stem for file in profiles)), size)
+    size = sum(int(_stat(file, "st_size")) for file in [*tuning, *profiles])
+    return CacheInfo(where, len(tuning), tuple(sorted(Path(file).stem for file in profiles)), size)
 
 
 def clear(*, profiles: bool = False) -> int:
@@ -166,7 +166,7 @@ def clear(*, profiles: bool = False) -> int:
     where = directory()
     files = _files(where, "tuning") + (_files(where, "profiles") if profiles else [])
     for file in files:
-        file.unlink(missing_ok=True)
+        Path(file).unlink(missing_ok=True)
     return len(files)
 
 
@@ -212,14 +212,7 @@ def is_ignored() -> bool:
 
 def holds_tuning() -> bool:
     """Whether any tuning result is kept: a fraction of what it takes to look for that of one matrix."""
-    where = directory()
-    if where is None:
-        return False
-    try:
-        with os.scandir(where / "tuning") as files:
-            return any(file.name.endswith(".json") for file in files)
-    except OSError:  # nothing was kept yet, or nobody may look
-        return False
+    return any(True for _ in _entries(directory(), "tuning"))
 
 
 def warn_once(message: str) -> None:
@@ -285,9 +278,9 @@ def drop_oldest(folder: Path) -> None:
     if known == folder and room > 0:
         _room = folder, room - 1
         return
-    files = _results(folder)
+    files = _files(folder.parent, folder.name)
     if len(files) > MAX_TUNING_ENTRIES:
-        files.sort(key=_age)
+        files.sort(key=lambda file: _stat(file, "st_mtime"))
         dropped = len(files) - MAX_TUNING_ENTRIES * 3 // 4
         for file in files[:dropped]:
             Path(file).unlink(missing_ok=True)
@@ -295,29 +288,18 @@ def drop_oldest(folder: Path) -> None:
     _room = folder, min(MAX_TUNING_ENTRIES - len(files), _ROOM_AT_ONCE)
 
 
-def _results(folder: Path) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as files:
-        return [file for file in files if file.name.endswith(".json")]
+def _entries(where: Path | None, kind: str) -> Iterator[os.DirEntry[str]]:
+    if where is not None:
+        with suppress(OSError), os.scandir(where / kind) as files:  # the folder may be missing
+            yield from (file for file in files if file.name.endswith(".json"))
 
 
-def _age(file: os.DirEntry[str]) -> float:
+def _files(where: Path | None, kind: str) -> list[os.DirEntry[str]]:
+    return [file for file in _entries(where, kind) if not file.is_dir()]
+
+
+def _stat(file: os.DirEntry[str], name: str) -> float:
     try:
-        return file.stat().st_mtime
+        return float(getattr(file.stat(), name))
     except OSError:  # another process was faster
         return 0.0
-
-
-def _files(where: Path | None, kind: str) -> list[Path]:
-    if where is None:
-        return []
-    try:
-        return [file for file in (where / kind).iterdir() if file.suffix == ".json" and not file.is_dir()]
-    except OSError:  # nothing was kept yet, or nobody may look
-        return []
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0

@@ -26,7 +26,6 @@ Order: TypeAlias = Indices | _core.Permutation
 
 _FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
 _NO_TRAITS = _core.Traits()
-_NEED_SYMMETRY = {name for name, entry in _FORMATS.items() if entry["traits"].needs_symmetry}
 
 
 @dataclass(frozen=True)
@@ -110,11 +109,6 @@ def traits(format: str) -> _core.Traits:
     """What is true of a format whatever the matrix; nothing is of a name that is not one of `formats()`."""
     found: _core.Traits = _FORMATS[format]["traits"] if format in _FORMATS else _NO_TRAITS
     return found
-
-
-def needs_symmetry(format: str) -> bool:
-    """Whether a format holds symmetric matrices only, which are their own transposes."""
-    return format in _NEED_SYMMETRY
 
 
 def format_options(format: str) -> list[dict[str, Any]]:
@@ -230,7 +224,7 @@ def pieces_for(csr: CanonicalCsr, format: str) -> Iterator[CanonicalCsr]:
     FormatError
         If there are several, and the format holds whole matrices only.
     """
-    if csr.is_wide and needs_symmetry(format):
+    if csr.is_wide and traits(format).needs_symmetry:
         raise _core.FormatError(
             f"format {format!r} holds at most {limits.ENTRY_LIMIT} stored entries; this matrix has "
             f"{csr.nnz}. Use format='csr', which takes {csr.nnz * (4 + csr.dtype.itemsize)} bytes"

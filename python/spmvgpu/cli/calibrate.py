@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, NamedTuple
 
 from ..devices import device_name, resolve_device
-from ..planning.calibrate import calibrate, save_records
+from ..planning.calibrate import calibrate
 from ..planning.profile import forget_loaded, profile_path
 from .arguments import add_device, add_quiet
 from .output import Fields, Report, check_writable, fields_of, replacing
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     forget_loaded()
     if args.samples is not None:
         with replacing(args.samples) as file:
-            save_records(file, records)
+            file.write_text(json.dumps(records))
     report, device, seconds = Report(args.json), device_name(ordinal), perf_counter() - start
     report.line("device", f"{device}, {profile.device}", device=device, device_model=profile.device)
     samples = sum(map(len, records.values()))

@@ -26,7 +26,7 @@ from ..inputs.source import CupySource
 from ..planning.symmetry import of_multiple
 from .build import build_derived, build_multiple
 from .composed import Composable, plain
-from .stored import StoredMatrix, Variant
+from .stored import StoredMatrix, Transposition
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -260,7 +260,7 @@ def _is_factor(value: object, dtype: DType) -> TypeGuard[complex]:
     return isinstance(value, int | float | np.integer | np.floating)
 
 
-def variant(stored: StoredMatrix, which: Variant) -> StoredMatrix:
+def variant(stored: StoredMatrix, which: Transposition) -> StoredMatrix:
     """The matrix transposed, conjugated or both."""
     transposed, conjugated = which
     if not transposed:

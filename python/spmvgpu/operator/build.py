@@ -96,7 +96,7 @@ def build_values(
     try:
         return build(csr, new, divided=divided)
     except _core.FormatError:
-        if not description.gives_way:
+        if not description.may_change_format:
             raise
     return build(csr, new.unchosen())
 

@@ -5,9 +5,9 @@ They multiply arrays of every library that their operands multiply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
@@ -285,12 +285,12 @@ class ComposedOperator(Composable):
             return super()._product(x, library)
 
     def _adjoint(self) -> ComposedOperator:
-        return self._turned(lambda op: op.H)
+        return self._turned("H")
 
     def _transpose(self) -> ComposedOperator:
-        return self._turned(lambda op: op.T)
+        return self._turned("T")
 
-    def _turned(self, turn: _Turn) -> ComposedOperator:
+    def _turned(self, name: str) -> ComposedOperator:
         """The transpose, or the adjoint, made of those of the operands."""
         raise NotImplementedError
 
@@ -300,9 +300,9 @@ class SumOperator(ComposedOperator):
         a, b = self.args
         return _applied(a, x, library) + _applied(b, x, library)
 
-    def _turned(self, turn: _Turn) -> ComposedOperator:
-        a, b = self.args
-        return SumOperator(LinearOperator.__add__(turn(a), turn(b)))
+    def _turned(self, name: str) -> ComposedOperator:
+        a, b = (getattr(op, name) for op in self.args)
+        return SumOperator(LinearOperator.__add__(a, b))
 
 
 class ProductOperator(ComposedOperator):
@@ -310,9 +310,9 @@ class ProductOperator(ComposedOperator):
         a, b = self.args
         return _applied(a, _applied(b, x, library), library)
 
-    def _turned(self, turn: _Turn) -> ComposedOperator:
-        a, b = self.args
-        return ProductOperator(LinearOperator.dot(turn(b), turn(a)))
+    def _turned(self, name: str) -> ComposedOperator:
+        a, b = (getattr(op, name) for op in self.args)
+        return ProductOperator(LinearOperator.dot(b, a))
 
 
 class MultipleOperator(ComposedOperator):
@@ -322,13 +322,10 @@ class MultipleOperator(ComposedOperator):
             factor = factor.item()  # other libraries multiply by Python's numbers
         return _applied(op, x, library) * factor
 
-    def _turned(self, turn: _Turn) -> ComposedOperator:
+    def _turned(self, name: str) -> ComposedOperator:
         op, factor = self.args
-        return MultipleOperator(LinearOperator.dot(turn(op), factor))
-
-    def _adjoint(self) -> ComposedOperator:
-        op, factor = self.args
-        return MultipleOperator(LinearOperator.dot(op.H, np.conj(factor)))
+        factor = np.conj(factor) if name == "H" else factor
+        return MultipleOperator(LinearOperator.dot(getattr(op, name), factor))
 
 
 class PowerOperator(ComposedOperator):
@@ -339,12 +336,9 @@ class PowerOperator(ComposedOperator):
             y = _applied(op, y, library)
         return y if exponent else 1 * x  # an array of its own
 
-    def _turned(self, turn: _Turn) -> ComposedOperator:
+    def _turned(self, name: str) -> ComposedOperator:
         op, exponent = self.args
-        return PowerOperator(LinearOperator.__pow__(turn(op), exponent))
-
-
-_Turn: TypeAlias = Callable[[LinearOperator], LinearOperator]
+        return PowerOperator(LinearOperator.__pow__(getattr(op, name), exponent))
 
 
 def _applied(op: LinearOperator, x: AnyArray, library: AnyLibrary) -> AnyArray:

@@ -58,7 +58,7 @@ class Description:
         return isinstance(self.device, tuple)
 
     @property
-    def gives_way(self) -> bool:
+    def may_change_format(self) -> bool:
         """Whether values that the format cannot hold lead to another format: nobody asked for this one."""
         known = traits(self.choice.format)
         is_found = known.needs_rows_that_repeat or (known.needs_symmetry and not self.request.symmetric)

@@ -77,7 +77,7 @@ def _takes(stored: StoredMatrix, values: NewValues, op: object) -> bool:
     try:
         values.go_to(matrix, stored.ordinal)
     except _core.FormatError:
-        if not stored.description.gives_way:
+        if not stored.description.may_change_format:
             raise
         return False
     stored.variants = {}

@@ -12,7 +12,7 @@ from .. import _core
 from .._core import AnyMatrix, Matrix
 from ..arrays import ArrayInfo
 from ..devices import CPU, at_most, device_name
-from ..formats import needs_symmetry
+from ..formats import traits
 from ..inputs.csr import CanonicalCsr
 from ..multi_device.division import DevicePart
 from ..planning.parts import options, to_csr
@@ -22,7 +22,7 @@ from .description import Description
 from .operands import check_place
 
 #: Whether a matrix is the transpose of another, and whether its conjugate.
-Variant: TypeAlias = tuple[bool, bool]
+Transposition: TypeAlias = tuple[bool, bool]
 
 OpT = TypeVar("OpT")  # an operator
 
@@ -77,16 +77,16 @@ class StoredMatrix:
         self.parts = parts
         self.tuning = tuning
         # A format for symmetric matrices may hold some rows of one, of which it knows nothing then.
-        is_whole = needs_symmetry(description.choice.format) and csr.shape[0] == csr.shape[1]
+        is_whole = traits(description.choice.format).needs_symmetry and csr.shape[0] == csr.shape[1]
         by_half = options(matrix).get("symmetry") if is_whole else None
         self.symmetry = stored_as(description.request.symmetric, by_half, csr.dtype)
         self.ordinals = tuple(part.ordinal for part in parts) or description.ordinals
         self.ordinal = next((ordinal for ordinal in self.ordinals if ordinal != CPU), CPU)
         self.places = sorted({ordinal for ordinal in self.ordinals if ordinal != CPU}) or [CPU]
         self._lock = _core.Lock()
-        self.variants: dict[Variant, tuple[StoredMatrix, Any]] = {}
+        self.variants: dict[Transposition, tuple[StoredMatrix, Any]] = {}
         self.references: dict[str, object] = {}
-        self._variant_of: tuple[Variant, weakref.ref[StoredMatrix]] | None = None
+        self._variant_of: tuple[Transposition, weakref.ref[StoredMatrix]] | None = None
         # Not a WeakSet: its callbacks are Python code, in which what a signal handler raises gets lost.
         self._operators: list[weakref.ref[object]] = []
 
@@ -150,7 +150,7 @@ class StoredMatrix:
 
     def variant(
         self,
-        which: Variant,
+        which: Transposition,
         kind: Callable[[StoredMatrix], OpT],
         make: Callable[[StoredMatrix], StoredMatrix],
     ) -> OpT:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -229,11 +228,6 @@ def _predicted(records: Sequence[Record], machine: _core.Machine) -> HostArray:
     return np.array(
         [_core.roofline_time_us(r["features"], r["item_bytes"], machine, r["plan"]) for r in records]
     )
-
-
-def save_records(path: Path, records: Mapping[str, Any]) -> None:
-    """The timings, for looking at."""
-    path.write_text(json.dumps(records))
 
 
 def _cache_bytes(properties: Mapping[str, Any]) -> int:

@@ -57,12 +57,7 @@ def _time(matrix: Matrix, ordinal: int) -> float:
         # Whatever else runs on a CPU makes a series slower, never faster.
         repeats = int(np.clip(10_000_000 // max(matrix.nnz, 1), 3, 30))
         return min(matrix.time_products(repeats) for _ in range(4))
-    return matrix.time_products(series_of(matrix.nnz))
-
-
-def series_of(nnz: int) -> int:
-    """Products of a series on a GPU."""
-    return 50 if nnz < 1_000_000 else 30
+    return matrix.time_products(50 if matrix.nnz < 1_000_000 else 30)
 
 
 def bus_bandwidth(ordinal: int, megabytes: int = 256) -> dict[str, float]:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from .._util.arguments import with_hints
 from .._util.types import HostArray
-from ..formats import needs_symmetry
+from ..formats import traits
 from ..inputs.canonical import canonical_csr
 from ..operator.construct import aslinearoperator
 from .figures import PADDING, axes_or_new, panels, pyplot_module
@@ -130,7 +130,7 @@ def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> F
     numbered = sp.csr_array((numbers, given.indices, given.indptr), shape=given.shape)
     row_of = np.repeat(np.arange(numbered.shape[0]), np.diff(numbered.indptr))
     stored = numbered
-    if needs_symmetry(format) and given.shape[0] == given.shape[1]:
+    if traits(format).needs_symmetry and given.shape[0] == given.shape[1]:
         # Two entries that are stored once have one number.
         mirrored = sp.csr_array(sp.triu(numbered) + sp.triu(numbered, 1).T)
         if all(np.array_equal(getattr(mirrored, s), getattr(numbered, s)) for s in ("indptr", "indices")):
