@@ -25,12 +25,7 @@ Symmetric = Literal["lower", "upper", "hermitian"] | bool | None
 
 
 def canonical_csr(
-    A: Any,
-    *,
-    shape: Any = None,
-    dtype: Any = None,
-    symmetric: Symmetric = None,
-    ordinal: int = CPU,
+    A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None, ordinal: int = CPU
 ) -> CanonicalCsr:
     """`A` with sorted indices, no duplicates, and data of a value type.
 

@@ -274,11 +274,7 @@ class CanonicalCsr:
         return self.source.features()
 
     def plan(
-        self,
-        format: str,
-        ordinal: int,
-        options: Options | None = None,
-        processors: int | None = None,
+        self, format: str, ordinal: int, options: Options | None = None, processors: int | None = None
     ) -> _core.Plan:
         """What a format would do with the matrix on a device: its options, all chosen, and its cost.
 

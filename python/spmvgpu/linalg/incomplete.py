@@ -41,13 +41,7 @@ class IncompleteFactors(DevicePreconditioner):
     """
 
     def __init__(
-        self,
-        factors: Factors,
-        dtype: DType,
-        n: int,
-        ordinal: int,
-        requested: str,
-        is_definite: bool = False,
+        self, factors: Factors, dtype: DType, n: int, ordinal: int, requested: str, is_definite: bool = False
     ) -> None:
         super().__init__(dtype, (n, n), ordinal)
         self._state = factors

@@ -59,11 +59,7 @@ class LeastSquares:
         self.shape = rows.unknowns, columns.unknowns
         self.x = self._vectors.new()
         self.core = _core.LeastSquares(
-            rectangle.product,
-            rectangle.adjoint,
-            *self.shape,
-            rows.memory,
-            rectangle.max_threads,
+            rectangle.product, rectangle.adjoint, *self.shape, rows.memory, rectangle.max_threads
         )
         self.a = self.b = 0
         self.norm_b = self.normal_b = 0.0

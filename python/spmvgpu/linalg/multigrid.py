@@ -21,13 +21,7 @@ from ..operator.operator import SparseOperator, operator_of
 from ..operator.stored import StoredMatrix
 from ..planning.request import Request
 from ..planning.symmetry import Symmetry
-from .preconditioners import (
-    DevicePreconditioner,
-    diagonal_of,
-    positive_inverse,
-    requested_device,
-    what_fits,
-)
+from .preconditioners import DevicePreconditioner, diagonal_of, positive_inverse, requested_device, what_fits
 from .systems import OverRanks
 
 LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse is made

@@ -23,13 +23,7 @@ Residuals: TypeAlias = list[float] | list[HostArray]
 _MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
 
 # Values of `info` for the ways in which a method breaks down, SciPy's where it has any.
-_BREAKDOWN = {
-    "rho": -10,
-    "bad_preconditioner": -10,
-    "indefinite": -11,
-    "omega": -11,
-    "not_finite": -12,
-}
+_BREAKDOWN = {"rho": -10, "bad_preconditioner": -10, "indefinite": -11, "omega": -11, "not_finite": -12}
 
 
 class SolverWarning(RuntimeWarning):

@@ -28,14 +28,7 @@ from ..arrays import (
     stream_handle,
 )
 from ..arrays.library import Operator, Shape
-from ..arrays.products import (
-    is_stack,
-    kind_of,
-    mismatch,
-    of_stack,
-    promoted,
-    shape_of,
-)
+from ..arrays.products import is_stack, kind_of, mismatch, of_stack, promoted, shape_of
 from ..devices import device_name
 
 A = TypeVar("A")  # an array of any library
