@@ -19,7 +19,7 @@ from ..arrays.products import kind_of
 from ..devices import at_most, device_name, resolve_device
 from ..inputs.canonical import sparse_source
 from ..inputs.csr import CanonicalCsr
-from ..inputs.source import ForeignOperator
+from ..inputs.source import ForeignOperator, Source
 from ..operator.composed import Composable
 from ..operator.construct import as_operator, aslinearoperator
 from ..operator.new_values import NewValues
@@ -485,7 +485,7 @@ def checked_preconditioner(M: AnyPreconditioner) -> AnyPreconditioner:
         return M
     source = sparse_source(M)
     if source is not None:
-        return M if isinstance(source, ForeignOperator) else source.host()
+        return M if isinstance(source, ForeignOperator) else source
     if hasattr(M, "levels"):
         raise TypeError(
             f"M must be a preconditioner, not the hierarchy {type(M).__name__}; give "
@@ -517,8 +517,8 @@ def map_of_preconditioner(system: System, M: AnyPreconditioner, vectors: Vectors
             system, staged_numpy(system, M, vectors.ordinal) if of_numpy else vectors.take("M", M)
         )
     _check_shape(system, M)
-    if sp.issparse(M) or isinstance(M, np.ndarray):
-        M = aslinearoperator(M, device=device_name(vectors.ordinal), dtype=system.dtype)
+    if isinstance(M, Source | np.ndarray):
+        M = as_operator(M, device=device_name(vectors.ordinal), dtype=system.dtype)
     if isinstance(M, DevicePreconditioner) and (there := M._map_for(system, vectors.ordinal)):
         return there
     is_there = isinstance(M, DevicePreconditioner | SparseOperator) and M._ordinal == vectors.ordinal
