@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from spmvgpu.linalg.choice import Approach
+from spmvgpu.linalg.krylov import Watch
 from spmvgpu.linalg.named import NAMES
-from spmvgpu.linalg.refinement import Watch
 from spmvgpu.linalg.search import Search
 
 from .advice import OTHER_SOLVER, RESTART, ROUNDING, Outcome, Suggestion, suggestions

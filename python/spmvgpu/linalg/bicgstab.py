@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from .._util.arguments import with_hints
 from ..arrays import AnyArray
-from .krylov import run
-from .stopping import Info, Residuals, check_limits
+from .krylov import KrylovRequest, run
+from .stopping import Info, Residuals
 from .systems import Callback
 
 
@@ -107,6 +105,7 @@ def bicgstab(
     >>> x.round(6), info
     (array([1., 1.]), 0)
     """
-    limits = partial(check_limits, rtol, atol, maxiter, 10)
-    x, info, _ = run("bicgstab", A, b, x0, M, limits, callback, residuals, check_every, nullspace=nullspace)
-    return x, info
+    request = KrylovRequest(
+        "bicgstab", x0, M, rtol, atol, maxiter, nullspace, callback, residuals, check_every
+    )
+    return run(A, b, request)[:2]

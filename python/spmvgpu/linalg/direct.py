@@ -22,7 +22,7 @@ from ..operator.operator import SparseOperator
 from . import cudss
 from .factors import Factors, SingularMatrixError, SuperLUFactors
 from .preconditioners import DevicePreconditioner
-from .stopping import check_limits, warn
+from .stopping import warn
 from .systems import OperatorSystem, OverRanks, check_square
 from .vectors import DeviceVector, empty, no_columns, zero_column
 
@@ -188,7 +188,8 @@ class DirectFactors(DevicePreconditioner):
         A = _core.matrix_map(op._matrix)
 
         def run(right: DeviceVector, guess: int, iterations: int, goal: float) -> list[SolverReport]:
-            limits = check_limits(0.0, goal, iterations, 10, self.shape[0], None)
+            limits = _core.SolverLimits()
+            limits.rtol, limits.atol, limits.maxiter = 0.0, goal, iterations
             limits.restart, limits.legacy = min(_REFINEMENTS, self.shape[0]), True
             M = factors.core_map(trans) if iterations else None
             return _core.solve(

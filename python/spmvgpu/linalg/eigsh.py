@@ -17,10 +17,11 @@ from ..operator.operator import SparseOperator
 from . import cudss
 from .direct import DirectFactors
 from .factors import SingularMatrixError
+from .krylov import MOST_ITERATIONS
 from .lanczos import Lanczos, checked_which, no_convergence, places_of, seed_of, start_of, with_start
 from .named import named
 from .preconditioners import checked_preconditioner, map_of_preconditioner
-from .stopping import check_limits, tolerance
+from .stopping import tolerance
 from .systems import System, callback_map, system_of
 from .vectors import Vectors
 
@@ -260,9 +261,9 @@ def _solves(
         # A matrix of its own: cg has no shift, and preconditioners are made of its entries.
         made = aslinearoperator(_shifted(op, sigma).tocsr(), device=op.device, dtype=op.dtype)
         of_shifted, shift = system_of(made, system.b), 0.0
-    limits = check_limits(
-        max(tol / 10, 100 * float(np.finfo(system.dtype).eps)), 0.0, None, 10, system.unknowns, None
-    )
+    limits = _core.SolverLimits()
+    limits.rtol = max(tol / 10, 100 * float(np.finfo(system.dtype).eps))
+    limits.maxiter = min(10 * system.unknowns, MOST_ITERATIONS)
     limits.shift = shift
     try:
         M = preconditioner

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from .._core import SolverLimits
-from .._util.arguments import one_of, whole_number, with_hints
+from .._util.arguments import with_hints
 from ..arrays import AnyArray
-from .krylov import run
-from .stopping import Info, Residuals, check_limits, warn
+from .krylov import KrylovRequest, run
+from .stopping import Info, Residuals, warn
 from .systems import Callback
 
 
@@ -116,30 +115,21 @@ def gmres(
     (array([1., 1.]), 0)
     """
 
-    def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
-        kind = one_of("callback_type", "legacy" if callback_type is None else callback_type, _KINDS)
-        length = 20 if restart is None else whole_number("restart", restart, 1, 2**20)
-        limits = check_limits(rtol, atol, maxiter, 10, unknowns, callback)
-        limits.restart = min(length, unknowns)
-        limits.legacy = callback is not None and kind == "legacy"
-        limits.look_each = callback is not None and kind != "x"
-        limits.look_restarts = callback is not None and kind == "x"
-        return limits
-
-    shows_norm = callback_type != "x"
-    x, info, how = run(
+    request = KrylovRequest(
         "gmres",
-        A,
-        b,
         x0,
         M,
-        limits,
+        rtol,
+        atol,
+        maxiter,
+        nullspace,
         callback,
         residuals,
         check_every,
-        shows_norm=shows_norm,
-        nullspace=nullspace,
+        restart,
+        callback_type,
     )
+    x, info, how = run(A, b, request)
     worst = max(how.columns or [how], key=lambda column: column.true_residual / (column.norm_b or 1.0))
     if M is not None and worst.status == "exhausted" and worst.true_residual > worst.norm_b:
         warn(
@@ -147,6 +137,3 @@ def gmres(
             "only the norm of M @ (b - A @ x) never grows; try another M, or none"
         )
     return x, info
-
-
-_KINDS = ("x", "pr_norm", "legacy")

@@ -3,91 +3,143 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from .. import _core
-from .._core import SolverLimits
-from .._util.arguments import whole_number
+from .._util.arguments import one_of, real_number, whole_number
 from ..arrays import AnyArray
 from ..operator.solve_info import SolveInfo
 from .named import named
 from .nullspace import NullSpace
 from .preconditioners import PreconditionerMap, checked_preconditioner, keeps_pieces, map_of_preconditioner
-from .stopping import Info, Residuals, check_residuals, info_from, infos_of, residuals_from, values_of
-from .systems import Callback, OverRanks, system_of
+from .stopping import (
+    Info,
+    Residuals,
+    check_residuals,
+    info_from,
+    infos_of,
+    residuals_from,
+    tolerance,
+    values_of,
+)
+from .systems import Callback, OverRanks, System, system_of
 from .vectors import NO_VECTOR, no_columns, zero_column
 
+#: Gets the iterations, the residual and the norm of b, whenever the host looks at a solve.
+Watch: TypeAlias = Callable[[int, float, float], object]
 
-def run(
-    solver: str,
-    A: object,
-    b: object,
-    x0: object,
-    M: object,
-    limits: Callable[[int, Callback | None], SolverLimits],
-    callback: Callback | None = None,
-    residuals: Residuals | None = None,
-    check_every: int | None = None,
-    *,
-    shows_norm: bool = False,
-    watch: Callable[[int, float, float], object] | None = None,
-    nullspace: object = None,
-    warns: bool = True,
-) -> tuple[AnyArray, Info, SolveInfo]:
+MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
+_RESTART = 20
+_KINDS = ("x", "pr_norm", "legacy")
+
+
+@dataclass(frozen=True)
+class KrylovRequest:
+    """What the caller of a solver asks for, beside the system: the arguments of `cg` and of the others.
+
+    Attributes
+    ----------
+    method : str
+    x0, M, nullspace, rtol, atol, maxiter, callback, residuals, check_every
+        As the solvers take them, unchecked. `check_every` is None for an interval that grows.
+    restart : int, optional
+        Of gmres.
+    callback_type : {"x", "pr_norm", "legacy"}, optional
+        Of gmres. With "legacy", `maxiter` counts iterations, and with a callback for "x" this is called after
+        restarts. Other methods call it with x after each iteration.
+    shift, check
+        Of minres.
+    watch : callable, optional
+        Gets the iterations, the residual and the norm of b whenever the host looks at the solve, of several
+        columns those of the one furthest from its end.
+    warns : bool
+        Whether a breakdown or stagnation is warned of.
+    """
+
+    method: str
+    x0: object = None
+    M: object = None
+    rtol: object = 1e-5
+    atol: object = 0.0
+    maxiter: object = None
+    nullspace: object = None
+    callback: Callback | None = None
+    residuals: Residuals | None = None
+    check_every: object = None
+    restart: object = None
+    callback_type: str | None = None
+    shift: object = 0.0
+    check: object = False
+    watch: Watch | None = None
+    warns: bool = True
+
+    def checked(self, system: System, callback: Callback | None) -> _core.SolverLimits:
+        """The request to the core, without vectors."""
+        n = system.unknowns
+        kind = one_of("callback_type", "legacy" if self.callback_type is None else self.callback_type, _KINDS)
+        core = _core.SolverLimits()
+        check_residuals(self.residuals)
+        length = _RESTART if self.restart is None else whole_number("restart", self.restart, 1, 2**20)
+        core.restart = min(length, n)
+        default = (5 if self.method == "minres" else 10) * n
+        maxiter = default if self.maxiter is None else whole_number("maxiter", self.maxiter, 0)
+        core.maxiter = min(maxiter, MOST_ITERATIONS)
+        core.rtol, core.atol = tolerance("rtol", self.rtol), tolerance("atol", self.atol)
+        core.shift, core.check = real_number("shift", self.shift), bool(self.check)
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
+        core.legacy = kind == "legacy" and (callback is not None or self.watch is not None)
+        core.look_restarts = callback is not None and self.method == "gmres" and kind == "x"
+        core.look_each = callback is not None and not core.look_restarts
+        if self.check_every is not None:
+            core.look_every = whole_number("check_every", self.check_every, 1, 2**30)
+        core.guess_is_mb = isinstance(self.x0, str) and self.x0 == "Mb"
+        core.record = self.residuals is not None
+        return core
+
+
+def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, SolveInfo]:
     """Run a solver of the core on what the caller gave: the solution, SciPy's `info`, and how it went.
 
-    ``limits(unknowns, callback)`` says when it ends. `callback` gets x or, if `shows_norm`, the relative
-    residual. `watch` gets the iterations, the residual and the norm of b whenever the host looks at the
-    solve, of several columns those of the one furthest from its end. `nullspace` is as solvers take it. Of a
-    distributed system all ranks raise what any of them finds wrong with what it was given.
+    Of a distributed system all ranks raise what any of them finds wrong with what it was given.
     """
     system = system_of(A, b)
+    x0, M, nullspace = request.x0, request.M, request.nullspace
     if system.columns == 0:
         vectors = system.vectors(False)
         vectors.take("b", system.b)
         if x0 is not None and not isinstance(x0, str):
             vectors.take("x0", x0)
-        _, _, how = run(
-            solver,
-            A,
-            zero_column(system.b, system.library),
-            None,
-            M,
-            limits,
-            callback,
-            [] if isinstance(residuals, list) else residuals,
-            check_every,
-            shows_norm=shows_norm,
-            watch=watch,
-            nullspace=nullspace,
-        )
+        residuals: Any = [] if isinstance(request.residuals, list) else request.residuals
+        one = replace(request, x0=None, residuals=residuals)
+        _, _, how = run(A, zero_column(system.b, system.library), one)
         return no_columns(system.unknowns, system.dtype, system.b, system.library), np.zeros(0, int), how
-    callback = system.shared_callback(callback)
+    callback = system.shared_callback(request.callback)
     with system.agreement():
-        check_residuals(residuals)
-        asked = limits(system.unknowns, callback)
-        if check_every is not None:
-            asked.look_every = whole_number("check_every", check_every, 1, 2**30)
-        asked.guess_is_mb, asked.record = isinstance(x0, str) and x0 == "Mb", residuals is not None
-        M = named(M, system.operator(f"M={M!r}"), solver) if isinstance(M, str) else checked_preconditioner(M)
+        core = request.checked(system, callback)
+        if isinstance(M, str):
+            M = named(M, system.operator(f"M={M!r}"), request.method)
+        M = checked_preconditioner(M)
         is_vector = system.columns is None
         vectors = system.vectors(is_vector and nullspace is None and keeps_pieces(system, M))
         right = vectors.take("b", system.b)
-        guess = NO_VECTOR if x0 is None or asked.guess_is_mb else vectors.take("x0", x0)
+        guess = NO_VECTOR if x0 is None or core.guess_is_mb else vectors.take("x0", x0)
         preconditioner = map_of_preconditioner(system, M, vectors)
         null: NullSpace | None = None
         if nullspace is not None:
             if isinstance(A, OverRanks):
                 raise ValueError("nullspace= is for operators of one process, and A is over ranks")
-            null = NullSpace(system, nullspace, solver, vectors.ordinal, asked.shift)
+            null = NullSpace(system, nullspace, request.method, vectors.ordinal, core.shift)
             preconditioner = null.projected(preconditioner)
             guess = null.without(guess, vectors.stream)
             if null.of_adjoint:
                 right = null.without(right, vectors.stream)
         x = vectors.new()
-    system.check_same(**values_of(asked), x0=_kind_of_guess(x0), M=_kind_of(preconditioner))
+    system.check_same(**values_of(core), x0=_kind_of_guess(x0), M=_kind_of(preconditioner))
+    shows_norm, watch = request.method == "gmres" and request.callback_type != "x", request.watch
 
     def look(seen: Sequence[tuple[int, float, float]]) -> None:
         if callback is None:
@@ -101,7 +153,7 @@ def run(
 
     looked = None if callback is None and watch is None else system.together(look)
     reports = _core.solve(
-        solver,
+        request.method,
         system.core_map(),
         None if preconditioner is None else preconditioner.core,
         system.shape[0],
@@ -110,7 +162,7 @@ def run(
         right.pointer,
         guess.pointer,
         x.pointer,
-        asked,
+        core,
         system.memory,
         vectors.stream,
         system.max_threads,
@@ -119,12 +171,12 @@ def run(
     )
     if null is not None:
         null.clean(x)
-    if residuals is not None:
-        cast("list[object]", residuals).extend(residuals_from(reports, is_vector))
-    how = info_from(solver, reports, is_vector)
+    if request.residuals is not None:
+        cast("list[object]", request.residuals).extend(residuals_from(reports, is_vector))
+    how = info_from(request.method, reports, is_vector)
     system.report(how)
-    info = infos_of(how, system.dtype, [report.offending_value for report in reports], asked.maxiter, warns)
-    return vectors.result(), info, how
+    offending = [report.offending_value for report in reports]
+    return vectors.result(), infos_of(how, system.dtype, offending, core.maxiter, request.warns), how
 
 
 def _kind_of_guess(x0: object) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._core import SolverLimits
-from .._util.arguments import real_number, with_hints
+from .._util.arguments import with_hints
 from ..arrays import AnyArray
-from .krylov import run
-from .stopping import Info, Residuals, check_limits
+from .krylov import KrylovRequest, run
+from .stopping import Info, Residuals
 from .systems import Callback
 
 
@@ -123,14 +122,23 @@ def minres(
     (array([1., 1.]), 0)
     """
 
-    def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
-        limits = check_limits(rtol, atol, maxiter, 5, unknowns, callback)
-        limits.shift, limits.check = real_number("shift", shift), bool(check)
-        return limits
-
     history: Residuals | None = [] if show and residuals is None else residuals
     before = len(history) if isinstance(history, list) else 0
-    x, info, how = run("minres", A, b, x0, M, limits, callback, history, check_every, nullspace=nullspace)
+    request = KrylovRequest(
+        "minres",
+        x0,
+        M,
+        rtol,
+        atol,
+        maxiter,
+        nullspace,
+        callback,
+        history,
+        check_every,
+        shift=shift,
+        check=check,
+    )
+    x, info, how = run(A, b, request)
     if show:
         assert history is not None
         for k, norm in enumerate(history[before:]):

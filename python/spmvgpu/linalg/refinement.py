@@ -12,10 +12,9 @@ import numpy as np
 from .._util.types import HostArray
 from ..arrays import on_host
 from ..operator.solve_info import SolveInfo
+from .krylov import Watch
 from .problem import DoubleSystem
 
-#: Gets the iterations, the residual and the norm of b, whenever the host looks at a solve.
-Watch: TypeAlias = Callable[[int, float, float], object]
 #: Solves for a right-hand side within a tolerance and a number of iterations.
 Solve: TypeAlias = Callable[[HostArray, float, int, Watch], tuple[HostArray, SolveInfo]]
 

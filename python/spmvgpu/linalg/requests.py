@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-from .._core import SolverLimits
-from .._util.arguments import one_of, whole_number
+from .._util.arguments import one_of
 from .._util.types import DType
 from ..arrays import AnyArray, AnyLibrary, library_of
 from ..arrays.products import common_type
@@ -16,16 +15,14 @@ from ..operator.construct import as_operator
 from ..operator.operands import check_vector
 from ..operator.operator import SparseOperator
 from ..operator.patterns import Pattern
-from . import krylov
+from .krylov import KrylovRequest, run
 from .named import NAMES, SYMMETRIC_SOLVERS, named
 from .preconditioners import Jacobi
 from .solve import NotSolvedError, solve
-from .stopping import check_limits
-from .systems import Callback, HasShape, check_square, no_entries, refuse_ranks
+from .systems import HasShape, check_square, no_entries, refuse_ranks
 
 Method: TypeAlias = Literal["auto", "cg", "minres", "bicgstab", "gmres"]
 _METHODS = ("auto", "cg", "minres", "bicgstab", "gmres")
-_RESTART = 20
 
 
 def solution_type(op: LinearOperator, b: AnyArray) -> DType:
@@ -115,14 +112,9 @@ class SolveRequest(NamedTuple):
             _check_vectors(op, solution_type(op, b), b, x0)  # it would turn to a complex system
             return solve(op, b, rtol, atol=self.atol, x0=x0)
 
-        def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
-            limits = check_limits(rtol, self.atol, self.maxiter, 10, unknowns, callback)
-            restart = self.restart
-            length = _RESTART if restart is None else whole_number("restart", restart, 1, 2**20)
-            limits.restart = min(length, unknowns)
-            return limits
-
-        x, info, went = krylov.run(self.method, op, b, x0, M, limits, nullspace=self.nullspace, warns=False)
+        limits = rtol, self.atol, self.maxiter, self.nullspace
+        request = KrylovRequest(self.method, x0, M, *limits, restart=self.restart, warns=False)
+        x, info, went = run(op, b, request)
         if np.any(info):
             residual = went.true_residual / (went.norm_b or 1.0)
             raise NotSolvedError(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from .._core import SolverLimits
 from .._util.types import HostArray
 from ..arrays import AnyArray
 from ..devices import CPU
@@ -22,11 +21,12 @@ from . import cudss, krylov
 from .by_factors import contradiction, solve_by_factors
 from .choice import Approach, choose
 from .direct import splu
+from .krylov import KrylovRequest, Watch
 from .named import SYMMETRIC_SOLVERS, named
 from .problem import DoubleSystem
-from .refinement import Watch, refine
-from .stopping import Info, SolverWarning, check_limits
-from .systems import Callback, OverRanks
+from .refinement import refine
+from .stopping import Info, SolverWarning
+from .systems import OverRanks
 from .vectors import random_vector
 
 _LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has failed
@@ -230,8 +230,8 @@ class Search:
             return True
         v = random_vector(problem.rows, problem.dtype, 2, problem.ordinal).owner
         M = problem.preconditioner("jacobi" if problem.divides else "none")
-        limits = partial(check_limits, 1e-8, 0.0, _LANCZOS_STEPS, 10)
-        _, _, how = krylov.run("cg", problem.op, v, None, M, limits, nullspace=self._nullspace, warns=False)
+        request = KrylovRequest("cg", None, M, 1e-8, 0.0, _LANCZOS_STEPS, self._nullspace, warns=False)
+        _, _, how = krylov.run(problem.op, v, request)
         return how.status not in ("indefinite", "bad_preconditioner")
 
     def _most_before_multigrid(self) -> float | None:
@@ -297,21 +297,23 @@ class Search:
             if self._solver == "auto":
                 patience(iterations, residual, norm_b)
 
-        def run(
-            b: AnyArray, x0: AnyArray, rtol: float, atol: float, most: int, look: Watch
-        ) -> tuple[AnyArray, Info, SolveInfo]:
-            def limits(unknowns: int, callback: Callback | None) -> SolverLimits:
-                limits = check_limits(rtol, atol, most, 10, unknowns, callback)
-                limits.restart, limits.legacy = min(self._restart, unknowns), True
-                return limits
-
-            null = self._nullspace
-            return krylov.run(solver, problem.op, b, x0, M, limits, watch=look, nullspace=null, warns=False)
-
+        request = KrylovRequest(
+            solver,
+            M=M,
+            rtol=rtol,
+            atol=atol,
+            maxiter=most,
+            nullspace=self._nullspace,
+            restart=self._restart,
+            callback_type="legacy",
+            watch=look,
+            warns=False,
+        )
         if self._refines:
 
             def solve(b: HostArray, rtol: float, most: int, look: Watch) -> tuple[HostArray, SolveInfo]:
-                return run(b, None, rtol, 0.0, most, look)[::2]
+                one = replace(request, rtol=rtol, atol=0.0, maxiter=most, watch=look)
+                return krylov.run(problem.op, b, one)[::2]
 
             x, how, self._rounds, verify = refine(problem, solve, rtol, most, look)
             info: Info = 0 if how.status == "converged" else 1
@@ -320,8 +322,9 @@ class Search:
             if approach == _DIRECT:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", SolverWarning)  # the residual is computed here
-                    solver, most, x0 = "bicgstab", 0, splu(problem.op).solve(b)
-            (x, info, how), verify = run(b, x0, rtol, atol, most, look), 0.0
+                    request = replace(request, method="bicgstab", maxiter=0)
+                    x0 = splu(problem.op).solve(b)
+            (x, info, how), verify = krylov.run(problem.op, b, replace(request, x0=x0)), 0.0
         self.seconds["precondition"] += made - start
         self.seconds["verify"] += verify
         self.seconds["solve"] += perf_counter() - made - verify

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .._core import SolverLimits, SolverReport
-from .._util.arguments import real_number, whole_number
+from .._util.arguments import real_number
 from .._util.types import DType, HostArray
 from ..operator.solve_info import SolveInfo
 
@@ -19,8 +19,6 @@ from ..operator.solve_info import SolveInfo
 Info: TypeAlias = Any
 #: A solver appends norms, or arrays with the norms of all columns.
 Residuals: TypeAlias = list[float] | list[HostArray]
-
-_MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
 
 # Values of `info` for the ways in which a method breaks down, SciPy's where it has any.
 _BREAKDOWN = {"rho": -10, "bad_preconditioner": -10, "indefinite": -11, "omega": -11, "not_finite": -12}
@@ -31,23 +29,6 @@ class SolverWarning(RuntimeWarning):
 
     The message says why.
     """
-
-
-def check_limits(
-    rtol: object, atol: object, maxiter: object, default: int, unknowns: int, callback: object
-) -> SolverLimits:
-    """Check the limits of a solve and return them as the core takes them.
-
-    `default` is that of `maxiter` for each unknown. With a callback, the core stops after each iteration.
-    """
-    limits = SolverLimits()
-    limit = default * unknowns if maxiter is None else whole_number("maxiter", maxiter, 0)
-    limits.maxiter = min(limit, _MOST_ITERATIONS)
-    limits.rtol, limits.atol = tolerance("rtol", rtol), tolerance("atol", atol)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
-    limits.look_each = callback is not None
-    return limits
 
 
 def info_from(solver: str, reports: Sequence[SolverReport], is_vector: bool) -> SolveInfo:
