@@ -31,7 +31,7 @@ extensions = [
     "sphinx.ext.doctest",
     "sphinx_design",
 ]
-# Of `generated`, the pages; what other pages include is no page.
+# Files of `generated` that other pages include are no pages.
 exclude_patterns = [
     "_build",
     "generated/layouts.md",

@@ -1,4 +1,4 @@
-"""What the site shows of results and of the package itself, made anew with each build in ``docs/generated``.
+"""Tables, pages and pictures of results and of the package, made by each build in ``docs/generated``.
 
 Tables, the pages of devices, the claims of the papers and the pictures of speed come from the files in
 ``benchmarks/results``, the pictures of the formats from the arrays that they store.

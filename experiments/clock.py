@@ -74,7 +74,7 @@ def in_turns(
     most: int = 15,
     before: Call = lambda: None,
 ) -> dict[Key, list[float]]:
-    """Wall time of calls in microseconds, about so many seconds of each.
+    """Wall time of calls in microseconds, about `seconds` of each.
 
     They take turns call by call, so that whatever else the machine does meets all alike, after one round that
     is not counted. `before` is called ahead of each, outside its time.

@@ -1,4 +1,4 @@
-"""What an experiment declares, and the one loop that runs, stores, merges and continues all of them."""
+"""Declarations of experiments, and the loop that runs, stores, merges and continues all of them."""
 
 from __future__ import annotations
 

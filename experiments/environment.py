@@ -1,4 +1,4 @@
-"""What a results file says about the machine, the software and the code it was measured with."""
+"""Facts in a results file about the machine, the software and the code it was measured with."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def describe(device: str, peers: Iterable[Any] = ()) -> dict[str, Any]:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use, which ``taskset`` bounds, for one."""
+    """Number of cores this process may use; ``taskset`` can limit them."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,4 +1,4 @@
-"""What ranks would have to send for a product, counted.
+"""Count of the entries that ranks would have to send for a product.
 
 Meshes are divided among 2 to 1,024 ranks, each with as many entries: in the order that they come in, in that
 of reverse Cuthill-McKee, and by METIS where pymetis is installed. A rank needs the entries of x that its rows
@@ -61,7 +61,7 @@ def start(run: Run) -> None:
 
 
 def symmetric_pattern(matrix: Any) -> sp.csr_array:
-    """Where a matrix or its transpose has entries, and the diagonal."""
+    """Pattern of a matrix, its transpose and the diagonal together."""
     A = sp.csr_array(matrix)
     ones = sp.csr_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), shape=A.shape)
     whole = sp.csr_array(ones + ones.T + sp.eye_array(A.shape[0], dtype=np.int8, format="csr"))

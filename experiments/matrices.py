@@ -34,7 +34,7 @@ def find(name: str) -> Path | None:
 
 
 def index(where: Path) -> list[dict[str, Any]]:
-    """What a folder's index lists, small matrices first; nothing where there is no index."""
+    """Entries of a folder's index, small matrices first; nothing where there is no index."""
     file = where / INDEX
     entries = json.loads(file.read_text()) if file.is_file() else []
     return sorted(entries, key=lambda entry: (entry.get("nnz", 0), entry["name"]))

@@ -116,7 +116,7 @@ class Over:
                 warnings.simplefilter("ignore", linalg.SolverWarning)  # in float32 the residual drifts
                 x, _ = linalg.cg(op, self.x, rtol=0.0, maxiter=iterations)
             taken = op.solve_info.iterations
-            # Of a small matrix nothing is left of the residual before the end.
+            # The residual of a small matrix is zero before the last iteration.
             if taken < min(2 * SHORT, iterations):
                 raise SystemExit(f"cg ended as {op.solve_info.status} after {taken} iterations")
             return np.asarray(x), taken
@@ -160,7 +160,7 @@ class Over:
 
 
 def _times(call: Call, products: int) -> list[float]:
-    """Microseconds per product of several calls, each of so many."""
+    """Microseconds per product in several calls of many products each."""
     call()
     return [us / products for us in wall_us(call, 0.0, least=ROUNDS)]
 

@@ -125,7 +125,7 @@ def limit_threads(threads: int) -> Iterator[None]:
 
 
 def row_of(problem: Problem, variant: Variant, timing: Timing, **more: Any) -> Row:
-    """What is stored of a variant and its time."""
+    """The row of a results file: a variant and its time."""
     return {
         **problem.describe(),
         "library": variant.library,

@@ -1,4 +1,4 @@
-"""What README.md and the docs say of the files in ``benchmarks/results``.
+"""Text, tables and pictures of README.md and the docs, made from the files in ``benchmarks/results``.
 
 ``python -m experiments report`` writes the sentences and the picture of README.md. The build of the docs
 writes the tables of its pages, and a page for each device.
@@ -99,7 +99,7 @@ def over(above: dict[Case, float], below: dict[Case, float]) -> list[float]:
 
 
 def job_times(results: Results, begin: str) -> list[dict[str, Any]]:
-    """Of each case of a job, its matrix, rows and the times by "library device"; ours with an empty cache."""
+    """Matrix, rows and times by "library device" of each case of a job; our times are with an empty cache."""
     cases: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows_of(results, "jobs"):
         if row["job"].startswith(begin) and row["variant"] != "again":
@@ -335,7 +335,7 @@ def _cg_iterations(devices: list[Results]) -> str:
 
 
 def _choices(rows: list[Row]) -> str:
-    """What `solve` chose for each system, beside the fastest method by name."""
+    """The choice of `solve` for each system, beside the fastest method by name."""
 
     def lines() -> Iterator[list[object]]:
         for _, group in groupby(rows, lambda row: (row["machine"], row["matrix"])):
@@ -379,7 +379,7 @@ def _scaling(rows: list[Row]) -> str:
 
 
 def _halos(rows: list[Row]) -> str:
-    """What the busiest rank receives: entries over its own rows, and messages."""
+    """Entries over its own rows, and messages, that the busiest rank receives."""
     lines: dict[tuple[str, str, str], list[object]] = {}
     for row in rows:
         if row["ranks"] in (8, 64, 1024):
@@ -396,7 +396,7 @@ def _halos(rows: list[Row]) -> str:
 
 @dataclass(frozen=True)
 class Section:
-    """What the page of a device says of a file: a `pivot` of its rows, or of some of them."""
+    """Section of a device's page about one file: a `pivot` of its rows, or of some of them."""
 
     title: str
     note: str

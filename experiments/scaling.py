@@ -1,6 +1,6 @@
 """Products and cg over the GPUs of ranks: ``mpiexec -n 4 python -m mpi4py -m experiments scaling``.
 
-"strong": the stencil of `multi`, of so many rows, over 1, 2, 4, ... ranks; "weak": a quarter as many for each
+"strong": the stencil of `multi` over 1, 2, 4, ... ranks, at one size; "weak": a quarter as many for each
 rank. A product takes and gives pieces that stay on the GPUs; "cg" is an iteration of `linalg.cg`, as the
 slope between a short and a long run without a tolerance. With one rank the operator is what it is without
 ranks, and what it gives is what several are compared with. Without a GPU ranks compute on their cores.
@@ -100,7 +100,7 @@ class Ranks:
         return cupy.asarray(x), cupy.cuda.get_current_stream().synchronize
 
     def times(self, call: Callable[[], object], rounds: int) -> list[float]:
-        """Seconds of a call, each time those of the rank that takes longest."""
+        """Seconds of each call on the slowest rank."""
         found = []
         for _ in range(rounds + 1):
             self.comm.Barrier()
@@ -135,7 +135,7 @@ class Ranks:
         return [1e6 * (b - a) / (LONG - SHORT) for a, b in zip(short, long, strict=True)]
 
     def norms(self) -> dict[str, float]:
-        """What tells whether several ranks compute what one does: of a product, and of a short solve."""
+        """Numbers of a product and of a short solve, which must be the same on one rank and on several."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", linalg.SolverWarning)
             results = {

@@ -39,7 +39,7 @@ OF_SCIPY = 10  # fewer of them for the loops that take milliseconds an iteration
 MOST = 20_000  # iterations to a solution
 
 Array = np.ndarray[Any, Any]
-# Solves from b, with a tolerance and so many iterations, to x and the number of iterations taken.
+# Takes b, a tolerance and a limit of iterations; returns x and the number of iterations.
 Solve = Callable[[Any, float, int], tuple[Any, int]]
 
 

@@ -63,7 +63,7 @@ def pivot(
 
 
 def short_name(device: str) -> str:
-    """What a device is called in headings and sentences: "H200" for "NVIDIA H200", "Xeon" for Intel's."""
+    """Short name of a device in headings and sentences: "H200" for "NVIDIA H200", "Xeon" for Intel's."""
     dropped = r"\((?:R|TM)\)|\b(?:NVIDIA|AMD|Intel|Processor)\b|[ -]\d+GB\b.*"
     return re.sub(dropped, "", device).strip() or device
 

@@ -1,4 +1,4 @@
-"""How near to the best of all formats one gets by default, on matrices that nobody has tuned for.
+"""Time of the default format over that of the best format, on matrices that nobody has tuned for.
 
 The matrices are drawn at random, another set for every seed (`generators.random_families`). Every format is
 timed on each matrix, in the given order of rows and in others. A format that is nearly the fastest is timed
@@ -45,8 +45,8 @@ QUICK_COUNT, QUICK_SIZES = 6, (2e3, 2e4)
 
 HOPELESS = 4.0  # times the least predicted time: formats beyond are left out
 CLOSE = 1.5  # the kernels of a format are timed if its default one is within this of the fastest
-WORTHWHILE = 1.1  # other formats are timed in an order if csr takes at most so many times as long in it
-FINALISTS, NEAR = 4, 1.25  # so many of the fastest are timed again, if they are within this of the first
+WORTHWHILE = 1.1  # other formats are timed in an order if csr is at most this factor slower in it
+FINALISTS, NEAR = 4, 1.25  # number of the fastest to time again, and how far behind the first they may be
 SERIES_US, MOST_PRODUCTS = 3000.0, 50  # of a series that times a product
 WALL_SECONDS = 0.3  # spent on one of the last variants on a CPU
 
@@ -94,7 +94,7 @@ class Tried:
 
 
 def stored(op: sg.SparseOperator) -> str:
-    """What tells the storage of a matrix, and on a GPU its kernel, from others of the same order.
+    """Key of the storage of a matrix, and on a GPU of its kernel, among those of the same order.
 
     An operator does not say whether it has an order of its own, but its memory does.
     """

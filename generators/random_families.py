@@ -40,13 +40,13 @@ class Sketch:
     Attributes
     ----------
     words : tuple of str
-        What it is like.
+        Description of the matrices.
     pattern : callable
         From a random generator to the sparse matrix whose pattern it has; that of the nodes of a mesh.
     dof : int
         Unknowns per node.
     steps : tuple of callable
-        What makes another matrix of a random generator and the matrix, one after the other.
+        Function of a random generator and the matrix that makes another matrix, applied in turn.
     """
 
     words: tuple[str, ...]
@@ -418,7 +418,7 @@ def _powerlaw(
     return _ones(sp.csr_array(graph + graph.T) if both_ways else graph)
 
 
-# Law -> lengths of so many rows, with a mean.
+# Law -> lengths of a number of rows, with a mean.
 LENGTHS: dict[str, Callable[[Random, int, float], Array]] = {
     "equal": lambda rng, rows, mean: np.full(rows, max(1, round(mean))),
     "uniform": lambda rng, rows, mean: rng.integers(0, max(2, round(2 * mean)), rows, endpoint=True),

@@ -41,9 +41,9 @@ def stand_in(
         Columns around the diagonal that a row's entries are spread over evenly; a longer row fills its own
         length. All columns without it.
     dtype : dtype
-        Of the values, which are random in [-1, 1).
+        Type of the values, which are random in [-1, 1).
     seed : int
-        Of everything random.
+        Seed of all random choices.
 
     Returns
     -------

@@ -64,7 +64,7 @@ def _warm_up(contestants: list[libraries.Library]) -> None:
 
 
 def _iterations(run: Run, name: str, b: np.ndarray, expected: float) -> dict[str, Any]:
-    """How many iterations the system takes, apart from what is timed; not counted where that takes long."""
+    """The number of iterations, counted in a solve that is not timed; not counted where that takes long."""
     if not run.on_gpu and expected > SECONDS:
         return {"seconds": expected}
     count = 0

@@ -25,7 +25,7 @@ JOB = "process start to first product"
 REPEATS = 3
 LIMIT = 120  # seconds that a process may take
 
-# What every script does first, with the matrix in a file; what it prints at the end stops the clock.
+# Every script first loads the matrix from a file; the line that it prints at the end stops the clock.
 _HEAD = """
 import sys
 import numpy as np

@@ -46,7 +46,7 @@ _built: dict[str, sp.csr_array] = {}
 def matrix(name: str) -> sp.csr_array:
     """One matrix by name, in float64; the last one asked for is kept.
 
-    Every call wraps the same arrays anew, so that nothing that a library has noted on the matrix object (that
+    Every call wraps the same arrays again, so that nothing a library has noted on the matrix object (that
     its indices are sorted, say) saves the next one any work.
     """
     if name not in _built:

@@ -1,4 +1,4 @@
-"""What a paper claims, beside what was measured here."""
+"""Claims of a paper, beside what was measured here."""
 
 from __future__ import annotations
 

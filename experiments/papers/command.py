@@ -19,7 +19,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
     add("--out", type=Path, default=Path("reproduced"), metavar="DIR",
         help="folder for the JSON file and the figures (default: reproduced)")  # fmt: skip
     add("--quick", action="store_true", help="small matrices, under a minute on a CPU")
-    # What a paper's experiment takes besides: its keyword arguments.
+    # Keyword arguments of this paper's experiment.
     extra = paper.add_arguments(parser) if hasattr(paper, "add_arguments") else ()
     options = parser.parse_args(arguments)
     run = Run(name, options.device, options.out, options.quick)

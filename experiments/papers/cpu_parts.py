@@ -18,7 +18,7 @@ ROUNDS = 3
 
 
 class ThreadParts:
-    """A matrix of which every thread has rows of its own, in CSR.
+    """A matrix whose rows are divided among threads, in CSR.
 
     The library itself does a matrix on the CPU with all threads, each of which gets as many non-zeros. Here
     the sets of rows say what a thread gets.
@@ -59,7 +59,7 @@ class ThreadParts:
         return 1e6 * float(np.median([self._run(x, repeats) / repeats for _ in range(ROUNDS)]))
 
     def _run(self, x: Array, repeats: int) -> float:
-        """Seconds that all threads need for so many products."""
+        """Seconds that all threads need for a number of products."""
         ready = threading.Barrier(len(self._ops) + 1)
 
         def work(op: sg.SparseOperator, result: Array) -> None:

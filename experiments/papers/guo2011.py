@@ -145,7 +145,7 @@ def _products(run: Run, names: list[str]) -> None:
 
 
 def _partitions(run: Run, names: list[str]) -> None:
-    """What the paper's model decides."""
+    """Decisions of the paper's model."""
     times: Table = {APPROACH: {}, BEST_CUT: {}} | run.values("time_us")
     order = ("format", "predicted", "us", "rows in CSR", "nnz in CSR", "cut predicted", "cut us")
     columns: Table = {column: {} for column in order}
@@ -166,7 +166,7 @@ def _partitions(run: Run, names: list[str]) -> None:
 
 
 def _predictions(run: Run) -> None:
-    """How far predictions are off by format, and what choices cost by matrix."""
+    """Errors of predictions by format, and costs of choices by matrix."""
     off = predictions.mean_errors(run)
     run.table("mean absolute error of the predicted times (%)", {"guo2011": off}, list(off))
     title = "time of what the model picks, over that of the best format"

@@ -1,4 +1,4 @@
-"""What Guo et al. 2011 claim of tuning and partitioning (sections 6 and 7), judged by its measurements."""
+"""Claims of Guo et al. 2011 about tuning and partitioning (sections 6 and 7), judged by measurements."""
 
 from __future__ import annotations
 

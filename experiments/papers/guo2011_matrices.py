@@ -1,4 +1,4 @@
-"""What Guo et al. 2011 measured, and further matrices for predictions: none of them serves to calibrate."""
+"""Matrices of Guo et al. 2011, and further ones for predictions; calibration uses none of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GUO2011 = (
     PaperMatrix("LP", "rail4284", 4284, 1092610, 11279748, 1, 56181, 4200),
 )
 
-# Where the first is not at hand, the mesh it has by the second file, with so many unknowns at a node.
+# A mesh in the second file, with this number of unknowns at a node, replaces a first one that is not at hand.
 MESHES = {"pwtk": ("fe_pwt", 6)}
 
 

@@ -1,4 +1,4 @@
-"""How well the paper's model predicts times and chooses formats, on matrices that it was not calibrated with.
+"""Errors of the paper's model in predicted times and in choices of format, on matrices not used to calibrate.
 
 Records of the kind "predictions" have the "format", "predicted_us" and the measured "time_us", records of the
 kind "choices" the model's "choice" and its "time_us", and the "best" of the formats with its "best_us".

@@ -84,7 +84,7 @@ def measure_kernel(run: Run, sample: Sample, dtype: str, problem: Problem, varia
 
 
 class Multiplies(Protocol):
-    """What can be timed by calls."""
+    """Anything whose calls can be timed."""
 
     @property
     def shape(self) -> tuple[int, int]: ...

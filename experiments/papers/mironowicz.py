@@ -47,7 +47,7 @@ ORDERS = {GIVEN: "in the order given", RCM: "in reverse Cuthill-McKee order"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> tuple[str, ...]:
-    """What `experiment` takes besides the run."""
+    """Options of `experiment` besides the run."""
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="f64", help="precision (default: f64)")
     return ("dtype",)
 

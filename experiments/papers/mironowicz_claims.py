@@ -1,4 +1,4 @@
-"""What the poster of Mironowicz et al. says, and how the rows that `mironowicz` measured judge it."""
+"""Claims of the poster of Mironowicz et al., judged by the rows that `mironowicz` measured."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def _products(
 
 
 def _facts(op: sg.SparseOperator | None, time_us: float) -> dict[str, Any]:
-    """Of an operator: its options, seconds of all set-up but the transfer, and as how many products."""
+    """Options of an operator, seconds of all set-up but the transfer, and the same in products."""
     if op is None:
         return {}
     seconds = sum(value for name, value in op.setup_seconds.items() if name != "transfer")

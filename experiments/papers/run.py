@@ -84,7 +84,7 @@ class Run:
 
     @property
     def records(self) -> dict[str, list[Any]]:
-        """What is no measurement of a product, by kind."""
+        """Records that are not measurements of a product, by kind."""
         return self.recorder.parts
 
     @property

@@ -87,7 +87,7 @@ def _average_claim(run: Run, dtype: str, samples: list[Sample]) -> Claim:
 
 
 def _cost_of_reduction(run: Run, dtype: str, samples: list[Sample]) -> str:
-    """What the reduction costs a row, from the time that shuffles save."""
+    """Cost of the reduction per row, from the time that shuffles save."""
     times = run.values("time_us", dtype=dtype)
     shared, shuffle = times[SHARED.label], times[SHUFFLE.label]
     saved, spent = [], []  # picoseconds per row, where rows are so short that a reduction weighs

@@ -133,7 +133,7 @@ def report(run: Run) -> None:
 
 
 def _divide(run: Run, test: str, samples: list[Sample], powers: Sequence[float]) -> None:
-    """What the sets are, whatever runs them."""
+    """Sizes of the sets, whatever runs them."""
     for sample in samples:
         for label, split in SPLITS.items():
             seconds, parts = timed(partial(split, sample.matrix, powers))

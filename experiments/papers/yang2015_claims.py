@@ -1,4 +1,4 @@
-"""What Yang et al. 2015 conclude, judged by the partitions and the times that `yang2015` measured."""
+"""Conclusions of Yang et al. 2015, judged by the partitions and the times that `yang2015` measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Yin et al. 2012 conclude (section 6.3 and before), judged by the rows that `yin2012` measured."""
+"""Conclusions of Yin et al. 2012 (section 6.3 and before), judged by the rows that `yin2012` measured."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _csr_m(run: Run, times: Table, samples: list[Sample]) -> list[Claim]:
 
 
 def _changing_x(run: Run, times: Table, samples: list[Sample]) -> list[Claim]:
-    """What CSR-M costs once x is new in every product, as it is in every iterative method."""
+    """Cost of CSR-M once x is new in every product, as it is in every iterative method."""
     gathered = run.values("time_us", x=NEW).get("CSR-M, device gather", {})
     kernel = times.get("CSR-M", {})
     why = ""

@@ -45,7 +45,7 @@ def matrix(problem: Problem) -> Any:
 
 
 def tolerance(solver: Callable[..., Any]) -> str:
-    """What a solver calls its relative tolerance; it was tol before CuPy 14."""
+    """Name of a solver's relative tolerance; it was tol before CuPy 14."""
     return "rtol" if "rtol" in inspect.signature(solver).parameters else "tol"
 
 

@@ -24,7 +24,7 @@ THREADED = True
 
 LIBRARY_VARIABLE = "MKL_RT"  # the library, if it is not where `pip install mkl` puts it
 
-# Of mkl_spblas.h.
+# Constants of mkl_spblas.h.
 _SUCCESS, _NOT_TRANSPOSED, _BASE_ZERO = 0, 10, 0
 _CALLS = 1000  # products that the inspector is told to expect
 _PREFIXES = {"f": ("s", ctypes.c_float), "d": ("d", ctypes.c_double)}

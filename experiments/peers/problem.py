@@ -28,7 +28,7 @@ class WrongResultError(Exception):
 
 
 def rounding_bound(indptr: Array, scale: Array, dtype: np.dtype[Any]) -> Array:
-    """How far each row of a product, of one column or several, may be off; `scale` is ``abs(A) @ abs(x)``."""
+    """Largest allowed error in each row of a product of any columns; `scale` is ``abs(A) @ abs(x)``."""
     roundings = np.diff(indptr) + EXTRA_ROUNDINGS
     if dtype.kind == "c":
         roundings = 2 * roundings  # of both parts, and of the products that each is the sum of
@@ -129,7 +129,7 @@ class Problem:
 
     @cached_property
     def bound(self) -> Array:
-        """How far each row may be from the reference."""
+        """Largest distance of each row from the reference."""
         return rounding_bound(self.matrix.indptr, self.scale, self.dtype)
 
     def check(self, y: Any) -> None:
@@ -139,7 +139,7 @@ class Problem:
 
     @property
     def case(self) -> dict[str, str]:
-        """What tells it from the others."""
+        """Key of this problem among the others."""
         return {"matrix": self.name, "dtype": _NAMES[self.dtype]}
 
     def size(self) -> dict[str, Any]:

@@ -193,7 +193,7 @@ def _without_modes(each: float) -> Callable[[System], float | str]:
 
 
 def _factors(**most: float) -> Callable[[System], float | str]:
-    """Left out beyond so many rows of grids in the plane, grids in space, and graphs."""
+    """Largest numbers of rows for grids in the plane, grids in space and graphs; beyond, it is left out."""
 
     def seconds(system: System) -> float | str:
         rows, kind = system.A.shape[0], system.kind

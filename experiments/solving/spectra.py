@@ -43,9 +43,9 @@ class Way(NamedTuple):
     check : callable
         From a result to its error; it raises if that is too large.
     pace : int
-        For so many of them `call` is tried first, so that `LONGEST` bounds the time. 0: it needs no bound.
+        Limit for a first, short call, so that `LONGEST` bounds the time. 0: it needs no bound.
     seconds : float or str
-        At least so many are needed, or the reason why it is left out.
+        Least time that it needs, or the reason why it is left out.
     """
 
     library: str

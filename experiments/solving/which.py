@@ -34,7 +34,7 @@ METHODS: dict[bool | None, dict[str, tuple[str, ...]]] = {
 
 
 class Outcome(NamedTuple):
-    """What came of a method."""
+    """Result of a method."""
 
     seconds: float
     iterations: int
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
 
 
 def measure(run: Run, problem: Problem) -> Iterator[Row]:
-    """What `solve` did, and then each method by name."""
+    """Result of `solve`, and then of each method by name."""
     system = systems.system_of(problem, systems.WHICH, run.options.seed)
     described = {"part": PART, **system.case, "seed": run.options.seed}
     own = {"library": "spmvgpu", "device": "gpu" if run.on_gpu else "cpu"}
