@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import inspect
 import os
 import re
 import subprocess
@@ -50,45 +49,6 @@ def naming(**values):
     except (Exception, pytest.fail.Exception) as error:
         given = ", ".join(f"{name}={str(value)[:60]}" for name, value in values.items())
         raise AssertionError(f"with {given}: {type(error).__name__}: {error}") from error
-
-
-def over(names, values, ids=None):
-    """Run a test with every one of the values, in one test; called as `pytest.mark.parametrize`.
-
-    For combinations in great number: with each a test of its own, pytest takes longer than the checks. What
-    depends on the values is made in the test, not by a fixture. The test counts as skipped if any of them is.
-    """
-    names = [names] if isinstance(names, str) else names
-    values = list(values)
-    combinations = [dict(zip(names, value if len(names) > 1 else [value], strict=True)) for value in values]
-    labels = (
-        combinations
-        if ids is None
-        else [{"case": label} for label in (map(ids, values) if callable(ids) else ids)]
-    )
-    assert combinations
-
-    def decorate(test):
-        @functools.wraps(test)
-        def run(**others):
-            skipped = []
-            for chosen, label in zip(combinations, labels, strict=True):
-                try:
-                    with naming(**label):
-                        test(**chosen, **others)
-                except pytest.skip.Exception as reason:
-                    skipped.append(f"{label}: {reason}")
-            if skipped:
-                pytest.skip(f"{len(skipped)} of {len(combinations)} combinations, {skipped[0]}")
-
-        kept = [p for name, p in inspect.signature(test).parameters.items() if name not in names]
-        run.__signature__ = inspect.Signature(kept)
-        return run
-
-    return decorate
-
-
-over_types = over("dtype", TYPES)
 
 
 def in_turn(*lists):

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from spmvgpu import cli, linalg, partition
-from support import ignoring, over
+from support import ignoring
 from test_docstrings import attribute, public
 
 PACKAGE = Path(sg.__file__).parent
@@ -267,7 +267,7 @@ def needed(row):
         pytest.importorskip({"plot": "matplotlib"}.get(library, library))
 
 
-@over("row", TRIED)
+@pytest.mark.parametrize("row", TRIED)
 def test_advice_works(row, namespace):
     needed(row)
     names = {**namespace, **row.names}

@@ -10,7 +10,7 @@ from scipy.sparse.linalg import aslinearoperator
 import spmvgpu as sg
 from battery import TYPES
 from reference import assert_product
-from support import assert_same_entries, build, explained, formats_of, over, type_fixture
+from support import assert_same_entries, build, explained, formats_of, type_fixture
 
 ROWS, COLS = 60, 45
 MATRIX = sp.random_array((ROWS, COLS), density=0.2, random_state=np.random.default_rng(5)).tocsr()
@@ -56,7 +56,7 @@ def test_multiples_stay_operators(op, A, dtype):
     assert_like(op / 3, op, sp.csr_array((A.data / scale, A.indices, A.indptr), shape=A.shape))
 
 
-@over("A", [MATRIX.astype(dtype) for dtype in TYPES])
+@pytest.mark.parametrize("A", [MATRIX.astype(dtype) for dtype in TYPES])
 def test_a_double_makes_doubles(A, device):
     op = sg.aslinearoperator(A, device=device)
     assert (np.float64(2) * op).dtype == np.result_type(A.dtype, np.float64(2))
@@ -75,7 +75,7 @@ def test_astype_and_copy(op, A, dtype):
             op.astype(wrong)
 
 
-@over(
+@pytest.mark.parametrize(
     "key",
     [
         slice(10, 30),
@@ -169,8 +169,8 @@ def test_questions(op, A, dtype):
         assert op.trace(k) == A.trace(k)
 
 
-@over("fmt", formats_of(SYMMETRIC))
-@over("dtype", TYPES)
+@pytest.mark.parametrize("fmt", formats_of(SYMMETRIC))
+@pytest.mark.parametrize("dtype", TYPES)
 def test_diagonals_of_every_format(fmt, dtype, device):
     A = SYMMETRIC.astype(dtype)
     op = build(A, fmt, device=device)
@@ -201,9 +201,9 @@ LAYOUTS = ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"]
 CLASSES = [getattr(sp, f"{layout}_{kind}") for layout in LAYOUTS for kind in ("array", "matrix")]
 
 
-@over("kind", CLASSES)
-@over("given", ["float64", "float32", "int64", "int8", "uint8", "bool", "complex64"])
-@over("symbol", OPERATORS)
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("given", ["float64", "float32", "int64", "int8", "uint8", "bool", "complex64"])
+@pytest.mark.parametrize("symbol", OPERATORS)
 @pytest.mark.parametrize("declared", [None, True])
 def test_sparse_matrices_on_either_side(kind, given, symbol, declared, device):
     """Products are SciPy's, sums are operators, also where the type knows no negative numbers."""
@@ -227,7 +227,7 @@ def test_sparse_matrices_on_either_side(kind, given, symbol, declared, device):
         np.testing.assert_allclose(made.T @ x, expected.T @ x, rtol=1e-4, atol=1e-4)
 
 
-@over(
+@pytest.mark.parametrize(
     ("fmt", "devices"),
     [*((fmt, "one") for fmt in formats_of(SYMMETRIC)), *((fmt, "several") for fmt in formats_of(MATRIX))],
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import spmvgpu as sg
-from support import over, run_python
+from support import run_python
 
 A = sg.gallery.poisson2d(8)
 DUNDERS = ["__all__", "__doc__", "__name__", "__version__"]
@@ -58,7 +58,7 @@ def misspelled(name):
     return f"{name[:-2]}{name[-1]}{name[-2]}"
 
 
-@over("function", TAKE_OPTIONS)
+@pytest.mark.parametrize("function", TAKE_OPTIONS)
 def test_a_misspelled_keyword(function):
     parameters = inspect.signature(function).parameters.values()
     for name in [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and len(p.name) > 3]:
@@ -122,7 +122,7 @@ REFUSED = {
 }
 
 
-@over("row", REFUSED)
+@pytest.mark.parametrize("row", REFUSED)
 def test_a_refused_call_says_what_was_meant(row):
     call, hint = REFUSED[row]
     with pytest.raises((TypeError, ValueError)) as refused:
@@ -193,7 +193,7 @@ SHOWN = {
 }
 
 
-@over("name", SHOWN)
+@pytest.mark.parametrize("name", SHOWN)
 def test_repr_is_a_few_lines(name, device):
     library = name.partition(".")[0]
     if library in ("jax", "torch") and find_spec(library) is None:

@@ -14,10 +14,10 @@ from support import (
     build,
     each_format_of,
     each_pair,
+    each_type,
     formats_of,
     least_bytes,
     naming,
-    over_types,
     poisoned,
 )
 
@@ -28,7 +28,7 @@ LARGE_BAND = sp.csr_array(banded(200_000, [-400, -1, 0, 1, 400]))
 
 
 @each_pair(CASES)
-@over_types
+@each_type
 def test_operator(case, fmt, device, dtype):
     """All that one operator must hold and do, and an operator of small integers, which is exact."""
     A = matrix(case, dtype)
@@ -106,7 +106,7 @@ def check_small_integers(A, fmt, device):
 
 
 @pytest.mark.parametrize("case", CASES)
-@over_types
+@each_type
 def test_automatic_format(case, dtype, device):
     A = matrix(case, dtype)
     op = sg.aslinearoperator(A, device=device)

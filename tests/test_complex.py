@@ -28,7 +28,6 @@ from support import (
     least_bytes,
     naming,
     nightly,
-    over,
     poisoned,
 )
 
@@ -73,7 +72,7 @@ def test_every_matrix(fmt, device, every):
 
 
 @pytest.mark.parametrize("variant", ["halo", *nightly(["poster"])])
-@over("case", SYMMETRIC_CASES)
+@pytest.mark.parametrize("case", SYMMETRIC_CASES)
 def test_half_of_a_hermitian_matrix(case, variant, device):
     A = hermitian(matrix(case, REAL))
     op = build(A, "tsmv", device, variant=variant, max_memory=1e6, symmetric="hermitian")

@@ -1,6 +1,5 @@
 """The CPU backend with any number of threads: every split of the work gives the product."""
 
-import functools
 import os
 import pickle
 import subprocess
@@ -21,10 +20,9 @@ from spmvgpu.operator import description
 from support import (
     assert_same_entries,
     build,
+    each_type,
     explained,
     formats_of,
-    over,
-    over_types,
     poisoned,
     run_python,
 )
@@ -43,16 +41,10 @@ LARGE = {
 }
 
 
-def with_threads(test):
-    """Run a test with several limits of threads, in one test."""
-
-    @over("threads", [1, 2, 3, 8])
-    @functools.wraps(test)
-    def run(threads, **others):
-        with sg.limit_threads(threads):
-            test(**others)
-
-    return run
+@pytest.fixture(params=[1, 2, 3, 8])
+def threads(request):
+    with sg.limit_threads(request.param):
+        yield request.param
 
 
 @cache
@@ -87,8 +79,8 @@ def case_of(name, dtype):
 
 
 @pytest.mark.parametrize(("name", "fmt"), held())
-@with_threads
-@over_types
+@pytest.mark.usefixtures("threads")
+@each_type
 def test_products(name, fmt, dtype):
     A, x, start, product, accumulated = case_of(name, dtype)
     op = build(A, fmt, max_padding=1e6) if fmt == "sell" else build(A, fmt)
@@ -102,7 +94,7 @@ def test_products(name, fmt, dtype):
     assert_same_entries(op.tocsr(), A)
 
 
-@with_threads
+@pytest.mark.usefixtures("threads")
 def test_same_bits_of_a_solution_with_any_number_of_threads(dtype):
     A, b = gallery.elasticity3d(16), gallery.elasticity3d_load(16)
     op = sg.aslinearoperator(A, device="cpu", format="csr", dtype=dtype)
@@ -218,7 +210,7 @@ DERIVED = {
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-@over("derive", DERIVED)
+@pytest.mark.parametrize("derive", DERIVED)
 def test_operators_keep_their_bound(name, derive):
     A = large("even")
     bounded = DERIVED[derive](sg.aslinearoperator(A, max_threads=3, **OPERATORS[name]))

@@ -9,7 +9,7 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from spmvgpu.planning.symmetry import Symmetry, declared, of_multiple, of_part, simplest, stored_as
-from support import explained, naming, over
+from support import explained, naming
 
 N = 14
 DOUBLE, SINGLE = np.dtype("complex128"), np.dtype("complex64")
@@ -32,7 +32,7 @@ def facts(dense):
     return found
 
 
-@over(
+@pytest.mark.parametrize(
     ("said", "of_real", "of_complex"),
     [
         (None, None, None),
@@ -65,8 +65,10 @@ EXAMPLES = [
 ]
 
 
-@over("factor", [2, -1.5, 0.0, 1j, -2j, 1 + 1j, 3 + 0j, 3 - 0j, np.float32(2), np.complex64(1j), True])
-@over(("known", "dense"), EXAMPLES)
+@pytest.mark.parametrize(
+    "factor", [2, -1.5, 0.0, 1j, -2j, 1 + 1j, 3 + 0j, 3 - 0j, np.float32(2), np.complex64(1j), True]
+)
+@pytest.mark.parametrize(("known", "dense"), EXAMPLES)
 def test_multiples_by_the_rule(known, dense, factor):
     """What is known of a multiple is true, and no less is known than follows for every factor of its kind."""
     assert facts(dense) == known
@@ -76,9 +78,11 @@ def test_multiples_by_the_rule(known, dense, factor):
     assert SYMMETRIC not in known or SYMMETRIC in found
 
 
-@over(("known", "dense"), [*EXAMPLES, (NEITHER, np.array([[1, 2j], [3, 4]])), (None, np.eye(2) * 1j)])
-@over("transposed", [False, True])
-@over("conjugated", [False, True])
+@pytest.mark.parametrize(
+    ("known", "dense"), [*EXAMPLES, (NEITHER, np.array([[1, 2j], [3, 4]])), (None, np.eye(2) * 1j)]
+)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("conjugated", [False, True])
 def test_the_simplest_way(known, dense, transposed, conjugated):
     def put(turn, conjugate):
         turned = dense.T if turn else dense
@@ -234,8 +238,8 @@ SYMMETRIC_FORMATS = ["csr", "tsmv", "sdia"]
 
 
 @pytest.mark.parametrize("spread", SPREAD)
-@over("fmt", [*sg.formats(), "auto", "partitioned"])
-@over(("number", "kind", "said"), [(number, *case) for number, case in enumerate(CASES)])
+@pytest.mark.parametrize("fmt", [*sg.formats(), "auto", "partitioned"])
+@pytest.mark.parametrize(("number", "kind", "said"), [(number, *case) for number, case in enumerate(CASES)])
 def test_every_operation(number, kind, said, fmt, device, spread):
     single = (number + len(fmt)) % 2 == 0  # the types take turns
     op, dense = operator(kind, said, fmt, devices_of(device, spread), single)
@@ -256,8 +260,8 @@ TWICE = ["minus", "conj", "T", "H", "complex128", "float32", "to several", "pick
 TWICE += ["int 3 * A", "complex 1j * A", "A / complex (2-1j)", "complex (2+0j) * A"]
 
 
-@over("fmt", ["tsmv", "sdia"])
-@over(("factor", "stays"), [(-2.0, True), (2 + 0j, True), (1j, False), (1 - 1j, False)])
+@pytest.mark.parametrize("fmt", ["tsmv", "sdia"])
+@pytest.mark.parametrize(("factor", "stays"), [(-2.0, True), (2 + 0j, True), (1j, False), (1 - 1j, False)])
 @pytest.mark.parametrize("spread", SPREAD[:1])
 def test_half_of_a_matrix_gives_way_to_its_multiples(fmt, factor, stays, device, spread):
     """A format that was asked for holds what it can; the values that its operator is given, it must hold."""

@@ -25,7 +25,7 @@ from spmvgpu.planning import parts, tuning_cache
 from spmvgpu.planning.choosing import choose
 from spmvgpu.planning.profile import SHIPPED, Profile
 from spmvgpu.planning.request import Request
-from support import assert_same_entries, free_device_bytes, over
+from support import assert_same_entries, free_device_bytes
 from test_model_features import LENGTHS, features_of, of_lengths
 from test_model_roofline import rows_of
 
@@ -71,7 +71,7 @@ def assert_same_arrays(found, expected, what):
 # Sources
 
 
-@over("case", list(CASES))
+@pytest.mark.parametrize("case", list(CASES))
 def test_a_source_holds_the_matrix(case, device, dtype):
     A = matrix(case, dtype)
     source = checked(A, device)
@@ -83,7 +83,7 @@ def test_a_source_holds_the_matrix(case, device, dtype):
     assert_same_entries(source.transposed().host, sp.csr_array(A.T))
 
 
-@over("dtype", COMPLEX_TYPES)
+@pytest.mark.parametrize("dtype", COMPLEX_TYPES)
 def test_a_source_of_complex_values_is_transposed(device, dtype):
     A = matrix("uniform", dtype)
     assert_same_entries(checked(A, device).transposed().host, sp.csr_array(A.T))
@@ -101,7 +101,7 @@ BROKEN = {
 }
 
 
-@over("case", list(BROKEN))
+@pytest.mark.parametrize("case", list(BROKEN))
 def test_what_is_not_canonical_is_no_source(case, device):
     """It takes the way through host memory, which sorts it or says what is wrong."""
     indices, indptr = (np.array(numbers, np.int32) for numbers in BROKEN[case])
@@ -138,7 +138,7 @@ def test_what_else_is_no_source(device):
     assert CsrArrays((A.data, A.indices, A.indptr[:-1]), A.shape).on_device(ordinal, None) is None
 
 
-@over(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
+@pytest.mark.parametrize(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
 def test_features_are_those_of_the_host(case, device, dtype):
     A = matrix(case, dtype)
     assert features_of(checked(A, device)) == features_of(on_host(A))
@@ -153,13 +153,13 @@ def test_features_of_a_matrix_that_is_sampled(device, rng):
     assert features_of(checked(A, device)) == features_of(on_host(A))
 
 
-@over(("case", "dtype"), [(case, dtype) for case in LENGTHS for dtype in ALL_TYPES])
+@pytest.mark.parametrize(("case", "dtype"), [(case, dtype) for case in LENGTHS for dtype in ALL_TYPES])
 def test_features_of_rows_at_limits(case, dtype, device):
     A = of_lengths(case, dtype)
     assert features_of(checked(A, device)) == features_of(on_host(A))
 
 
-@over("nnz", [4095, 4096, 4097, 6553, 6554, 8193, 2**19 - 1, 2**19, 2**19 + 1])
+@pytest.mark.parametrize("nnz", [4095, 4096, 4097, 6553, 6554, 8193, 2**19 - 1, 2**19, 2**19 + 1])
 def test_features_of_windows(nnz, device, rng):
     """Of as many entries as fill windows, and as many as sets in shared memory hold."""
     rows = 50
@@ -173,7 +173,7 @@ def test_features_of_windows(nnz, device, rng):
 # What is planned and built of them
 
 
-@over(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
+@pytest.mark.parametrize(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
 def test_the_same_is_predicted(case, device, dtype):
     """For every format, whether it is chosen unasked or not."""
     A, profile = matrix(case, dtype), Profile.read(SHIPPED / "nvidia-h200.json")
@@ -184,7 +184,7 @@ def test_the_same_is_predicted(case, device, dtype):
     assert found == expected
 
 
-@over("case", ["uniform", "power_law_rows", "banded", "sym_blocks", "no_entries", "0x0"])
+@pytest.mark.parametrize("case", ["uniform", "power_law_rows", "banded", "sym_blocks", "no_entries", "0x0"])
 def test_plans_are_those_of_the_host(case, fmt, device):
     """Of all but the formats that refuse, which say the same."""
     A, ordinal = matrix(case, np.dtype("float64")), resolve_device(device)
@@ -194,7 +194,7 @@ def test_plans_are_those_of_the_host(case, fmt, device):
         assert found == expected
 
 
-@over("lengths", [[16], [8, 12, 16, 20, 28, 33], [1, 2, 40], [3, 0]])
+@pytest.mark.parametrize("lengths", [[16], [8, 12, 16, 20, 28, 33], [1, 2, 40], [3, 0]])
 def test_plans_are_the_same_if_nobody_asked_for_features(lengths, fmt, dtype, rng):
     """Of a format that is named in the call, nothing is predicted before it is planned for a GPU."""
     A = rows_of(rng.choice(lengths, 20_000)).astype(dtype)
@@ -216,7 +216,7 @@ def test_parts_and_transposes_of_a_source(device):
 
 
 @pytest.mark.gpu
-@over(("case", "dtype"), [(case, dtype) for case in CASES for dtype in ALL_TYPES])
+@pytest.mark.parametrize(("case", "dtype"), [(case, dtype) for case in CASES for dtype in ALL_TYPES])
 def test_a_gpu_builds_what_the_host_builds(case, dtype, fmt, cuda_device):
     A, ordinal = matrix(case, dtype), resolve_device(cuda_device)
     source = checked(A, cuda_device)
@@ -232,7 +232,7 @@ def test_a_gpu_builds_what_the_host_builds(case, dtype, fmt, cuda_device):
 
 
 @pytest.mark.gpu
-@over("case", ["uniform", "power_law_rows", "long_row_middle", "sym_blocks", "banded"])
+@pytest.mark.parametrize("case", ["uniform", "power_law_rows", "long_row_middle", "sym_blocks", "banded"])
 def test_what_a_gpu_built_multiplies(case, fmt, cuda_device, dtype):
     A = matrix(case, dtype)
     try:
@@ -247,7 +247,7 @@ def test_what_a_gpu_built_multiplies(case, fmt, cuda_device, dtype):
 # Memory, and the bus
 
 
-@over("what", ["rank", "sample", "build"])
+@pytest.mark.parametrize("what", ["rank", "sample", "build"])
 def test_a_device_without_room_for_planning(what, cuda_device, monkeypatch):
     """The matrix is planned in host memory then, where nothing of it is left on the device."""
     A, ordinal = matrix("uniform", np.dtype("float64")), resolve_device(cuda_device)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import spmvgpu as sg
-from support import over, run_python
+from support import run_python
 
 pytestmark = pytest.mark.smoke
 
@@ -84,7 +84,7 @@ NOT_RUN = {"linalg.aspreconditioner", "distributed.petsc", "distributed.from_pet
 ALWAYS_REFUSES = "MultiDeviceOperator.update_values"  # whose example says what to do instead
 
 
-@over("name", sorted(set(public())))
+@pytest.mark.parametrize("name", sorted(set(public())))
 def test_has_an_example_that_calls_it(name):
     value = attribute(name)
     examples = doctest.DocTestParser().get_examples(value.__doc__ or "")
@@ -119,7 +119,7 @@ def test_examples_run(name, monkeypatch):
     assert results.failed == 0
 
 
-@over("name", sorted(set(public())))
+@pytest.mark.parametrize("name", sorted(set(public())))
 def test_begins_with_one_sentence(name):
     """Which the tables of the reference show."""
     summary, *rest = inspect.cleandoc(attribute(name).__doc__).split("\n")
@@ -127,7 +127,9 @@ def test_begins_with_one_sentence(name):
     assert not rest or not rest[0]
 
 
-@over("name", [name for name in sorted(set(public())) if inspect.isroutine(attribute(name))])
+@pytest.mark.parametrize(
+    "name", [name for name in sorted(set(public())) if inspect.isroutine(attribute(name))]
+)
 def test_says_what_it_takes_and_returns(name):
     function = attribute(name)
     signature, doc = inspect.signature(function), inspect.cleandoc(function.__doc__)

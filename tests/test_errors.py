@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from support import over
 
 pytestmark = pytest.mark.usefixtures("still_usable")
 
@@ -69,7 +68,7 @@ REFUSED = [
 ]
 
 
-@over(("given", "shape", "error", "says"), REFUSED)
+@pytest.mark.parametrize(("given", "shape", "error", "says"), REFUSED)
 def test_matrix(given, shape, error, says, fmt, device):
     with pytest.raises(error, match=says) as caught:
         sg.aslinearoperator(given, format=fmt, device=device, shape=shape)

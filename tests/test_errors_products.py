@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from battery import matrix
-from support import build, each_format, format_fixture, over, type_fixture
+from support import build, each_format, format_fixture, type_fixture
 
 pytestmark = pytest.mark.usefixtures("still_usable")
 
@@ -28,7 +28,7 @@ def read_only(dtype):
     return array
 
 
-@over(
+@pytest.mark.parametrize(
     ("make", "error"),
     [
         (lambda dtype: np.ones(99, dtype), ValueError),

@@ -4,8 +4,9 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 import spmvgpu as sg
-from support import over
 
 CPP = Path(__file__).parents[1] / "cpp"
 PYTHON = CPP.parent / "python" / "spmvgpu"
@@ -59,7 +60,7 @@ def test_every_room_is_known():
     assert {room(path) for path in FILES} == set(MAY_INCLUDE)
 
 
-@over("table", [MAY_INCLUDE, SOLVERS_MAY_INCLUDE])
+@pytest.mark.parametrize("table", [MAY_INCLUDE, SOLVERS_MAY_INCLUDE])
 def test_rooms_do_not_include_each_other_in_a_circle(table):
     above = set()
     for name, below in table.items():
@@ -67,7 +68,7 @@ def test_rooms_do_not_include_each_other_in_a_circle(table):
         above.add(name)
 
 
-@over("path", FILES)
+@pytest.mark.parametrize("path", FILES)
 def test_a_file_includes_only_what_its_room_may(path):
     allowed = {room(path), *MAY_INCLUDE[room(path)]}
     ours, _ = included(path)
@@ -83,7 +84,7 @@ def in_solvers(name):
     return "/".join(Path(name).parts[1:-1])
 
 
-@over("path", [path for path in FILES if room(path) == "solvers"])
+@pytest.mark.parametrize("path", [path for path in FILES if room(path) == "solvers"])
 def test_a_file_of_solvers_includes_only_what_its_folder_may(path):
     own = in_solvers(path.relative_to(CPP))
     allowed = {own, *SOLVERS_MAY_INCLUDE[own]}
@@ -91,7 +92,7 @@ def test_a_file_of_solvers_includes_only_what_its_folder_may(path):
     assert {in_solvers(name) for name in ours if name.startswith("solvers/")} <= allowed
 
 
-@over("path", FILES)
+@pytest.mark.parametrize("path", FILES)
 def test_pybind11_stays_in_the_bindings(path):
     _, headers = included(path)
     if room(path) != "bindings":
@@ -114,7 +115,7 @@ NAMES_OF_CUDA = {
 }
 
 
-@over("pattern", NAMES_OF_CUDA)
+@pytest.mark.parametrize("pattern", NAMES_OF_CUDA)
 def test_gpus_are_reached_by_their_door(pattern):
     """All but gpu/cuda and the kernels ask cpp/gpu, which names no vendor."""
     found = {

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import uniform, vector
 from reference import assert_product
-from support import build, each_format, format_fixture, over, over_types, type_fixture
+from support import build, each_format, each_type, format_fixture, type_fixture
 
 KINDS = ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"]
 MATRIX = uniform(60, 44, 6)
@@ -41,8 +41,8 @@ def check(op, A, dtype=None):
 # Kinds of matrix
 
 
-@over("flavour", ["array", "matrix"])
-@over("kind", KINDS)
+@pytest.mark.parametrize("flavour", ["array", "matrix"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_scipy_kinds_are_not_changed(kind, flavour, A, fmt):
     given = make(kind, flavour, A)
     kept = copy.deepcopy(given)
@@ -69,7 +69,7 @@ def test_tuple(A, fmt, device):
 # Indices
 
 
-@over("index", ["int8", "int16", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("index", ["int8", "int16", "uint32", "int64", "uint64"])
 def test_index_types(index, A, fmt, device):
     arrays = A.data, A.indices.astype(index), A.indptr.astype("int64")
     check(build(arrays, fmt, device, shape=A.shape), A)
@@ -112,7 +112,7 @@ def test_duplicates_that_cancel_stay_stored(fmt):
 # Types of values
 
 
-@over(
+@pytest.mark.parametrize(
     ("given", "kept"),
     [
         ("float32", "float32"),
@@ -133,15 +133,15 @@ def test_value_types(given, kept, fmt):
     np.testing.assert_array_equal(op @ np.array([1, 2, 3], dtype=kept), [5, 1])
 
 
-@over("given", ["float32", "float64", "int32", "bool"])
+@pytest.mark.parametrize("given", ["float32", "float64", "int32", "bool"])
 @each_format
-@over_types
+@each_type
 def test_asked_value_type_wins(given, dtype, fmt, device):
     A = sp.csr_array(np.eye(4), dtype=given)
     assert build(A, fmt, device, dtype=dtype).dtype == dtype
 
 
-@over("spelling", [np.float32, "float32", "f4", np.dtype("float32"), ">f4"], ids=str)
+@pytest.mark.parametrize("spelling", [np.float32, "float32", "f4", np.dtype("float32"), ">f4"], ids=str)
 @each_format
 def test_spellings_of_a_type(spelling, fmt):
     assert build(np.eye(3), fmt, dtype=spelling).dtype == np.float32
@@ -166,7 +166,7 @@ def test_one_triangle_is_mirrored(stored, symmetric, fmt, device):
     check(build(sp.csr_array(half), fmt, device, symmetric=stored), symmetric)
 
 
-@over("symmetric_as", [True, None])
+@pytest.mark.parametrize("symmetric_as", [True, None])
 @each_format
 def test_symmetric_in_full_storage(symmetric_as, symmetric, fmt, device):
     op = build(symmetric, fmt, device, symmetric=symmetric_as)

@@ -12,7 +12,6 @@ from spmvgpu._core import MultiDeviceMatrix, PartedMatrix
 from spmvgpu.devices import CPU
 from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.multi_device import division
-from support import over
 from test_multi import gpu_names  # noqa: F401  (a fixture)
 
 FORMATS = ["auto", "csr", "sell", "dia", "sdia", "bsell", "packed_sell"]
@@ -47,7 +46,7 @@ def test_the_interior_of_a_grid():
 
 
 @pytest.mark.parametrize("fmt", ["csr", "dia", "sdia"])
-@over("offsets", [[-7, -1, 0, 1, 7], [-30, 0, 2, 30], [0, 11], [-11, -3], [5]])
+@pytest.mark.parametrize("offsets", [[-7, -1, 0, 1, 7], [-30, 0, 2, 30], [0, 11], [-11, -3], [5]])
 def test_no_format_reads_the_halo_for_an_interior(fmt, offsets):
     A = sp.csr_array(banded(400, offsets))
     A.data[A.indptr[200] : A.indptr[201]] = 0  # an empty row
@@ -99,7 +98,7 @@ def with_interiors(A, names, **options):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("fmt", FORMATS)
-@over("dtype", TYPES)
+@pytest.mark.parametrize("dtype", TYPES)
 def test_products_begin_with_interiors(fmt, gpu_names, dtype):  # noqa: F811
     """Chains of them; a vector filled anew; whole vectors; and the entries are those of the matrix."""
     A = sp.csr_array(gallery.poisson3d(30), dtype=dtype)
@@ -123,7 +122,7 @@ def test_products_begin_with_interiors(fmt, gpu_names, dtype):  # noqa: F811
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("solver", ["cg", "minres", "bicgstab", "gmres"])
-@over("preconditioned", [False, True])
+@pytest.mark.parametrize("preconditioned", [False, True])
 def test_solvers_over_interiors(solver, preconditioned, gpu_names):  # noqa: F811
     A = sp.csr_array(gallery.poisson3d(30))
     b = A @ vector(A.shape[0], A.dtype)

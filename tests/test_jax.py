@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from programs import COMPILER, FLAGS, ROOT, subprocess
 from spmvgpu.inputs import jax_sparse
-from support import naming, over
+from support import naming
 
 jax = pytest.importorskip("jax", minversion="0.10")
 from jax.experimental import sparse  # noqa: E402
@@ -76,8 +76,8 @@ CALLS = {
 }
 
 
-@over("transformation", TRANSFORMATIONS)
-@over("call", CALLS)
+@pytest.mark.parametrize("transformation", TRANSFORMATIONS)
+@pytest.mark.parametrize("call", CALLS)
 def test_transformations(transformation, call, op):
     transform, v = TRANSFORMATIONS[transformation], array(N)
     result = transform(lambda v: CALLS[call](op, v))(v)
@@ -85,8 +85,8 @@ def test_transformations(transformation, call, op):
     np.testing.assert_allclose(result, expected, atol=1e-12)
 
 
-@over("dtype", [np.float32, np.float64, np.complex64, np.complex128])
-@over("shape", [(5,), (5, 1), (5, 3), (5, 0), (5, 9)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("shape", [(5,), (5, 1), (5, 3), (5, 0), (5, 9)])
 def test_products_are_those_outside(dtype, shape, fmt, device):
     matrix = sg.gallery.poisson1d(5).astype(dtype)
     op = sg.aslinearoperator(matrix, format=fmt, device=device)
@@ -276,7 +276,7 @@ REFUSED = {
 }
 
 
-@over("call", REFUSED)
+@pytest.mark.parametrize("call", REFUSED)
 def test_what_is_not_traced_is_refused(call, op):
     with pytest.raises(
         TypeError, match=r"traced by JAX \(jax\.jit.*spmvgpu.jax.solve alone, .*MatrixPattern"
@@ -300,9 +300,9 @@ def test_wrong_devices(device, op):
 KINDS = {"BCOO": sparse.BCOO, "BCSR": sparse.BCSR}
 
 
-@over("kind", KINDS)
-@over("dtype", ["float32", "complex128", "bfloat16", "int64", "bool"])
-@over("nse", [8, 11])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "bfloat16", "int64", "bool"])
+@pytest.mark.parametrize("nse", [8, 11])
 def test_sparse_matrices(kind, dtype, nse, device):
     """Also with entries that fill them up."""
     dense = jnp.asarray(RECTANGLE.toarray(), dtype)
@@ -315,7 +315,7 @@ def test_sparse_matrices(kind, dtype, nse, device):
     np.testing.assert_array_equal(op.toarray(), expected)
 
 
-@over("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_sparse_matrices_stay_where_they_are(kind, device, place, monkeypatch):
     """On a GPU they are converted and checked there; what does so in this test runs on the CPU, too."""
     given = KINDS[kind].fromdense(jnp.asarray(RECTANGLE.toarray()), nse=11)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 import spmvgpu as sg
-from support import over, run_python
+from support import run_python
 
 jax = pytest.importorskip("jax", minversion="0.10")
 from jax.experimental.sparse import BCOO  # noqa: E402
@@ -234,8 +234,8 @@ def test_matrices_are_made_operators(method, device):
         jax.jit(lambda b: sg.jax.solve(GENERAL, b))(array(4))
 
 
-@over("axis", [0, 1])
-@over(("method", "M"), [("cg", "amg"), ("gmres", None), ("auto", None)])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("method", "M"), [("cg", "amg"), ("gmres", None), ("auto", None)])
 def test_batches_are_columns(method, M, axis, device):
     A = matrix_for(method).toarray()
     op = sg.aslinearoperator(A, device=device)

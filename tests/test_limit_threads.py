@@ -5,20 +5,20 @@ import pytest
 
 import spmvgpu as sg
 from spmvgpu import _core
-from support import over, run_python
+from support import run_python
 
 CORES = _core.max_threads()
 NONSENSE = ["many", "1", 0, -1, 1.5, 1.0, True, None, float("nan"), float("inf"), [1], np.float64(2), 1j]
 
 
-@over("threads", NONSENSE)
+@pytest.mark.parametrize("threads", NONSENSE)
 def test_nonsense_is_refused_at_once(threads):
     with pytest.raises((TypeError, ValueError), match=r"^threads=.*a whole number at least 1"):
         sg.limit_threads(threads)
     assert _core.max_threads() == CORES
 
 
-@over("threads", [1, np.int8(1), np.uint64(1)])
+@pytest.mark.parametrize("threads", [1, np.int8(1), np.uint64(1)])
 def test_for_a_block(threads):
     with sg.limit_threads(threads):
         assert _core.max_threads() == 1

@@ -15,7 +15,7 @@ import scipy.sparse.linalg as spla
 import spmvgpu as sg
 from battery import TYPES, vector
 from spmvgpu import gallery
-from support import build, over
+from support import build
 from systems import SPD, spd
 
 RTOL = {np.dtype("float32"): 1e-4, np.dtype("float64"): 1e-9}
@@ -252,7 +252,7 @@ class TestDeviceArrays:
             sg.linalg.cg(spla.aslinearoperator(op.tocsr()), b, library.asarray(b, cuda_device))
 
 
-@over("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("M", [None, "jacobi"])
 def test_cg_goes_on_until_nothing_is_left_of_the_residual(M, dtype, device):
     """Without a tolerance, residuals become smaller than the type holds; that says nothing of the matrix."""

@@ -16,9 +16,9 @@ from support import (
     assert_same_entries,
     build,
     check_refusal,
+    each_type,
     explained,
     format_fixture,
-    over_types,
 )
 
 fmt = format_fixture("uniform")
@@ -52,7 +52,7 @@ def check_all(op, A):
     assert_product(op @ X, A, X)
 
 
-@over_types
+@each_type
 def test_every_format(fmt, device, dtype):
     A = matrix("uniform", dtype)
     op = build(A, fmt, device)
@@ -71,7 +71,7 @@ def test_every_format(fmt, device, dtype):
 
 
 @pytest.mark.parametrize("tune", ["off", "cached", "full"])
-@over_types
+@each_type
 def test_by_default(tune, device, dtype):
     A = matrix("power_law_rows", dtype)
     op = sg.aslinearoperator(A, device=device, tune=tune)

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from spmvgpu.matrix_io import read_matrix, read_vector, write_matrix
-from support import over, run_python
+from support import run_python
 
 MTX = sorted(Path(os.environ.get("SPMVGPU_MATRICES", os.devnull)).glob("mtx/*.mtx"))
 BAD = sorted(Path(os.environ.get("SPMVGPU_MATRICES", os.devnull)).glob("mtx/bad/*.mtx"))
@@ -624,7 +624,9 @@ def drawn(rng, dtype, shape=(9, 9)):
 
 
 @each_suffix
-@over("dtype", [np.dtype(name) for name in ["f4", "f8", "c8", "c16", "i1", "i8", "u4", "?"]])
+@pytest.mark.parametrize(
+    "dtype", [np.dtype(name) for name in ["f4", "f8", "c8", "c16", "i1", "i8", "u4", "?"]]
+)
 def test_what_is_written_is_read(suffix, dtype, tmp_path):
     rng = np.random.default_rng(0)
     for shape in ((9, 9), (3, 17), (0, 4), (4, 0), (1, 1)):

@@ -7,7 +7,6 @@ import scipy.sparse as sp
 from battery import CASES, matrix
 from spmvgpu import _core, gallery
 from spmvgpu.inputs.csr import CanonicalCsr
-from support import over
 
 
 def features(A):
@@ -113,14 +112,14 @@ def of_lengths(case, dtype, cols=20_000):
     return sp.csr_array((np.ones(indices.size, dtype), indices, indptr), shape=(indptr.size - 1, cols))
 
 
-@over("case", list(LENGTHS))
+@pytest.mark.parametrize("case", list(LENGTHS))
 def test_sectors_are_those_of_loads_one_by_one(case, dtype):
     csr = of_lengths(case, dtype)
     found, expected = features(csr), expected_sectors(csr)
     assert {name: found[name] for name in expected} == expected
 
 
-@over("case", list(LENGTHS))
+@pytest.mark.parametrize("case", list(LENGTHS))
 def test_diagonals_of_some_rows(case, dtype):
     csr = of_lengths(case, dtype)
     rows, sampled = csr.shape[0], min(csr.shape[0], 48)
@@ -171,7 +170,7 @@ def test_a_band_is_read_from_near():
         assert near[name] <= far[name]
 
 
-@over("case", CASES)
+@pytest.mark.parametrize("case", CASES)
 def test_features_of_every_matrix_are_finite(case, dtype):
     found = features(matrix(case, dtype))
     for value in found.values():

@@ -14,7 +14,6 @@ from spmvgpu.formats import variant_name
 from spmvgpu.gallery import meshes
 from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.planning import calibrate
-from support import over
 
 PROCESSORS = 100
 
@@ -51,7 +50,7 @@ def test_a_device_that_takes_twice_as_long_for_everything_does_so_for_products()
         assert time_of(A, plan, twice) == pytest.approx(2 * time_of(A, plan, gpu()))
 
 
-@over(("case", "format"), product(CASES, _core.formats_to_consider(0, "cached", True)))
+@pytest.mark.parametrize(("case", "format"), product(CASES, _core.formats_to_consider(0, "cached", True)))
 def test_no_matrix_takes_less_than_it_takes_at_least(case, format):
     """What is not planned because of it would not have been chosen."""
     csr = CanonicalCsr.of(matrix(case, np.dtype("float64")))
@@ -63,7 +62,7 @@ def test_no_matrix_takes_less_than_it_takes_at_least(case, format):
     assert least <= time_of(csr, plan, gpu()) * (1 + 1e-12)
 
 
-@over("case", CASES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("on_gpu", [True, False], ids=["gpu", "cpu"])
 def test_times_of_every_matrix_are_finite_and_positive(case, on_gpu):
     A = matrix(case, np.dtype("float64"))

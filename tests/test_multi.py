@@ -23,11 +23,10 @@ from spmvgpu.planning.request import Request
 from support import (
     assert_multiplies,
     assert_same_entries,
+    each_type,
     explained,
     free_device_bytes,
     in_turn,
-    over,
-    over_types,
     poisoned,
 )
 
@@ -73,7 +72,7 @@ def spread(A, names, **options):
 
 # Each case with every partition and every type, though not with every one of the two together.
 @pytest.mark.parametrize("case", CASES)
-@over(("by", "dtype"), in_turn(sorted(division.PARTITIONS), TYPES))
+@pytest.mark.parametrize(("by", "dtype"), in_turn(sorted(division.PARTITIONS), TYPES))
 def test_products(case, names, by, dtype):
     A = matrix(case, dtype)
     op = spread(A, names, partition=by)
@@ -84,7 +83,7 @@ def test_products(case, names, by, dtype):
 
 
 @pytest.mark.parametrize("case", SQUARE)
-@over_types
+@each_type
 def test_distributed_vectors(case, names, dtype):
     """Products whose vectors stay on the devices, one after the other, each vector x and y in turn."""
     A = matrix(case, dtype)
@@ -156,8 +155,8 @@ def test_assign_takes_turns_with_products(names, dtype):
         filling.result()
 
 
-@over(("cut", "beta"), itertools.product([1, 40, 60], [0.0, 0.5]))
-@over_types
+@pytest.mark.parametrize(("cut", "beta"), itertools.product([1, 40, 60], [0.0, 0.5]))
+@each_type
 def test_partitioned_shares_with_scattered_rows(cut, beta, names, dtype):
     """Where a row of a part lies in y is where the share's row lies that it is."""
     rows = 300 * len(names)
@@ -188,8 +187,8 @@ def test_the_transposed_matrix_is_csr_where_the_format_refuses_it(fmt, options, 
     assert_same_entries(op.T.tocsr(), sp.csr_array(A.T))
 
 
-@over("beta", [0.0, 1.0, -0.25])
-@over_types
+@pytest.mark.parametrize("beta", [0.0, 1.0, -0.25])
+@each_type
 def test_alpha_and_beta(beta, names, by, dtype):
     A = matrix("power_law_rows", dtype)
     op = spread(A, names, partition=by)
@@ -204,7 +203,7 @@ def test_alpha_and_beta(beta, names, by, dtype):
 
 
 @pytest.mark.parametrize("fmt", sorted(set(sg.formats()) - {"sdia", "tsmv"}))  # whose parts are rectangles
-@over_types
+@each_type
 def test_every_format(names, fmt, dtype):
     A = matrix("banded" if fmt in ("dia", "stencil") else "equal_rows", dtype)
     op = spread(A, names, format=fmt)
@@ -212,7 +211,7 @@ def test_every_format(names, fmt, dtype):
     assert_multiplies(op, A)
 
 
-@over_types
+@each_type
 def test_transposed(names, by, dtype):
     for case in ("power_law_rows", "wide"):
         A = matrix(case, dtype)
@@ -223,7 +222,7 @@ def test_transposed(names, by, dtype):
         assert op.T.T is op
 
 
-@over_types
+@each_type
 def test_partition_of_ones_own(names, dtype):
     A = matrix("uniform", dtype)
     rows = np.arange(A.shape[0])
@@ -251,7 +250,7 @@ def test_powers_are_those_of_the_profiles_where_both_devices_have_one(monkeypatc
     assert division.measured_powers(CanonicalCsr.of(A), Request(tune="off"), [0, -1]) == (30e9, 1e9)
 
 
-@over_types
+@each_type
 def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monkeypatch):
     A = matrix("power_law_rows", dtype)
     monkeypatch.setattr(limits, "ENTRY_LIMIT", 2000)
@@ -398,8 +397,8 @@ def test_plan_for_no_memory(monkeypatch):
 
 
 @pytest.mark.parametrize("bus_rate", [1e3, 1e30])
-@over("case", ["power_law_rows", "uniform", "long_rows_in_a_row", "wide"])
-@over_types
+@pytest.mark.parametrize("case", ["power_law_rows", "uniform", "long_rows_in_a_row", "wide"])
+@each_type
 def test_rows_that_do_not_fit(case, bus_rate, gpu_names, by, dtype, monkeypatch):
     """On the CPU, or streamed through the GPU; every kind of vector."""
     A = matrix(case, dtype)

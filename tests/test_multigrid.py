@@ -12,7 +12,6 @@ import spmvgpu as sg
 from battery import vector
 from generators.systems import neumann2d
 from spmvgpu import gallery, linalg
-from support import over
 
 
 def hermitian(n):
@@ -381,7 +380,7 @@ def test_one_solve_takes_what_is_cheaper(device):
     assert is_smoothed == ([False, False] if device == "cpu" else [True, False])
 
 
-@over(
+@pytest.mark.parametrize(
     ("A", "unknowns"),
     [
         (sp.csr_array((0, 0)), [0]),
@@ -400,7 +399,7 @@ def test_matrices_without_a_coarser_level(A, unknowns, device):
 
 @pytest.mark.parametrize("exponent", [-1000, -500, 500, 1000])
 @pytest.mark.parametrize("block", [1, 2])
-@over("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 def test_powers_of_two_are_no_matter(dtype, block, exponent, device):
     """Squares of the entries are no numbers any more, and the cycle is as it was."""
     A = sp.csr_array(gallery.poisson2d(16), dtype=dtype)
@@ -423,7 +422,7 @@ def test_semidefinite_matrices(cycle, device):
     assert np.linalg.norm(b - A @ x) <= 2e-8 * np.linalg.norm(b)
 
 
-@over(
+@pytest.mark.parametrize(
     ("A", "options", "error", "message"),
     [
         (sp.csr_array((4, 5)), {}, ValueError, "square"),

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from interrupts import at_each_step
 from spmvgpu import gallery, linalg
-from support import assert_same_entries, naming, over
+from support import assert_same_entries, naming
 
 A = sp.csr_array(gallery.poisson2d(12))
 N = A.shape[0]
@@ -108,7 +108,7 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(one, other)
 
 
-@over("kind", HOLDERS)
+@pytest.mark.parametrize("kind", HOLDERS)
 def test_every_kind_takes_every_form(kind, device):
     make = HOLDERS[kind]
     by_array = make(A, device)
@@ -129,7 +129,7 @@ def test_every_kind_takes_every_form(kind, device):
     np.testing.assert_allclose(held @ X, before, rtol=0, atol=1e-12 * np.abs(before).max())
 
 
-@over("kind", HOLDERS)
+@pytest.mark.parametrize("kind", HOLDERS)
 def test_what_was_derived_before(kind, device):
     """`H`, `T` and so on of operators keep the old values. Of preconditioners they have the new ones."""
     held = HOLDERS[kind](A, device)
@@ -210,7 +210,7 @@ REFUSED = {
 REFUSED["broken arrays"][0].indices = A.indices + 1
 
 
-@over("kind", HOLDERS)
+@pytest.mark.parametrize("kind", HOLDERS)
 def test_what_is_refused_changes_nothing(kind, device):
     held = HOLDERS[kind](A, device)
     H = held.H
@@ -223,7 +223,7 @@ def test_what_is_refused_changes_nothing(kind, device):
             assert held.H is H or "splu" in kind
 
 
-@over(
+@pytest.mark.parametrize(
     ("kind", "factor"),
     [
         (kind, factor)
@@ -388,7 +388,7 @@ def test_vectors_over_devices_say_that_they_are_old():
     np.testing.assert_array_equal((op @ op.vector(X)).collect(), op @ X)
 
 
-@over("forms", ["CSC", "a part, CSR"])
+@pytest.mark.parametrize("forms", ["CSC", "a part, CSR"])
 def test_more_entries_than_one_format_holds(forms, monkeypatch):
     monkeypatch.setattr("spmvgpu.inputs.limits.ENTRY_LIMIT", 100)
     op = sg.aslinearoperator(A, device="cpu")
@@ -400,7 +400,7 @@ def test_more_entries_than_one_format_holds(forms, monkeypatch):
 
 
 @pytest.mark.gpu
-@over("kind", HOLDERS)
+@pytest.mark.parametrize("kind", HOLDERS)
 def test_matrices_and_arrays_on_the_device(kind, library, cuda_device):
     expected = HOLDERS[kind](A, cuda_device)
     expected.update_values(B.data)

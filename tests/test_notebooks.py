@@ -16,7 +16,7 @@ import nbformat
 from execute import execute, faults, shrink
 from nbformat.v4 import new_output
 
-from support import nightly, over
+from support import nightly
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
@@ -68,8 +68,8 @@ def test_ends_with_links_that_lead_somewhere(notebook, path):
             assert (path.parent / target).is_file(), target
 
 
-@over(
-    ["output", "found"],
+@pytest.mark.parametrize(
+    ("output", "found"),
     [
         (new_output("stream", text="residual 1e-9, us/product, 5 / 8\n"), None),
         (new_output("stream", name="stderr", text="UserWarning"), "stderr"),

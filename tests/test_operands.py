@@ -7,7 +7,6 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import integer_matrix
 from libraries import OnlyCudaArrayInterface, OnlyDlpack
-from support import over
 
 ROWS, COLS = 120, 80
 REAL = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -40,7 +39,7 @@ def given(library, x):
 
 
 @pytest.mark.parametrize("stack", [(2,), (2, 3), (0,), (1, 1, 2)], ids=str)
-@over("count", [3, 1, 0])
+@pytest.mark.parametrize("count", [3, 1, 0])
 def test_stacks_of_matrices(stack, count, host_library, op, A):
     """As SciPy's operators multiply them from version 1.18 on, and NumPy's arrays do."""
     x = numbers((*stack, COLS, count), "float64")
@@ -149,7 +148,7 @@ def test_into_out(host_library, op, A):
     np.testing.assert_array_equal(out, 2 * (A @ x))
 
 
-@over("kind", [*REAL, *COMPLEX])
+@pytest.mark.parametrize("kind", [*REAL, *COMPLEX])
 def test_spmv_stays_strict(kind, host_library, op):
     x = numbers(COLS, kind)
     if x.dtype == op.dtype:

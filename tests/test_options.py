@@ -7,7 +7,7 @@ import pytest
 import spmvgpu as sg
 from battery import TYPES, matrix, vector
 from reference import assert_product
-from support import allowed_values, build, each_format_of, formats_of, naming, over, over_types, poisoned
+from support import allowed_values, build, each_format_of, each_type, formats_of, naming, poisoned
 
 OPTIONS = [(name, option) for name in sg.formats() for option in sg.format_options(name)]
 NAMES = sorted({(name, option["name"]) for name, option in OPTIONS})
@@ -53,7 +53,7 @@ def test_default_is_used_and_allowed(name, option):
 
 
 @pytest.mark.parametrize(("name", "option"), NAMES)
-@over("value", ["nonsense", -7, None, float("nan"), [1]])
+@pytest.mark.parametrize("value", ["nonsense", -7, None, float("nan"), [1]])
 def test_bad_value(name, option, value):
     if value == next(entry["default"] for entry in sg.format_options(name) if entry["name"] == option):
         return
@@ -75,7 +75,7 @@ def test_unknown_format_of_options():
 
 
 @each_format_of("power_law_rows")
-@over_types
+@each_type
 def test_full_tuning_keeps_the_product(fmt, device, dtype):
     A = matrix("power_law_rows", dtype)
     op = build(A, fmt, device, tune="full")

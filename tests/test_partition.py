@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from battery import CASES, matrix
 from spmvgpu import partition
-from support import over
 
 # Yang et al. 2015, section 4.1: rows of each length, counted from 1.
 PAPER = {
@@ -275,7 +274,7 @@ def test_submatrices_of_a_dense_matrix():
 
 
 @pytest.mark.parametrize("name", CASES)
-@over("block_size", [1, 16, 32, 10**6])
+@pytest.mark.parametrize("block_size", [1, 16, 32, 10**6])
 def test_submatrices_add_up(name, block_size):
     A = sp.csr_array(matrix(name, np.dtype("float32")))
     parts = partition.by_submatrices(A, block_size=block_size)

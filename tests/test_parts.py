@@ -22,11 +22,10 @@ from spmvgpu.planning.parts import Part
 from support import (
     assert_multiplies,
     assert_same_entries,
+    each_type,
     explained,
     formats_of,
     naming,
-    over,
-    over_types,
     poisoned,
 )
 
@@ -92,8 +91,8 @@ PAIRS = triples(["two_populations", "tridiagonal", "empty_rows_middle"])
 
 
 @pytest.mark.parametrize("case", CASES)
-@over("kind", ["halves", "shuffled", "by_length"])
-@over_types
+@pytest.mark.parametrize("kind", ["halves", "shuffled", "by_length"])
+@each_type
 def test_rows_in_two_formats(case, kind, device, dtype):
     A = matrix(case, dtype)
     op = operator(A, two_formats(A, "csr", "coo", kind), device)
@@ -103,7 +102,7 @@ def test_rows_in_two_formats(case, kind, device, dtype):
 
 
 @pytest.mark.parametrize("first", sg.formats())
-@over_types
+@each_type
 def test_every_pair_of_formats(first, device, dtype):
     met = [triple for triple in PAIRS if triple[1] == first]
     for case, _, second in met:
@@ -122,7 +121,7 @@ def check_pair(A, first, second, device):
 
 
 @pytest.mark.parametrize("case", SQUARE)
-@over_types
+@each_type
 def test_reordered(case, device, dtype):
     A = matrix(case, dtype)
     for _, fmt in shuffled_pairs([case]):
@@ -153,8 +152,8 @@ def test_parts_with_columns_of_their_own(device, dtype):
 
 
 @pytest.mark.parametrize("case", SPECIAL)
-@over("special", [np.nan, np.inf, -np.inf])
-@over_types
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+@each_type
 def test_special_x_reaches_only_the_rows_that_use_it(case, special, device, dtype):
     A = matrix(case, dtype)
     x = vector(A.shape[1], dtype)
@@ -165,8 +164,8 @@ def test_special_x_reaches_only_the_rows_that_use_it(case, special, device, dtyp
 
 
 @pytest.mark.parametrize(("case", "fmt"), shuffled_pairs(SPECIAL))
-@over("beta", [0.0, 1.0, -0.25])
-@over_types
+@pytest.mark.parametrize("beta", [0.0, 1.0, -0.25])
+@each_type
 def test_alpha_and_beta(case, beta, fmt, device, dtype):
     A = matrix(case, dtype)
     op = operator(A, shuffled(A, fmt), device)

@@ -7,7 +7,6 @@ import pytest
 
 from find_nvcc import system_nvcc
 from programs import LONGEST, ROOT, check, compiled
-from support import over
 
 CORE = ("team", "interrupt", "parallel", "environment", "mutex", "system")
 SOURCES = [*(f"core/{name}.cpp" for name in CORE), "gpu/memory.cpp", "gpu/gather.cpp"]
@@ -19,12 +18,14 @@ def program(tmp_path_factory):
     return compiled("passes", SOURCES, tmp_path_factory)
 
 
-@over("case", ["scan", "reduce", "select", "sets", "order", "distinct", "chains", "entries", "gathers"])
+@pytest.mark.parametrize(
+    "case", ["scan", "reduce", "select", "sets", "order", "distinct", "chains", "entries", "gathers"]
+)
 def test_a_primitive_says_what_a_loop_says(program, case):
     check(program, case)
 
 
-@over("case", ["tiles", "spans", "transposes", "canonical", "widths", "hierarchies"])
+@pytest.mark.parametrize("case", ["tiles", "spans", "transposes", "canonical", "widths", "hierarchies"])
 def test_a_builder_makes_what_is_described(program, case):
     check(program, case)
 

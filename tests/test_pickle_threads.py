@@ -15,7 +15,6 @@ from support import (
     build,
     format_fixture,
     formats_of,
-    over,
     run_python,
     type_fixture,
 )
@@ -38,7 +37,7 @@ def op(A, fmt, device):
 # Pickle and copy
 
 
-@over("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickle(op, protocol):
     other = pickle.loads(pickle.dumps(op, protocol=protocol))
     assert isinstance(other, sg.SparseOperator)
@@ -48,8 +47,8 @@ def test_pickle(op, protocol):
     np.testing.assert_array_equal(other @ x, op @ x)
 
 
-@over("place", ["one", "several"])
-@over("kind", [bytearray, bytes])
+@pytest.mark.parametrize("place", ["one", "several"])
+@pytest.mark.parametrize("kind", [bytearray, bytes])
 def test_what_comes_from_foreign_buffers_owns_what_it_needs(kind, place, A, fmt, device):
     """Buffers out of band may be read-only, overwritten and given back as soon as the operator is there."""
     op = build(A, fmt, device) if place == "one" else build(A, fmt, [device, "cpu"], powers=[2, 1])

@@ -20,7 +20,7 @@ from spmvgpu.planning.predict import Prediction, Predictions, predict_considered
 from spmvgpu.planning.profile import SHIPPED, Profile
 from spmvgpu.planning.request import Request
 from spmvgpu.planning.symmetry import Symmetry
-from support import explained, over
+from support import explained
 
 
 def test_every_format_is_there_once(dtype):
@@ -48,7 +48,7 @@ def test_refusals_say_why_and_come_last():
 
 
 @pytest.mark.parametrize("model", ["roofline", "guo2011"])
-@over("case", CASES)
+@pytest.mark.parametrize("case", CASES)
 def test_every_matrix_is_predicted(case, model):
     table = sg.predict(matrix(case, np.dtype("float64")), "cpu", model)
     for entry in table:

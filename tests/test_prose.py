@@ -12,7 +12,6 @@ import pytest
 from experiments.__main__ import COMMANDS
 from experiments.papers import PAPERS
 from spmvgpu import cli
-from support import over
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -29,7 +28,7 @@ def test_there_are_pages():
     assert {"README.md", "CONTRIBUTING.md", "formats.md"} <= {page.name for page in PAGES}
 
 
-@over("page", PAGES)
+@pytest.mark.parametrize("page", PAGES)
 def test_a_command_in_prose_is_there(page):
     for module, name in re.findall(r"python3? -m (\w[\w.]*)(?: ([a-z]\w*))?", page.read_text()):
         root = module.split(".")[0]
@@ -89,7 +88,7 @@ NOT_FOUND = {
 }
 
 
-@over("case", FOUND)
+@pytest.mark.parametrize("case", FOUND)
 def test_the_linter_finds(prose, rules, case):
     text, line, advice = FOUND[case]
     ((where, what),) = prose.findings(prose.in_markdown(text), rules)
@@ -97,7 +96,7 @@ def test_the_linter_finds(prose, rules, case):
     assert advice in what
 
 
-@over("case", NOT_FOUND)
+@pytest.mark.parametrize("case", NOT_FOUND)
 def test_the_linter_passes(prose, rules, case):
     assert not list(prose.findings(prose.in_markdown(NOT_FOUND[case]), rules))
 

@@ -6,7 +6,6 @@ import scipy.sparse as sp
 
 from battery import CASES, matrix, uniform
 from reference import assert_product, reference
-from support import over
 
 
 @pytest.fixture
@@ -89,7 +88,7 @@ def test_checks_every_column(problem, rng):
         assert_product(Y, A, X)
 
 
-@over("case", CASES)
+@pytest.mark.parametrize("case", CASES)
 def test_battery_matrices_are_canonical_and_read_only(case, dtype):
     A = matrix(case, dtype)
     assert A.dtype == dtype

@@ -6,7 +6,7 @@ import spmvgpu as sg
 from battery import CASES, matrix
 from spmvgpu.devices import CPU
 from spmvgpu.inputs.canonical import canonical_csr
-from support import check_refusal, formats_of, over_types
+from support import check_refusal, each_type, formats_of
 
 REFUSED = [(case, fmt) for case in CASES for fmt in sg.formats() if fmt not in formats_of(case)]
 
@@ -22,7 +22,7 @@ def test_only_some_formats_refuse():
 
 
 @pytest.mark.parametrize(("case", "fmt"), REFUSED)
-@over_types
+@each_type
 def test_refused(case, fmt, dtype, device):
     A = matrix(case, dtype)
     with pytest.raises(sg.FormatError) as refused:

@@ -14,7 +14,7 @@ from spmvgpu.devices import CPU, resolve_device
 from spmvgpu.gallery import meshes
 from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.planning.reordering import in_order
-from support import assert_same_entries, build, formats_of, over
+from support import assert_same_entries, build, formats_of
 
 
 def shuffled(A, seed=6):
@@ -166,7 +166,7 @@ PATTERNS = {
 }
 
 
-@over("pattern", list(PATTERNS))
+@pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_clusters_are_a_permutation_and_the_matrix_is_in_it(pattern, device):
     A = PATTERNS[pattern]
     permutation, ordered = source_of(A, device).by_clusters()

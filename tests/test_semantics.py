@@ -4,11 +4,12 @@ import functools
 import itertools
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 from battery import from_lengths, integer_vector, matrix, vector
 from reference import assert_product, assert_within, reference
-from support import build, each_format_of, each_pair, naming, over, over_types, poisoned
+from support import build, each_format_of, each_pair, each_type, naming, poisoned
 
 SPECIAL = [np.nan, np.inf, -np.inf]
 PADDED_CASES = [
@@ -26,7 +27,7 @@ each_padded = each_pair(PADDED_CASES)
 
 
 @each_padded
-@over_types
+@each_type
 def test_special_values_in_x(case, fmt, device, dtype):
     """Padding must not multiply: formats like to pad with column 0 or the last column."""
     A = matrix(case, dtype)
@@ -48,8 +49,8 @@ def test_special_values_in_x(case, fmt, device, dtype):
 
 
 @each_format_of("warp_lengths")
-@over("special", SPECIAL)
-@over_types
+@pytest.mark.parametrize("special", SPECIAL)
+@each_type
 def test_special_entry_stays_in_its_row(special, fmt, device, dtype):
     A = matrix("warp_lengths", dtype).copy()
     A.data = A.data.copy()
@@ -66,8 +67,8 @@ STORED_ZEROS = sp.csr_array((np.array([0.0, 1, 0, 2]), [0, 1, 1, 0], [0, 2, 2, 4
 
 
 @each_format_of(STORED_ZEROS)
-@over("special", SPECIAL)
-@over_types
+@pytest.mark.parametrize("special", SPECIAL)
+@each_type
 def test_stored_zeros_multiply(special, fmt, device, dtype):
     A = STORED_ZEROS.astype(dtype)
     op = build(A, fmt, device)
@@ -76,7 +77,7 @@ def test_stored_zeros_multiply(special, fmt, device, dtype):
 
 
 @each_format_of("only_explicit_zeros")
-@over_types
+@each_type
 def test_stored_zeros_survive(fmt, device, dtype):
     op = build(matrix("only_explicit_zeros", dtype), fmt, device)
     assert op.nnz == op.tocsr().nnz == matrix("only_explicit_zeros", dtype).nnz
@@ -84,7 +85,7 @@ def test_stored_zeros_survive(fmt, device, dtype):
 
 
 @each_format_of(sp.csr_array((2, 8)))
-@over_types
+@each_type
 def test_signs_of_zero_and_payload_survive(fmt, device, dtype):
     """The roundtrip keeps bits, not only values."""
     tiny = np.finfo(dtype).smallest_subnormal
@@ -93,7 +94,7 @@ def test_signs_of_zero_and_payload_survive(fmt, device, dtype):
     assert build(A, fmt, device).tocsr().data.tobytes() == data.tobytes()
 
 
-@over_types
+@each_type
 def test_subnormal_numbers_are_not_flushed(fmt, device, dtype):
     tiny = np.finfo(dtype).smallest_subnormal
     A = sp.csr_array(np.diag(np.array([tiny, 2 * tiny, 1.0], dtype)))
@@ -105,7 +106,7 @@ def test_subnormal_numbers_are_not_flushed(fmt, device, dtype):
 
 
 @each_padded
-@over_types
+@each_type
 def test_special_values_in_the_result(case, fmt, device, dtype):
     """It is not read with beta=0, and read with any other."""
     A = matrix(case, dtype)
@@ -124,8 +125,8 @@ MANY_EMPTY_ROWS = from_lengths([0, 3, 0, 0, 5] * 50, 100)
 
 
 @each_format_of(MANY_EMPTY_ROWS)
-@over("beta", [1.0, -0.25])
-@over_types
+@pytest.mark.parametrize("beta", [1.0, -0.25])
+@each_type
 def test_beta_scales_empty_rows(beta, fmt, device, dtype):
     A = MANY_EMPTY_ROWS.astype(dtype)
     start = vector(250, dtype)
@@ -135,7 +136,7 @@ def test_beta_scales_empty_rows(beta, fmt, device, dtype):
     np.testing.assert_array_equal(y[empty], dtype.type(beta) * start[empty])
 
 
-@over_types
+@each_type
 def test_factors_may_be_any_real_number(fmt, device, dtype):
     A = matrix("tridiagonal", dtype)
     op = build(A, fmt, device)
@@ -146,7 +147,7 @@ def test_factors_may_be_any_real_number(fmt, device, dtype):
 
 
 @each_format_of("power_law_rows")
-@over_types
+@each_type
 def test_repeated_accumulation(fmt, device, dtype):
     A = matrix("power_law_rows", dtype)
     A = sp.csr_array((np.ones(A.nnz, dtype), A.indices, A.indptr), shape=A.shape)
@@ -163,7 +164,7 @@ def test_repeated_accumulation(fmt, device, dtype):
 
 
 @each_pair(["uniform", "long_rows_in_a_row", "power_law_rows", "1xN_dense"])
-@over_types
+@each_type
 def test_many_repeats_give_the_same_bits(case, fmt, device, dtype):
     A = matrix(case, dtype)
     op = build(A, fmt, device)
@@ -180,7 +181,7 @@ def many_columns(case, dtype):
 
 
 @each_pair(["power_law_rows", "long_rows_in_a_row", "1xN_dense", "Nx1_dense"])
-@over_types
+@each_type
 def test_columns_give_the_bits_of_single_products(case, fmt, device, dtype):
     op = build(matrix(case, dtype), fmt, device)
     every, expected = many_columns(case, dtype)
@@ -205,7 +206,7 @@ LONG_ROWS = sp.random_array((20, 30_000), density=0.2, format="csr", random_stat
 
 
 @each_format_of(LONG_ROWS)
-@over_types
+@each_type
 def test_columns_of_a_matrix_whose_long_rows_are_shared_by_threads(fmt, device, dtype):
     A = LONG_ROWS.astype(dtype)
     op = build(A, fmt, device)

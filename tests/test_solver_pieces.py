@@ -12,7 +12,7 @@ from battery import vector
 from conftest import CUDA_DEVICES
 from spmvgpu import gallery, linalg
 from spmvgpu.multi_device.division import PARTITIONS
-from support import in_turn, over
+from support import in_turn
 from systems import convection, counted, spd
 from test_complex_solvers import turned
 
@@ -86,7 +86,7 @@ def solve(solver, op, b, **options):
 
 
 @pytest.mark.parametrize(("solver", "number", "preconditioned"), PRECONDITIONED)
-@over("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_solves_as_one_device_and_as_scipy(solver, number, preconditioned, names, dtype):
     A, b = system(solver, dtype, number)
     op, one = spread(A, names), alone(A, names)
@@ -157,7 +157,7 @@ def test_the_same_bits_every_time(solver, names):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@over("degree", [1, 4])
+@pytest.mark.parametrize("degree", [1, 4])
 def test_chebyshev(solver, names, degree):
     """A polynomial in the operator is applied to pieces too."""
     A = gallery.poisson3d(9)
@@ -234,7 +234,7 @@ def test_vectors_around_the_thresholds_of_transfers(solver, offset, rows, names)
 
 
 @pytest.mark.parametrize("by", sorted(PARTITIONS))
-@over("rows", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7])
 def test_parts_of_one_row_and_of_none(rows, by, names):
     A = chain(rows)
     expected = vector(rows, A.dtype)

@@ -10,7 +10,7 @@ import scipy.sparse.linalg as spla
 import spmvgpu as sg
 from generators.systems import neumann2d
 from spmvgpu import gallery, linalg
-from support import nightly, over
+from support import nightly
 from systems import convection
 
 SOLVERS = ["cg", "bicgstab", "gmres", "minres"]
@@ -69,7 +69,7 @@ def true_residual(A, x, b):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
-@over("dtype", TYPES)
+@pytest.mark.parametrize("dtype", TYPES)
 def test_scales_change_nothing(solver, preconditioner, device, dtype):
     A, b = system(dtype)
     start = np.roll(b, 7)
@@ -176,8 +176,8 @@ def slope(A, x, b, M=None):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@over("kind", ["definite", "indefinite", "singular", "diagonal", "any"])
-@over("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("kind", ["definite", "indefinite", "singular", "diagonal", "any"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
 def test_info_is_0_for_solutions_only(solver, kind, dtype, device):
     dtype = np.dtype(dtype)
     rng = np.random.default_rng(7)

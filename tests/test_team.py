@@ -3,7 +3,6 @@
 import pytest
 
 from programs import check, compiled
-from support import over
 
 
 @pytest.fixture(scope="module")
@@ -12,6 +11,6 @@ def program(tmp_path_factory):
     return compiled("team", ["core/team.cpp", "core/interrupt.cpp", "core/system.cpp"], tmp_path_factory)
 
 
-@over("case", ["failure", "interrupted_caller", "interrupted_piece", "handler_with_loop"])
+@pytest.mark.parametrize("case", ["failure", "interrupted_caller", "interrupted_piece", "handler_with_loop"])
 def test_a_loop_that_fails_ends_in_every_thread(program, case):
     check(program, case)

@@ -19,7 +19,6 @@ from support import (
     assert_same_entries,
     explained,
     formats_of,
-    over,
     run_python,
 )
 
@@ -102,7 +101,9 @@ def test_values_are_replaced(case, fmt, dtype, device):
     assert_is_as_new(shares, B, fmt, device)
 
 
-@over(("case", "dtype"), [(case, dtype) for case in SYMMETRIC_CASES for dtype in COMPLEX_TYPES])
+@pytest.mark.parametrize(
+    ("case", "dtype"), [(case, dtype) for case in SYMMETRIC_CASES for dtype in COMPLEX_TYPES]
+)
 def test_hermitian_values_are_replaced(case, dtype, device):
     A = hermitian(matrix(case, np.dtype("float64")), dtype)
     B = A.conj() * dtype.type(-3)
@@ -147,8 +148,8 @@ def test_values_of_every_way_to_store_them(case, fmt, options, device):
     assert_is_as_new(op, B, fmt, device, **options)
 
 
-@over("count", [1, 31, 32, 33, 70])
-@over("fmt", ["dia", "sdia"])
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 70])
+@pytest.mark.parametrize("fmt", ["dia", "sdia"])
 def test_values_of_many_diagonals(fmt, count, device):
     """On each side of the main one, which is there or not; in part they are empty, and far apart."""
     rng = np.random.default_rng(count)
@@ -243,7 +244,7 @@ def test_memory_of_updates_is_counted(fmt, device):
 # Operators of every kind
 
 
-@over("triangle", ["lower", "upper"])
+@pytest.mark.parametrize("triangle", ["lower", "upper"])
 def test_an_operator_of_half_a_matrix_takes_all_values(triangle, device):
     A = matrix("sym_blocks", np.dtype("float64"))
     half = sp.tril(A, format="csr") if triangle == "lower" else sp.triu(A, format="csr")
@@ -306,7 +307,7 @@ def test_a_format_that_was_found_gives_way(device):
     assert_product(op @ x, B, x)
 
 
-@over("fmt", ["tsmv", "sdia"])
+@pytest.mark.parametrize("fmt", ["tsmv", "sdia"])
 def test_half_of_a_matrix_refuses_unsymmetric_values(fmt, device):
     A = matrix("sym_blocks", np.dtype("float64"))
     op = sg.aslinearoperator(A, format=fmt, device=device, **ROOMY[fmt])
@@ -325,7 +326,7 @@ def test_half_of_a_matrix_refuses_unsymmetric_values(fmt, device):
     assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
 
 
-@over("fmt", ["tsmv", "sdia"])
+@pytest.mark.parametrize("fmt", ["tsmv", "sdia"])
 def test_half_of_a_matrix_refuses_values_that_are_not_hermitian(fmt, device):
     A = hermitian(positive(matrix("sym_blocks", np.dtype("float64"))))
     op = sg.aslinearoperator(A, format=fmt, device=device, **ROOMY[fmt])
@@ -344,7 +345,7 @@ def test_half_of_a_matrix_refuses_values_that_are_not_hermitian(fmt, device):
 
 
 @pytest.mark.gpu
-@over("dtype", ALL_TYPES)
+@pytest.mark.parametrize("dtype", ALL_TYPES)
 def test_values_that_are_on_the_device(dtype, fmt, library, cuda_device):
     A = matrix("sym_blocks", dtype)
     op = sg.aslinearoperator(A, format=fmt, device=cuda_device, **ROOMY.get(fmt, {}))

@@ -10,7 +10,7 @@ import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
 from spmvgpu import gallery
-from support import assert_same_entries, over, run_python
+from support import assert_same_entries, run_python
 from test_update_values import ALL_TYPES, assert_is_as_new, with_values
 
 FORMAT = "packed_sell"
@@ -43,7 +43,7 @@ def grid(side, dtype=np.float64):
     return sp.csr_array(gallery.poisson2d(side).astype(dtype))
 
 
-@over("dtype", ALL_TYPES)
+@pytest.mark.parametrize("dtype", ALL_TYPES)
 def test_values_are_stored_in_the_fewest_bytes_again(dtype, device):
     """They are demoted to more bytes and promoted to fewer as they demand, from each way to every other."""
     A = grid(60, dtype)
@@ -59,7 +59,7 @@ def test_values_are_stored_in_the_fewest_bytes_again(dtype, device):
     assert_is_as_new(op, A, FORMAT, device)
 
 
-@over("different", [200, 256, 257, 4000])
+@pytest.mark.parametrize("different", [200, 256, 257, 4000])
 def test_a_dictionary_that_overflows(different, device):
     A = grid(60)
     op = sg.aslinearoperator(A, format=FORMAT, device=device)
@@ -70,7 +70,7 @@ def test_a_dictionary_that_overflows(different, device):
         assert_is_as_new(op, B, FORMAT, device)
 
 
-@over("dtype", ALL_TYPES)
+@pytest.mark.parametrize("dtype", ALL_TYPES)
 def test_the_very_bits_are_stored(dtype, device):
     """NaN with whatever payload, subnormal numbers, infinities and zeros of both signs."""
     A = matrix("uniform", dtype)
@@ -92,7 +92,9 @@ def test_the_very_bits_are_stored(dtype, device):
             assert op.arrays()[name].tobytes() == array.tobytes(), name
 
 
-@over("options", [{"sigma": 1, "max_padding": 1e6}, {"sigma": 4096}, {"warps_per_slice": 4}])
+@pytest.mark.parametrize(
+    "options", [{"sigma": 1, "max_padding": 1e6}, {"sigma": 4096}, {"warps_per_slice": 4}]
+)
 def test_options_stay_what_was_asked_for(options, device):
     A = matrix("power_law_rows", np.dtype("float32"))
     op = sg.aslinearoperator(A, format=FORMAT, device=device, **options)

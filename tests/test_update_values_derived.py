@@ -12,7 +12,7 @@ import spmvgpu as sg
 from interrupts import at_each_step
 from reference import assert_product
 from spmvgpu.operator import algebra
-from support import asked_by_nobody, assert_same_entries, formats_of, naming, over
+from support import asked_by_nobody, assert_same_entries, formats_of, naming
 from test_update_values import ROOMY
 
 POISSON = sp.csr_array(sg.gallery.poisson2d(6))
@@ -124,8 +124,8 @@ def assert_same_products(found, expected, way):
 THOROUGH = ["csr", "packed_sell", "of two parts", "symmetric"]
 
 
-@over(("number", "way"), list(enumerate(WAYS)))
-@over("kind", VALUES)
+@pytest.mark.parametrize(("number", "way"), list(enumerate(WAYS)))
+@pytest.mark.parametrize("kind", VALUES)
 def test_what_was_made_before_keeps_its_values(number, way, kind, device):
     A, B = matrices(kind)
     if way == "symmetric" and kind == "hermitian":
@@ -154,7 +154,7 @@ def test_what_was_made_before_keeps_its_values(number, way, kind, device):
             assert_same_products(products(new), products(fresh), way)
 
 
-@over("where", ["one", "several"])
+@pytest.mark.parametrize("where", ["one", "several"])
 def test_a_polynomial_in_the_old_matrix(where, device):
     """As a preconditioner for the new one it is as good as any, and taken for no more."""
     A, B = matrices("real")

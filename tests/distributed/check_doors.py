@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from doors import BOTH, COLUMN, FLAT, KRYLOV, MANY, MATRICES, PLAIN, VALUES, VECTORS, N, inverse, solved
 from ranks import COMM
 from spmvgpu import distributed
-from support import over
 from test_doors import numbers, shape_name
 
 DENSE = PLAIN.toarray()
@@ -32,7 +31,7 @@ DOORS = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-@over("name", VECTORS)
+@pytest.mark.parametrize("name", VECTORS)
 def test_pieces(door, name):
     (call, matrix, shapes), kind = DOORS[door], VECTORS[name]
     plain = VALUES if kind.plain is None else kind.plain
@@ -51,7 +50,7 @@ def test_pieces(door, name):
         np.testing.assert_allclose(result, matrix @ plain, rtol=0, atol=1e-6)
 
 
-@over("name", [name for name, kind in MATRICES.items() if kind.plain is None])
+@pytest.mark.parametrize("name", [name for name, kind in MATRICES.items() if kind.plain is None])
 def test_rows(name):
     """SciPy's matrices and arrays of NumPy; other libraries hold whole matrices, and no rows of a rank."""
     kind = MATRICES[name]

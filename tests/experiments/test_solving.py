@@ -12,7 +12,6 @@ from experiments.__main__ import main
 from experiments.peers.problem import Problem, WrongResultError
 from experiments.solving import columns, direct, libraries, spectra, systems, which, whole
 from generators.systems import jumps
-from support import over
 
 ALL = (
     systems.WHOLE
@@ -37,7 +36,7 @@ def system(name, kinds=ALL):
 # -- systems -------------------------------------------------------------------------------------------------
 
 
-@over(["name"], [name for name, kind in ALL.items() if kind.definite is not None])
+@pytest.mark.parametrize("name", [name for name, kind in ALL.items() if kind.definite is not None])
 def test_definite_systems_are_definite_and_others_are_not(name):
     found = system(name)
     A = found.A.toarray()
@@ -50,7 +49,7 @@ def test_definite_systems_are_definite_and_others_are_not(name):
     assert (eigenvalues[0] > 0) == found.kind.definite
 
 
-@over(["name"], [name for name, kind in systems.WHICH.items() if kind.definite is None])
+@pytest.mark.parametrize("name", [name for name, kind in systems.WHICH.items() if kind.definite is None])
 def test_other_systems_are_not_hermitian(name):
     found = system(name)
     assert abs(found.A - found.A.conj().T).max() > 0
@@ -58,7 +57,7 @@ def test_other_systems_are_not_hermitian(name):
     assert found.case["dtype"] == ("c128" if name == "helmholtz" else "f64")
 
 
-@over(["name"], ["jump", "timestep", "scaled", "circuit", "tall"])
+@pytest.mark.parametrize("name", ["jump", "timestep", "scaled", "circuit", "tall"])
 def test_seeds_draw_other_systems(name):
     kind = ALL[name]
     first, again, other = (kind.make(9, seed) for seed in (1, 1, 2))

@@ -9,7 +9,7 @@ from battery import COMPLEX_TYPES, TYPES, vector
 from reference import assert_product
 from spmvgpu import gallery
 from spmvgpu.gallery import meshes
-from support import assert_multiplies, assert_same_entries, build, over
+from support import assert_multiplies, assert_same_entries, build
 
 
 def blocks(pattern, side, dtype=np.float64, seed=0):
@@ -52,9 +52,9 @@ def test_layout():
     assert arrays["far_cols"].size == arrays["permutation"].size == 0
 
 
-@over("side", [1, 2, 3, 4, 6])
-@over("dtype", [*TYPES, *COMPLEX_TYPES])
-@over("warps_per_slice", [1, 2, 8])
+@pytest.mark.parametrize("side", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("dtype", [*TYPES, *COMPLEX_TYPES])
+@pytest.mark.parametrize("warps_per_slice", [1, 2, 8])
 def test_blocks(side, dtype, warps_per_slice, device):
     A = blocks(pattern(), side, dtype)
     if np.dtype(dtype).kind == "c":
@@ -76,7 +76,9 @@ def test_a_matrix_of_larger_blocks_is_one_of_smaller_ones(device):
         assert_multiplies(op, A)
 
 
-@over("flaw", ["an entry less", "a column beside", "a row of its own", "blocks that lie across"])
+@pytest.mark.parametrize(
+    "flaw", ["an entry less", "a column beside", "a row of its own", "blocks that lie across"]
+)
 def test_what_is_not_made_of_blocks_is_stored_by_entries(flaw, device):
     A = sp.lil_array(blocks(sp.csr_array(np.eye(50) + np.eye(50, k=3)), 3))
     if flaw == "an entry less":
@@ -111,7 +113,7 @@ def test_columns_far_apart(device):
     assert_same_entries(op.tocsr(), A)
 
 
-@over("apart", [65533, 65534, 65535, 65536])
+@pytest.mark.parametrize("apart", [65533, 65534, 65535, 65536])
 def test_the_last_column_that_16_bits_hold(apart, device):
     A = sp.csr_array(([1.0, 2.0], ([0, 1], [3, 3 + apart])), shape=(2, 70_000))
     op = build(A, "bsell", device)

@@ -10,7 +10,7 @@ from examples import FIVE_ROWS as MATRIX
 from reference import assert_product
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.csr import CanonicalCsr
-from support import allowed_values, assert_multiplies, over, over_types
+from support import allowed_values, assert_multiplies, each_type
 
 KERNELS = ["balanced", "shuffle", "shared", "half_warp"]
 TUNABLES = {option["name"]: allowed_values(option) for option in sg.format_options("csr")}
@@ -26,8 +26,8 @@ def test_golden_arrays(dtype, device):
 
 
 @pytest.mark.parametrize("case", CASES)
-@over("kernel", KERNELS)
-@over_types
+@pytest.mark.parametrize("kernel", KERNELS)
+@each_type
 def test_kernel_through_the_battery(kernel, case, dtype, cuda_device):
     A = matrix(case, dtype)
     op = sg.aslinearoperator(A, format="csr", device=cuda_device, kernel=kernel)
@@ -37,9 +37,9 @@ def test_kernel_through_the_battery(kernel, case, dtype, cuda_device):
 
 @pytest.mark.parametrize("case", NASTIEST)
 @pytest.mark.parametrize("kernel", KERNELS)
-@over("lanes_per_row", TUNABLES["lanes_per_row"])
-@over("tile", TUNABLES["tile"])
-@over_types
+@pytest.mark.parametrize("lanes_per_row", TUNABLES["lanes_per_row"])
+@pytest.mark.parametrize("tile", TUNABLES["tile"])
+@each_type
 def test_every_shape_of_every_kernel(kernel, lanes_per_row, tile, case, dtype, cuda_device):
     A = matrix(case, dtype)
     options = {"kernel": kernel, "lanes_per_row": lanes_per_row, "tile": tile}
@@ -55,8 +55,9 @@ def test_estimate_is_exact():
     assert estimate["padding"] == 1.0
 
 
-@over("others", [500, 120_000])  # below and above what a GPU loads at once: rows are cut more finely below
-@over_types
+# Below and above what a GPU loads at once: rows are cut more finely below.
+@pytest.mark.parametrize("others", [500, 120_000])
+@each_type
 def test_a_row_of_several_blocks_is_summed_anew_by_every_product(others, dtype, device):
     """What a block leaves for the one that adds a row up is not what it left for the product before."""
     A = from_lengths([3] * 300 + [9000, 0, 5000] + [17] * others, 9001)
@@ -106,7 +107,7 @@ def test_a_row_of_several_blocks_of_which_one_has_a_nan_of_ones(device):
         assert np.isnan(y[1])
 
 
-@over("rows", [400_000, 250_000])
+@pytest.mark.parametrize("rows", [400_000, 250_000])
 def test_tiles_are_small_where_gathers_are_far_apart(rows, dtype):
     a_gpu, of_processors = 0, 132
 

@@ -7,7 +7,7 @@ import spmvgpu as sg
 from battery import CASES, from_lengths, matrix, vector
 from examples import BELL_GARLAND as MATRIX
 from reference import assert_product
-from support import allowed_values, assert_multiplies, over, over_types, poisoned
+from support import allowed_values, assert_multiplies, each_type, poisoned
 
 TUNABLES = {option["name"]: allowed_values(option) for option in sg.format_options("csr_b")}
 NASTIEST = ["long_rows_in_a_row", "warp_lengths", "empty_rows_every_other", "power_law_rows", "hypersparse"]
@@ -61,8 +61,8 @@ def test_defaults_are_those_of_the_paper():
 
 
 @pytest.mark.parametrize("case", CASES)
-@over("fragment", [256, 4096])
-@over_types
+@pytest.mark.parametrize("fragment", [256, 4096])
+@each_type
 def test_fragments_through_the_battery(fragment, case, dtype, device):
     A = matrix(case, dtype)
     op = sg.aslinearoperator(A, format="csr_b", device=device, fragment=fragment)
@@ -70,9 +70,9 @@ def test_fragments_through_the_battery(fragment, case, dtype, device):
 
 
 @pytest.mark.parametrize("case", NASTIEST)
-@over("fragment", TUNABLES["fragment"])
-@over("lanes_per_row", TUNABLES["lanes_per_row"])
-@over_types
+@pytest.mark.parametrize("fragment", TUNABLES["fragment"])
+@pytest.mark.parametrize("lanes_per_row", TUNABLES["lanes_per_row"])
+@each_type
 def test_every_shape_of_the_kernel(lanes_per_row, fragment, case, dtype, cuda_device):
     A = matrix(case, dtype)
     options = {"lanes_per_row": lanes_per_row, "fragment": fragment}

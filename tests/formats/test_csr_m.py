@@ -11,7 +11,7 @@ import spmvgpu as sg
 from battery import CASES, matrix, vector
 from examples import BELL_GARLAND as MATRIX
 from reference import assert_product
-from support import build, formats_of, over, over_types, poisoned
+from support import build, each_type, formats_of, poisoned
 
 GATHERS = ["device", "host"]
 KERNELS = ["warp", "half_warp"]
@@ -43,15 +43,15 @@ def test_golden_arrays(gather, dtype, device):
 
 
 @pytest.mark.parametrize("case", CASES)
-@over_types
+@each_type
 def test_battery_with_declared_x(case, dtype):
     check_with_declared_x(matrix(case, dtype), "cpu")
 
 
 @pytest.mark.parametrize("case", CASES)
-@over("kernel", KERNELS)
-@over("gather", GATHERS)
-@over_types
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("gather", GATHERS)
+@each_type
 def test_kernels_through_the_battery(kernel, case, gather, dtype, cuda_device):
     check_with_declared_x(matrix(case, dtype), cuda_device, kernel=kernel, gather=gather)
 

@@ -8,7 +8,7 @@ import spmvgpu as sg
 from battery import from_lengths, matrix, vector
 from examples import BELL_GARLAND as MATRIX
 from reference import assert_product
-from support import over, over_types, poisoned
+from support import each_type, poisoned
 
 PITCH = 32
 THREADS = [1, 2, 4, 8, 16, 32]
@@ -35,8 +35,8 @@ def test_one_thread_is_ellpack_r(dtype):
         np.testing.assert_array_equal(one[name], array)
 
 
-@over("threads", THREADS)
-@over_types
+@pytest.mark.parametrize("threads", THREADS)
+@each_type
 def test_slot_of_every_entry(threads, dtype):
     """Entry k of a row is read by the row's thread k % T as the entry k // T of that thread."""
     A = matrix("half_warp_lengths", dtype)
@@ -49,9 +49,9 @@ def test_slot_of_every_entry(threads, dtype):
         np.testing.assert_array_equal(values[k // threads, row * threads + k % threads], entries)
 
 
-@over("block_size", [64, 128, 256, 512])
-@over("threads", THREADS)
-@over_types
+@pytest.mark.parametrize("block_size", [64, 128, 256, 512])
+@pytest.mark.parametrize("threads", THREADS)
+@each_type
 @pytest.mark.parametrize("case", ["warp_lengths", "growing_rows", "rows_1025", "no_entries", "wide"])
 def test_every_shape_of_the_kernel(case, threads, block_size, dtype, device):
     A = matrix(case, dtype)

@@ -7,7 +7,7 @@ import spmvgpu as sg
 from battery import CASES, from_lengths, matrix, vector
 from examples import BELL_GARLAND as MATRIX
 from reference import assert_product
-from support import assert_multiplies, assert_same_entries, build, check_refusal, formats_of, over, over_types
+from support import assert_multiplies, assert_same_entries, build, check_refusal, each_type, formats_of
 
 PITCH = 32  # slots per column for up to 32 rows
 
@@ -70,8 +70,8 @@ def test_the_battery_is_held_but_for_a_few_cases():
 
 
 @pytest.mark.parametrize("case", CASES)
-@over("width", WIDTHS)
-@over_types
+@pytest.mark.parametrize("width", WIDTHS)
+@each_type
 def test_widths_through_the_battery(width, case, dtype, device):
     """With a width of its own: the automatic one leaves the ELL part of such small matrices empty."""
     if (width, case) not in HELD:

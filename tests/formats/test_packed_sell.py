@@ -13,7 +13,7 @@ from battery import CASES, COMPLEX_TYPES, TYPES, from_lengths, matrix, vector
 from reference import assert_product
 from spmvgpu.devices import CPU
 from spmvgpu.inputs.canonical import canonical_csr
-from support import assert_same_entries, check_refusal, explained, over, over_types, poisoned
+from support import assert_same_entries, check_refusal, each_type, explained, poisoned
 
 FORMAT = "packed_sell"
 SLICE, GRANULE, GROUP_SLOTS, BATCH = 32, 32, 32, 4
@@ -261,7 +261,7 @@ def test_columns_far_to_the_left(device):
 
 
 @pytest.mark.parametrize("width", [GROUP_SLOTS - 1, GROUP_SLOTS, GROUP_SLOTS + 1, 2 * GROUP_SLOTS, 100])
-@over("dtype", EVERY_TYPE)
+@pytest.mark.parametrize("dtype", EVERY_TYPE)
 def test_slices_of_several_groups(width, dtype, device):
     """The head of a further group lies where the group before begins."""
     A = from_lengths([width] * 40, 5000)
@@ -286,8 +286,8 @@ def test_a_lane_alone_takes_few_bytes():
 
 
 @pytest.mark.parametrize("factor", [np.inf, np.nan, -np.inf])
-@over("constant", [True, False])
-@over_types
+@pytest.mark.parametrize("constant", [True, False])
+@each_type
 def test_missing_entries_meet_no_infinity(constant, factor, dtype, device):
     """Neither one in x, of a column without an entry, nor that of a slot, in lanes without an entry."""
     n = 100
@@ -380,7 +380,7 @@ def test_products_are_sums_in_the_order_of_the_columns(dtype, data):
 
 
 @pytest.mark.parametrize("case", CASES)
-@over_types
+@each_type
 def test_battery_whatever_it_pads(case, dtype, device):
     """The battery of all formats skips what is refused by default; the kernel must be right there too."""
     A = matrix(case, dtype)
@@ -390,8 +390,8 @@ def test_battery_whatever_it_pads(case, dtype, device):
     assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
 
 
-@over("warps", [1, 2, 4, 8])
-@over_types
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+@each_type
 @pytest.mark.parametrize("sigma", [1, SLICE])
 def test_slots_are_shared_among_warps(sigma, warps, dtype, device):
     """Slices with no slots, a few and several groups of them, all with one launch."""
@@ -403,8 +403,8 @@ def test_slots_are_shared_among_warps(sigma, warps, dtype, device):
     assert_product(op.spmv(x, out=y.copy(), beta=1.0), A, x, 1.0, 1.0, y)
 
 
-@over("sigma", [0, 1, 32, 128, 1024, 16384])
-@over_types
+@pytest.mark.parametrize("sigma", [0, 1, 32, 128, 1024, 16384])
+@each_type
 @pytest.mark.parametrize(
     "case", ["growing_rows", "power_law_rows", "rows_1025", "empty_rows_first", "Nx1_holes"]
 )

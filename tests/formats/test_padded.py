@@ -11,9 +11,8 @@ from support import (
     assert_multiplies,
     assert_same_entries,
     check_refusal,
+    each_type,
     formats_of,
-    over,
-    over_types,
     poisoned,
 )
 
@@ -62,7 +61,7 @@ def refused_by_default():
 
 
 @pytest.mark.parametrize(("name", "case"), sorted(refused_by_default()))
-@over_types
+@each_type
 def test_battery_at_any_padding(name, case, dtype, device):
     A = matrix(case, dtype)
     cost = sg.estimate(A, name, **ANY_PADDING)
@@ -73,8 +72,8 @@ def test_battery_at_any_padding(name, case, dtype, device):
     assert_same_entries(op.tocsr(), A)
 
 
-@over("special", [np.nan, np.inf])
-@over_types
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+@each_type
 @pytest.mark.parametrize("case", ["growing_rows", "arrow", "power_law_rows", "explicit_zeros"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_padding_never_multiplies(name, case, special, dtype, device):

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import COMPLEX_TYPES, TYPES, matrix, vector
 from spmvgpu import gallery
-from support import assert_multiplies, assert_same_entries, build, over, over_types
+from support import assert_multiplies, assert_same_entries, build, each_type
 
 
 def with_diagonals(n, offsets, dtype, hermitian=False):
@@ -62,7 +62,7 @@ def test_hermitian(dtype, device):
     assert abs(op.tocsr() - A).max() == 0
 
 
-@over_types
+@each_type
 def test_stored_zeros_and_infinite_vectors(dtype, device):
     """A stored zero multiplies, on both sides of the diagonal, and padding does neither."""
     A = sp.csr_array(gallery.poisson2d(8)).astype(dtype)
@@ -108,9 +108,9 @@ def place_of(A, row, col):
     return A.indptr[row] + np.flatnonzero(A.indices[A.indptr[row] : A.indptr[row + 1]] == col)[0]
 
 
-@over("rows", PARTS)
-@over("symmetry", ["symmetric", "hermitian"])
-@over("dtype", TYPES + COMPLEX_TYPES)
+@pytest.mark.parametrize("rows", PARTS)
+@pytest.mark.parametrize("symmetry", ["symmetric", "hermitian"])
+@pytest.mark.parametrize("dtype", TYPES + COMPLEX_TYPES)
 def test_rows_of_a_symmetric_matrix(rows, symmetry, dtype, device):
     A = part_of(with_diagonals(600, (0, 1, 3, 40), dtype, symmetry == "hermitian"), *rows)
     op = build(A, "sdia", device, symmetry=symmetry)
@@ -119,9 +119,9 @@ def test_rows_of_a_symmetric_matrix(rows, symmetry, dtype, device):
     assert_same_entries(op.tocsr(), A)
 
 
-@over("rows", PARTS)
-@over("symmetry", ["symmetric", "hermitian"])
-@over("dtype", TYPES + COMPLEX_TYPES)
+@pytest.mark.parametrize("rows", PARTS)
+@pytest.mark.parametrize("symmetry", ["symmetric", "hermitian"])
+@pytest.mark.parametrize("dtype", TYPES + COMPLEX_TYPES)
 def test_transposed_rows(rows, symmetry, dtype, device):
     A = part_of(with_diagonals(600, (0, 1, 3, 40), dtype, symmetry == "hermitian"), *rows)
     op = build(A, "sdia", device, symmetry=symmetry)
@@ -137,9 +137,9 @@ def test_the_layout_of_rows():
     assert values[1, :3].tolist() == [6, 7, 8]
 
 
-@over("rows", PARTS)
-@over("symmetry", ["symmetric", "hermitian"])
-@over("dtype", TYPES + COMPLEX_TYPES)
+@pytest.mark.parametrize("rows", PARTS)
+@pytest.mark.parametrize("symmetry", ["symmetric", "hermitian"])
+@pytest.mark.parametrize("dtype", TYPES + COMPLEX_TYPES)
 def test_new_values_of_rows(rows, symmetry, dtype, device):
     A = part_of(with_diagonals(600, (0, 2, 33), dtype, symmetry == "hermitian"), *rows)
     op = build(A, "sdia", device, symmetry=symmetry)

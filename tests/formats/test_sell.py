@@ -7,7 +7,7 @@ import spmvgpu as sg
 from battery import CASES, from_lengths, matrix, vector
 from examples import FIVE_ROWS as MATRIX
 from reference import assert_product
-from support import check_refusal, over, over_types, poisoned
+from support import check_refusal, each_type, poisoned
 
 SLICE = 32
 
@@ -73,7 +73,7 @@ def test_small_matrices_are_exempt(device):
 
 
 @pytest.mark.parametrize("case", CASES)
-@over_types
+@each_type
 def test_battery_whatever_it_pads(case, dtype, device):
     """The battery of all formats skips what is refused by default; the kernel must be right there too."""
     A = matrix(case, dtype)
@@ -82,8 +82,8 @@ def test_battery_whatever_it_pads(case, dtype, device):
     assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
 
 
-@over("sigma", [0, 1, 32, 128, 1024, 16384])
-@over_types
+@pytest.mark.parametrize("sigma", [0, 1, 32, 128, 1024, 16384])
+@each_type
 @pytest.mark.parametrize(
     "case", ["growing_rows", "power_law_rows", "rows_1025", "empty_rows_first", "Nx1_holes"]
 )

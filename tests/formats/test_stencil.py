@@ -12,7 +12,7 @@ from reference import assert_product
 from spmvgpu import gallery
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.planning.profile import SHIPPED, Profile
-from support import assert_multiplies, assert_same_entries, build, over
+from support import assert_multiplies, assert_same_entries, build
 
 
 def bands(n, values=(5.0, 2.0, 7.0)):
@@ -64,8 +64,8 @@ GRIDS = {
 }
 
 
-@over("grid", GRIDS)
-@over("dtype", [*TYPES, *COMPLEX_TYPES])
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("dtype", [*TYPES, *COMPLEX_TYPES])
 def test_grids(grid, dtype, device):
     A = GRIDS[grid]().astype(dtype)
     if np.dtype(dtype).kind == "c":
@@ -95,7 +95,7 @@ def test_long_rows_share_slots_too():
     ]
 
 
-@over("number", [np.inf, np.nan])
+@pytest.mark.parametrize("number", [np.inf, np.nan])
 def test_what_a_row_lacks_does_not_reach_it(number, device):
     """Slots are shared only where a zero times their values is one."""
     A = bands(200, (5.0, number, 7.0))
@@ -109,7 +109,7 @@ def test_what_a_row_lacks_does_not_reach_it(number, device):
     assert not np.isfinite(y[1:]).any()
 
 
-@over("number", [0.0, -0.0, np.nan, np.inf, 5e-324])
+@pytest.mark.parametrize("number", [0.0, -0.0, np.nan, np.inf, 5e-324])
 def test_rows_are_told_apart_by_every_bit(number, device):
     """A zero that is stored is an entry, and another than one of the other sign."""
     A = bands(3000)
@@ -146,9 +146,9 @@ LAYERED = {
 }
 
 
-@over("grid", LAYERED)
-@over("rows_per_thread", [1, 2, 4])
-@over("dtype", [*TYPES, *COMPLEX_TYPES])
+@pytest.mark.parametrize("grid", LAYERED)
+@pytest.mark.parametrize("rows_per_thread", [1, 2, 4])
+@pytest.mark.parametrize("dtype", [*TYPES, *COMPLEX_TYPES])
 def test_rows_of_a_thread_are_layers_apart(grid, rows_per_thread, dtype, device):
     A = LAYERED[grid]().astype(dtype)
     op = build(A, "stencil", device, rows_per_thread=rows_per_thread)
@@ -164,7 +164,7 @@ def test_thirds():
         assert set(kinds[:, 3] >> 16) == {third}
 
 
-@over("rows_per_thread", [1, 2, 4])
+@pytest.mark.parametrize("rows_per_thread", [1, 2, 4])
 def test_inner_products_in_solvers(rows_per_thread, device):
     """The parts of x . A x that a product leaves for a solver, whatever rows the threads have."""
     for A in (LAYERED["planes, 27 points"](), LAYERED["lines, 5 points"](), bands(1000, (-1.0, 2.0, -1.0))):

@@ -19,7 +19,7 @@ from battery import (
     vector,
 )
 from reference import assert_product
-from support import assert_multiplies, assert_same_entries, check_refusal, in_turn, over, over_types, poisoned
+from support import assert_multiplies, assert_same_entries, check_refusal, each_type, in_turn, poisoned
 
 FAKE = 0xFFFF
 VARIANTS = ["halo", "poster"]
@@ -180,8 +180,8 @@ def test_half_the_memory(dtype):
 # -- products ------------------------------------------------------------------------------------------------
 
 
-@over("variant", VARIANTS)
-@over_types
+@pytest.mark.parametrize("variant", VARIANTS)
+@each_type
 @pytest.mark.parametrize("case", SYMMETRIC_CASES)
 def test_symmetric_battery(case, variant, dtype, device):
     A = matrix(case, dtype)
@@ -203,8 +203,8 @@ def test_symmetric_battery(case, variant, dtype, device):
 
 @pytest.mark.parametrize("case", ["sym_random", "sym_blocks", "sym_mixed_nodes", "sym_hubs"])
 @pytest.mark.parametrize("block", [1, 2, 3])
-@over("slices", [1, 2, 8])
-@over(("threads", "dtype"), in_turn([64, 128, 256, 512], TYPES))
+@pytest.mark.parametrize("slices", [1, 2, 8])
+@pytest.mark.parametrize(("threads", "dtype"), in_turn([64, 128, 256, 512], TYPES))
 def test_every_shape_of_the_tiles(block, slices, threads, case, dtype, device):
     A = matrix(case, dtype)
     op = build(A, device, threads=threads, slices=slices, block=block, max_memory=1e6)
@@ -216,8 +216,8 @@ def test_every_shape_of_the_tiles(block, slices, threads, case, dtype, device):
 @pytest.mark.parametrize(
     "case", ["sym_random", "sym_mixed_nodes", "sym_hubs", "sym_band", "sym_explicit_zeros"]
 )
-@over("special", [np.inf, -np.inf, np.nan])
-@over_types
+@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
+@each_type
 def test_inf_and_nan_stay_where_they_belong(special, case, variant, dtype, device):
     A = matrix(case, dtype)
     op = build(A, device, variant=variant, max_memory=1e6)
