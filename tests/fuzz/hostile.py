@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import spmvgpu as sg
 from reference import assert_product
-from spmvgpu import linalg, partition
+from spmvgpu import partition
 
 from .cases import REFUSED, attempt, kind
 from .draw import (
     CONTAINERS,
     NASTY,
-    NUMBER_TYPES,
     contained,
     format_choice,
     maybe,
-    numbers,
     pick,
     spoiled,
     triplets,
@@ -131,67 +126,3 @@ def _shape(rng: np.random.Generator, shape: tuple[Any, ...]) -> tuple[Any, ...]:
          (rows, 2**31 - 1), (rows, 2**31), (2**31, cols), (2**40, 2**40), (-1, cols), (rows, -1), (rows,),
          (rows, cols, 1), (np.int64(rows), np.int64(cols)), (np.int8(-7), cols)],
     )  # fmt: skip
-
-
-@kind(weight=16)
-def operands(rng: np.random.Generator, device: str) -> None:
-    """Hostile vectors and factors for the products and the solver of a good operator."""
-    entries = triplets(rng, symmetric=maybe(rng, 0.5), dtype=pick(rng, ["f4", "f8"]))
-    op = attempt(sg.aslinearoperator, entries.reference(entries.data.dtype), device=device,
-                 errors=sg.FormatError, **format_choice(rng))  # fmt: skip
-    if op is REFUSED:
-        return
-    rows, cols = op.shape
-    way = pick(rng, ["@", "dot", "matvec", "matmat", "rmatvec", "rmatmat", "spmv", "spmv", "set_x", "cg",
-                     "cg", "jacobi", "time_products"])  # fmt: skip
-    length = rows if way.startswith("r") else cols
-    x = _vector(rng, length)
-    if way == "@":
-        attempt(lambda: op @ x)
-    elif way == "spmv":
-        given = {name: pick(rng, NASTY) for name in ("alpha", "beta", "stream") if maybe(rng, 0.2)}
-        x = numbers(rng, cols, op.dtype) if maybe(rng, 0.6) else x
-        good = np.zeros(rows, op.dtype)
-        attempt(op.spmv, x, pick(rng, [None, good, good, x, _vector(rng, rows)]), **given)
-    elif way == "cg":
-        b = np.ones(rows) if maybe(rng, 0.5) else _vector(rng, rows)
-        given = {name: pick(rng, NASTY) for name in ("rtol", "atol", "callback") if maybe(rng, 0.2)}
-        given |= {name: _vector(rng, rows) for name in ("x0", "M") if maybe(rng, 0.3)}
-        if callable(given.get("callback")):
-            given["callback"] = lambda xk: None  # what calling the others raises is their own
-        if maybe(rng, 0.8):
-            given["maxiter"] = 5
-        else:  # as many as that may be done, and need not converge
-            given |= {"maxiter": pick(rng, [*NASTY[:16], *NASTY[-9:]]), "callback": _stop_after(1000)}
-        with contextlib.suppress(_EnoughError):
-            attempt(linalg.cg, op, b, **given)
-    elif way == "jacobi":
-        attempt(linalg.jacobi, op)
-    elif way == "time_products":
-        attempt(op.time_products, pick(rng, [0, -1, 1, 3, None, "x", 1.5, np.int64(2), 2**70]))
-    else:
-        attempt(getattr(op, way), x)
-    assert_consistent(op)
-
-
-class _EnoughError(Exception):
-    """A solve has gone on for long enough."""
-
-
-def _stop_after(iterations: int) -> Callable[[Any], None]:
-    """A callback that ends the solve then."""
-    left = itertools.repeat(None, iterations)
-
-    def callback(_: Any) -> None:
-        if next(left, iterations) is not None:
-            raise _EnoughError
-
-    return callback
-
-
-def _vector(rng: np.random.Generator, length: int) -> Any:
-    """A vector or matrix of any type that may fit, or something in its place."""
-    columns = [(), (), (1,), (3,), (0,), (2, 2)]
-    shape = (max(length + pick(rng, [0, 0, 0, 1, -1]), 0), *pick(rng, columns))
-    good = numbers(rng, int(np.prod(shape)), pick(rng, NUMBER_TYPES)).reshape(shape)
-    return spoiled(rng, good) if maybe(rng, 0.7) else good

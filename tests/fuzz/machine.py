@@ -177,7 +177,7 @@ def small_numbers(rng: np.random.Generator, count: int, dtype: Any) -> np.ndarra
     return (drawn + 1j * rng.integers(-4, 5, count) if dtype.kind == "c" else drawn).astype(dtype)
 
 
-@kind(weight=4, batch=400)
+@kind(weight=8, batch=400)
 def operations(rng: np.random.Generator, device: str) -> None:
     """Operators and all that is made of them, step by step, beside matrices."""
     machine = Machine(int(rng.integers(2**63)), device)

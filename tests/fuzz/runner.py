@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from . import faults, files, hostile, machine, products, several_threads  # noqa: F401 (enter their kinds)
+from . import faults, files, hostile, machine, several_threads  # noqa: F401 (enter their kinds)
 from .cases import KINDS
 
 ROOT = Path(__file__).parents[2]

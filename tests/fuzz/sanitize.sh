@@ -47,6 +47,6 @@ export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_si
 export UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
 export TSAN_OPTIONS=halt_on_error=1:${TSAN_OPTIONS:-}
 if [ "$kind" = thread ]; then
-    set -- --kinds threads products operations "$@"
+    set -- --kinds threads operations "$@"
 fi
 LD_PRELOAD=$preload exec "$python" -m tests.fuzz --memory 0 "$@"
