@@ -104,7 +104,8 @@ def directory() -> Path | None:
     return None
 
 
-# What says where a user's caches are, worked out only when one of these changes: every operator asks.
+# Variables that say where a user's caches are. Every operator asks for the folder, which is found again only
+# when one of them changes.
 _OF_USER = ("XDG_CACHE_HOME", "HOME", "USERPROFILE", "LOCALAPPDATA")
 
 
@@ -233,7 +234,7 @@ def read(path: Path, table: object) -> Any:
         If it cannot be read, or does not fit the table (see `spmvgpu._util.schema`); says why.
     """
     try:
-        # Not waiting for somebody who writes, in case it is a named pipe.
+        # Without waiting for a writer, in case it is a named pipe.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -58,7 +58,7 @@ _Parameters = Mapping[str, inspect.Parameter]
 def _unexpected(function: str, parameters: _Parameters, keywords: Mapping[str, object]) -> str | None:
     """The message for a keyword that the function does not take."""
     names = [p.name for p in parameters.values() if p.kind is not p.VAR_KEYWORD]
-    takes_options = len(names) < len(parameters)  # those of the storage formats
+    takes_options = len(names) < len(parameters)  # of the storage formats
     if takes_options:
         names += [option["name"] for format in _core.describe_formats() for option in format["options"]]
     for given in keywords:
@@ -128,7 +128,7 @@ def _is_tolerance(value: object) -> bool:
     return isinstance(value, float) and 0 < value < 1
 
 
-# What suits parameters of these names, which callers confuse.
+# Values that suit parameters of these names, which callers confuse.
 _SUITS: dict[str, Callable[[object], bool]] = {
     "format": _is_format,
     "device": _is_device,

@@ -18,7 +18,7 @@ Devices: TypeAlias = list[str] | tuple[str, ...]
 
 DType: TypeAlias = np.dtype[Any]
 HostArray: TypeAlias = npt.NDArray[Any]
-#: Of a format: their values by name.
+#: Options of a format: values by name.
 Options: TypeAlias = Mapping[str, int | float | str]
 
 

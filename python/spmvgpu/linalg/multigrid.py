@@ -269,7 +269,7 @@ class Multigrid(DevicePreconditioner):
         if self._adjoint_of is None and not self._is_filled:
             own: _Grids = self._state
             finest = own.finest._stored
-            self._fill(own, NewValues.of(finest.canonical_there()), lambda: finest)
+            self._fill(own, NewValues(finest, finest.canonical_there()), lambda: finest)
         grids: _Grids = super()._now()
         return grids
 
@@ -287,7 +287,7 @@ class Multigrid(DevicePreconditioner):
         for number, level in enumerate(own.levels):
             for name, op in level._asdict().items():
                 if op is not None and op is not A:
-                    op._update(NewValues.of(self._csr(number, name)))
+                    op._update(NewValues(op._stored, self._csr(number, name)))
         coarsest = finest if len(own.levels) == 1 else own.levels[-1].A
         grids = _Grids(finest, own.levels, self._inverse_of(coarsest))
         hierarchy.drop_values()

@@ -23,7 +23,7 @@ from ..planning.profile import calibrated_power, device_model
 from ..planning.request import Request
 from ..planning.symmetry import of_part
 
-# What the CUDA context, the kernels of other libraries and the pages of the driver may still take.
+# Memory for the CUDA context, the kernels of other libraries and the pages of the driver.
 _MEMORY_KEPT_FREE = 0.03
 _LEAST_KEPT_FREE = 16 << 20  # memory comes in pages, and every stream takes some
 
@@ -64,7 +64,7 @@ class Division:
 
     @classmethod
     def checked(cls, devices: int, powers: object, partition: object, memory_limit: object) -> Division:
-        """The division among so many devices that a caller asks for.
+        """The division among a number of devices that a caller asks for.
 
         Raises
         ------

@@ -273,7 +273,7 @@ def variant(stored: StoredMatrix, which: Transposition) -> StoredMatrix:
 
 
 def _slice_or_array(key: object, length: int) -> slice | HostArray:
-    """An index of rows or columns, of which there are so many: a slice, or whole numbers."""
+    """An index of `length` rows or columns: a slice, or whole numbers."""
     if isinstance(key, slice):
         return key
     indices = np.asarray(key)

@@ -291,7 +291,7 @@ class ComposedOperator(Composable):
         return self._turned("T")
 
     def _turned(self, name: str) -> ComposedOperator:
-        """The transpose, or the adjoint, made of those of the operands."""
+        """The transpose or the adjoint, of which the operands have the `name`."""
         raise NotImplementedError
 
 

@@ -59,7 +59,7 @@ class Description:
 
     @property
     def may_change_format(self) -> bool:
-        """Whether values that the format cannot hold lead to another format: nobody asked for this one."""
+        """Whether values that the format cannot hold lead to another format, as the caller asked for none."""
         known = traits(self.choice.format)
         is_found = known.needs_rows_that_repeat or (known.needs_symmetry and not self.request.symmetric)
         return is_found and self.request.format == "auto"

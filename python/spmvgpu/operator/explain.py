@@ -22,7 +22,7 @@ _LEAST_GAIN = 1.05
 
 
 def summary(stored: StoredMatrix, nbytes: int) -> str:
-    """The facts of an operator that holds so many bytes, in one line however long."""
+    """The facts of an operator, which holds `nbytes`, in one line however long."""
     (rows, cols), matrix, threads = stored.shape, stored.matrix, stored.description.threads
     return (
         f"<{rows}x{cols} SparseOperator of {stored.dtype}, {matrix.nnz} stored entries, "
@@ -94,7 +94,7 @@ def _faster(stored: StoredMatrix, predictions: Predictions, ordinal: int) -> Ite
 
 
 def html(stored: StoredMatrix, nbytes: int) -> str:
-    """The facts of an operator that holds so many bytes, as an HTML table."""
+    """The facts of an operator, which holds `nbytes`, as an HTML table."""
     choice = stored.description.choice
     facts = {
         "shape": f"{stored.shape[0]:,} x {stored.shape[1]:,}",

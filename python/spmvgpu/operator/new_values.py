@@ -67,7 +67,7 @@ def _symmetry_with(stored: StoredMatrix, values: Callable[[], HostArray]) -> Sym
 def _takes(stored: StoredMatrix, values: NewValues, op: object) -> bool:
     """Whether the matrix has the values now; it has the old ones where it is shared, or they do not suit.
 
-    Whatever ends this in the middle, `T` and `H` are not those of other values than there are: they are
+    If an exception ends this in the middle, `T` and `H` still have the values of the matrix: they are
     forgotten before, and once more those that a signal handler had made meanwhile.
     """
     matrix = stored.matrix
@@ -93,6 +93,9 @@ class NewValues:
     def __init__(self, stored: StoredMatrix, data: object) -> None:
         self._located: ArrayInfo | None = None
         self._csr: CanonicalCsr | None = None
+        if isinstance(data, CanonicalCsr):  # with the same pattern and of the same type
+            self._csr = data
+            return
         other = getattr(data, "_stored", None)
         if isinstance(other, StoredMatrix):
             _check_type(other.dtype, stored.dtype)
@@ -110,13 +113,6 @@ class NewValues:
             _check_type(given, stored.dtype)
         convert = partial(canonical_csr, source or data, dtype=stored.dtype, ordinal=stored.ordinal)
         self._csr = _in_places_of(stored, _of_data(convert))
-
-    @classmethod
-    def of(cls, csr: CanonicalCsr) -> NewValues:
-        """The values of a matrix with the same pattern and of the same type."""
-        made = cls.__new__(cls)
-        made._located, made._csr = None, csr
-        return made
 
     @property
     def are_in_order(self) -> bool:

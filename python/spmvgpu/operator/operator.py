@@ -121,8 +121,6 @@ class SparseOperator(algebra.MatrixAlgebra, StoredEntries):
             made._stored.belongs_to(made)
         return made
 
-    # What it is
-
     @property
     def format(self) -> str:
         return self._stored.description.choice.format
@@ -184,8 +182,6 @@ class SparseOperator(algebra.MatrixAlgebra, StoredEntries):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restored_operator, (self.tocsr(), self._stored.description)
-
-    # Products
 
     def spmv(
         self,
@@ -265,8 +261,6 @@ class SparseOperator(algebra.MatrixAlgebra, StoredEntries):
         True
         """
         return self._matrix.time_products(whole_number("repeats", repeats, 1, _MOST_REPEATS))
-
-    # Its entries
 
     def update_values(self, data: object) -> None:
         """Replace the values of the stored entries, as in Newton's method and time stepping.

@@ -136,15 +136,16 @@ class Pattern(Generic[A]):
         if not located.contiguous or located.dtype != dtype:
             made = located.library.contiguous(located.array, dtype)
             located = located.library.locate(made, "values")
-        # What comes from the host waits for no stream, and so not for the values either.
-        comes_by_bus = op._ordinal != CPU and (located.host is not None or _is_on_host(x))
-        if not reads or comes_by_bus:
+        x, of_x = array_and_library("x", x)
+        is_on_host = located.host is not None or of_x.locate(x, "x").host is not None
+        # A copy from the host waits for no stream, and so not for the values either.
+        if not reads or (is_on_host and op._ordinal != CPU):
             return self._updated(values, dtype) @ x
         op._check_device("values", located)
         matrix: Any = op._matrix
         op = op._snapshot()
         op._matrix = matrix.with_values_at(address(located))
-        return multiply_now(op, *array_and_library("x", x))
+        return multiply_now(op, x, of_x)
 
     @lazy
     def _turned(self) -> tuple[Self, A]:
@@ -167,11 +168,6 @@ def _restored(kind: type[Pattern[Any]], csr: sp.csr_array, arguments: dict[str, 
     made = kind.__new__(kind)
     Pattern.__init__(made, csr, **arguments)
     return made
-
-
-def _is_on_host(x: object) -> bool:
-    array, library = array_and_library("x", x)
-    return library.locate(array, "x").host is not None
 
 
 def _is_in_use(op: SparseOperator) -> bool:

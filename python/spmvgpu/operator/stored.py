@@ -21,7 +21,7 @@ from ..planning.tuning import Tuning
 from .description import Description
 from .operands import check_place
 
-#: Whether a matrix is the transpose of another, and whether its conjugate.
+#: Two answers: is a matrix the transpose of another one, and is it the conjugate.
 Transposition: TypeAlias = tuple[bool, bool]
 
 OpT = TypeVar("OpT")  # an operator

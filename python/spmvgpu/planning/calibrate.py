@@ -44,7 +44,7 @@ SECTIONS: Mapping[str, Callable[[int, bool], Section]] = Plugins("calibration")
 _MAX_NNZ = {"cpu": 1 << 22, "cuda": 1 << 23}
 _QUICK_NNZ = 1 << 15
 
-# What is timed for rates and scales; a slow or busy machine leaves out the last samples.
+# Seconds of timing for rates and scales; a slow or busy machine leaves out the last samples.
 _SECONDS = {"cpu": 18.0, "cuda": 7.0}
 
 
@@ -84,7 +84,7 @@ def calibrate(
     jobs += [("roofline", sample, variants(ordinal)) for sample in general]
     records: dict[str, list[Record]] = {part: [] for part, _, _ in jobs}
     with ThreadPoolExecutor(4) as pool:
-        # What is measured must not share the CPU with the making of the next matrix.
+        # A measurement must not share the CPU with the making of the next matrix.
         matrices = (s.build() for _, s, _ in jobs) if kind == "cpu" else _ahead(pool, jobs)
         for i, ((part, sample, tried), matrix) in enumerate(zip(jobs, matrices, strict=False)):
             report(i / len(jobs), sample.name)
@@ -189,7 +189,7 @@ _PRIOR = 0.5
 
 
 def fit_rates(records: Sequence[Record], is_gpu: bool, cache_bytes: int, processors: int) -> dict[str, float]:
-    """The rates that the times of all formats together say, over those of the reference."""
+    """The rates that fit the times of all formats together, relative to the reference."""
     from scipy.optimize import least_squares  # slow to import, and needed for calibrating alone
 
     logs = np.log([record["time_us"] for record in records])

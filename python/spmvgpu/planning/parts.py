@@ -202,7 +202,7 @@ def formats_in(matrix: AnyMatrix) -> set[str]:
 
 
 def format_of(matrix: AnyMatrix) -> str:
-    """The format, or those of the parts."""
+    """The format, or the formats of the parts."""
     stored = _stored_in_one(matrix)
     names = (part.format if isinstance(part, Matrix) else "csr, streamed" for part in stored)
     return " + ".join(dict.fromkeys(names))

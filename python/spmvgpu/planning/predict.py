@@ -97,7 +97,7 @@ class Predictions(Sequence[Prediction]):
     def __init__(
         self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str
     ) -> None:
-        # What the model does not know comes after what it does, and before what cannot be stored.
+        # Formats without a prediction come after the others, and before those that cannot hold the matrix.
         self._entries = sorted(entries, key=lambda entry: (_time_us(entry), entry.bytes is None))
         self._nnz = nnz
         self.device = device

@@ -136,7 +136,7 @@ _POSITIVE, _COUNT = Range(1e-9, _LARGE), Range(1, _LARGE, whole=True)
 _SCALAR = (str, bool, type(None), Range(-_LARGE, _LARGE))
 _FORMAT = {"scale": Range(1e-3, 1e3), "error": (type(None), Range(0, 1e6))}
 
-# What a profile must hold; finite numbers, of sizes that the models can reckon with.
+# Contents of a profile: finite numbers, of sizes that the models can compute with.
 _TABLE = {
     "device": str,
     "kind": {"cpu", "cuda"},

@@ -12,14 +12,14 @@ from ..formats import Choice
 from ..inputs.csr import CanonicalCsr
 from .symmetry import Symmetry
 
-#: What choosing may take, in products of the matrix, unless the caller says otherwise.
+#: Default time limit of choosing, in products of the matrix.
 BUDGET = 50.0
 
 MODES = ("off", "cached", "full")  # of `Request.tune`
 
 #: Chooses for a canonical matrix, a device and the options that were given.
 Chooser: TypeAlias = Callable[[CanonicalCsr, int, Options], Choice]
-#: What a caller may give in place of a format: a plug-in that chooses what is stored.
+#: Plug-ins that choose what is stored. A caller gives the name of one in place of a format.
 CHOOSERS: Mapping[str, Chooser] = Plugins("chooser")
 
 

@@ -65,7 +65,7 @@ def mostly_empty(rows: int, per_row: int, fraction: float) -> sp.csr_array:
 
 
 def mesh(nodes: int, degree: int, window: int, unknowns: int) -> sp.csr_array:
-    """Symmetric: nodes in a good order, each with about `degree` neighbours and so many unknowns."""
+    """Symmetric: nodes in a good order, each with about `degree` neighbours and `unknowns` unknowns."""
     half = sp.tril(even(nodes, nodes, degree, window), -1)
     graph = sp.csr_array(half + half.T + 4 * degree * sp.eye_array(nodes))
     if unknowns > 1:

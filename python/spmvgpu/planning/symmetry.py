@@ -16,7 +16,7 @@ class Symmetry(Flag):
     None in its place: nothing is known, and ``format="auto"`` may find out.
     """
 
-    NEITHER = 0  # or so its owner says: nobody need look
+    NEITHER = 0  # or so its owner says, and no format looks for symmetry
     SYMMETRIC = 1
     HERMITIAN = 2
     BOTH = 3

@@ -22,10 +22,10 @@ from .tuning import NOISE, Trial, Tuning
 
 # With tune="full". What is nearer to the best than short series vary is timed in turns with it, and longer.
 _NEAR, _TURNS = 1.35, 5
-# The tunables of a format are tried if its own choice of them is at most so many times as slow as the best.
-# Of 938 matrices on an H100, 2 misses nothing, and 1.5 makes products of one 14 % slower.
+# The tunables of a format are tried if its own choice of them is at most this many times as slow as the
+# best. On 938 matrices on an H100, 2 misses nothing, and 1.5 makes products of one 14 % slower.
 _CLOSE = 2.0
-# Other formats are tried in an order of rows and columns if csr takes at most so many times as long in it.
+# Other formats are tried in an order of rows and columns if csr takes at most this many times as long in it.
 _WORTHWHILE = 1.1
 # Reading memory is faster than copying it, which the bandwidth of a profile is, by less than this.
 _READING = 1.15
@@ -198,7 +198,7 @@ class Trials:
         return time_us
 
     def _least_us(self, nbytes: int) -> float:
-        """What a product takes at least that moves so many bytes, of which the cache may hold some."""
+        """Microseconds that a product needs to move its bytes, of which the cache may hold some."""
         if self._request.format != "auto":
             return 0.0  # only tunables are tried, and no profile need be there
         profile = load_profile(self._ordinal)

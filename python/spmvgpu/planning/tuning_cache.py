@@ -110,7 +110,7 @@ _digest = partial(hashlib.blake2b, digest_size=16)
 
 @cache_result
 def _package() -> tuple[object, ...]:
-    """What results hold for besides: they are not those of another version, or of other formats."""
+    """The version and the formats that results hold for."""
     build = _core.build_info()
     return build["version"], build["cuda_version"], formats()
 

@@ -30,5 +30,5 @@ def panels(count: int, height: float, **given: object) -> tuple[Figure, HostArra
 
 
 def axes_or_new(ax: Axes | None, **figure: object) -> Axes:
-    """The axes that a caller gives; without them, those of a new figure."""
+    """The axes that a caller gives, or the axes of a new figure."""
     return pyplot_module().figure(layout="constrained", **figure).add_subplot() if ax is None else ax

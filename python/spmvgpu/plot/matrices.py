@@ -171,7 +171,7 @@ def _numbers_in(array: HostArray, numbers: HostArray) -> HostArray:
     values = array.view(np.float64) if is_packed else array
     holds = np.isin(values, numbers)
     if not is_packed and not (holds | (values == 0)).all():
-        return np.empty(0)  # values, but not those of the matrix
+        return np.empty(0)  # values, but not of the matrix
     return np.where(holds, np.floor(values, where=holds, out=np.zeros(values.shape)), 0)
 
 
