@@ -309,7 +309,7 @@ class Search:
             watch=look,
             warns=False,
         )
-        if self._refines:
+        if self._refines and approach != _DIRECT:
 
             def solve(b: HostArray, rtol: float, most: int, look: Watch) -> tuple[HostArray, SolveInfo]:
                 one = replace(request, rtol=rtol, atol=0.0, maxiter=most, watch=look)
