@@ -11,7 +11,6 @@ import spmvgpu as sg
 from battery import COMPLEX_TYPES, TYPES, hermitian
 from spmvgpu import gallery
 from spmvgpu.linalg import eigsh
-from spmvgpu.linalg.lanczos import WHICH
 from support import naming, nightly
 
 MATRICES = {
@@ -59,7 +58,7 @@ def check(A, w, v, k, which, sigma=None):
     np.testing.assert_allclose(v.conj().T @ v, np.eye(k), rtol=0, atol=500 * eps(A.dtype))
 
 
-@pytest.mark.parametrize("which", WHICH)
+@pytest.mark.parametrize("which", ["LM", "SM", "LA", "SA", "BE"])
 @pytest.mark.parametrize("name", MATRICES)
 def test_against_dense(name, which, device, dtype):
     A = made(name, dtype)

@@ -13,7 +13,6 @@ import scipy.sparse.linalg as spla
 import spmvgpu as sg
 from battery import COMPLEX_TYPES, TYPES
 from spmvgpu import gallery, linalg
-from spmvgpu.devices import CPU
 
 N = 48
 KINDS = ("symmetric", "unsymmetric")
@@ -228,7 +227,7 @@ def test_pickles_go_where_the_device_is_absent(name, monkeypatch):
     pickled = pickle.dumps(MAKERS[name](sg.aslinearoperator(system("symmetric", np.dtype(float)))))
     monkeypatch.setenv("SPMVGPU_DEVICE", "cpu")
     M = pickle.loads(pickled)
-    assert getattr(M, "_ordinal", CPU) == CPU
+    assert getattr(M, "_ordinal", -1) == -1  # the CPU
     assert np.isfinite(M @ np.ones(N)).all()
 
 

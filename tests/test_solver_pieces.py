@@ -11,7 +11,6 @@ import spmvgpu as sg
 from battery import vector
 from conftest import CUDA_DEVICES
 from spmvgpu import gallery, linalg
-from spmvgpu.multi_device.division import PARTITIONS
 from support import in_turn
 from systems import convection, counted, spd
 from test_complex_solvers import turned
@@ -233,7 +232,7 @@ def test_vectors_around_the_thresholds_of_transfers(solver, offset, rows, names)
     np.testing.assert_allclose((op @ distributed).collect(), b, rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("by", sorted(PARTITIONS))
+@pytest.mark.parametrize("by", ["nnz", "pmf", "rows"])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7])
 def test_parts_of_one_row_and_of_none(rows, by, names):
     A = chain(rows)
