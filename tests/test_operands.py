@@ -261,9 +261,6 @@ def test_sparse_operands_of_other_libraries(op, A):
         np.testing.assert_array_equal(made.toarray(), expected.toarray())
 
 
-# Solvers
-
-
 # On a GPU
 
 

@@ -129,6 +129,7 @@ EVERY_WAY = [
         for fmt in ("sell", "packed_sell")
         for options in ({"sigma": 1, "max_padding": 1e6}, {"sigma": 4096})
     ),
+    ("power_law_rows", "packed_sell", {"warps_per_slice": 4}),
     ("two_populations", "partitioned", {"separator": 100}),
     *(
         ("sym_blocks", fmt, {"reorder": reorder, **ROOMY.get(fmt, {})})

@@ -92,18 +92,6 @@ def test_the_very_bits_are_stored(dtype, device):
             assert op.arrays()[name].tobytes() == array.tobytes(), name
 
 
-@pytest.mark.parametrize(
-    "options", [{"sigma": 1, "max_padding": 1e6}, {"sigma": 4096}, {"warps_per_slice": 4}]
-)
-def test_options_stay_what_was_asked_for(options, device):
-    A = matrix("power_law_rows", np.dtype("float32"))
-    op = sg.aslinearoperator(A, format=FORMAT, device=device, **options)
-    for mode in MODES:
-        B = with_values(A, values_of(mode, A.nnz, A.dtype))
-        op.update_values(B.data)
-        assert_is_as_new(op, B, FORMAT, device, **options)
-
-
 def test_solves_after_updates(device):
     """A solver finds the new arrays, wherever they lie, and so do products with a vector, columns and `T`."""
     A = grid(40)
