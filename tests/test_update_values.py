@@ -189,10 +189,14 @@ def test_padding_of_dia_gives_way_to_values(device):
 def test_a_transposed_copy_is_updated_alone(device):
     A = matrix("uniform", np.dtype("complex128"))
     op = sg.aslinearoperator(A, format="csr", device=device)
-    turned = op.T
+    turned, gram, x = op.T, op.H @ op, vector(A.shape[1], A.dtype)
+    expected, of_adjoint = gram @ x, gram.H @ x
     B = sp.csr_array(turned.tocsr())
     B.data = B.data * 2
-    turned.update_values(B.data)
+    for copy_of_op in (turned, op.H):
+        copy_of_op.update_values(B.data)
+    np.testing.assert_array_equal(gram @ x, expected)
+    np.testing.assert_array_equal(gram.H @ x, of_adjoint)
     assert_same_entries(op.tocsr(), A)
     assert_same_entries(turned.T.tocsr(), sp.csr_array(B.T.tocsr()))
     assert op.T is not turned
