@@ -56,7 +56,7 @@ class PieceOfSystem(System):
     """
 
     def __init__(self, op: Distributed, b: Piece) -> None:
-        check_square(op)
+        check_square(op.shape)
         if op.row_ranges != op.col_ranges:
             raise ValueError(
                 "rows and columns are distributed differently; a solver needs an operator with the same "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -74,20 +74,13 @@ _Declared = Literal[True, "lower", "upper", "hermitian"]
 
 def checked_symmetry(symmetric: Any) -> _Declared | None:
     """What a caller says of a matrix's symmetry; None where it says nothing."""
-    if symmetric is None or (isinstance(symmetric, bool | np.bool_) and not symmetric):
-        return None
-    if isinstance(symmetric, bool | np.bool_):
-        return True
+    if symmetric is None or isinstance(symmetric, bool | np.bool_):
+        return True if symmetric else None
+    if isinstance(symmetric, str) and symmetric in ("lower", "upper", "hermitian"):
+        return cast("_Declared", symmetric)
+    kind = ValueError if isinstance(symmetric, str) else TypeError
     allowed = "give None or False, True, 'lower', 'upper' or 'hermitian'"
-    if not isinstance(symmetric, str):
-        raise TypeError(f"symmetric={symmetric!r} is not allowed; {allowed}")
-    if symmetric == "lower":
-        return "lower"
-    if symmetric == "upper":
-        return "upper"
-    if symmetric == "hermitian":
-        return "hermitian"
-    raise ValueError(f"symmetric={symmetric!r} is not allowed; {allowed}")
+    raise kind(f"symmetric={symmetric!r} is not allowed; {allowed}")
 
 
 def source_of(A: Any) -> Source:

@@ -66,8 +66,9 @@ class CanonicalCsr:
         made.shape, made.dtype, made.nnz, made.ordinal = shape, dtype, nnz, ordinal
         return made
 
-    def _like(self, source: CsrSource, shape: tuple[int, int]) -> CanonicalCsr:
-        return CanonicalCsr.on(source, shape, self.dtype, self.nnz, self.ordinal)
+    def with_source(self, source: CsrSource, shape: tuple[int, int] | None = None) -> CanonicalCsr:
+        """What the core made of the matrix on the same device, with entries of the same number and type."""
+        return CanonicalCsr.on(source, shape or self.shape, self.dtype, self.nnz, self.ordinal)
 
     # The arrays in host memory, which are fetched when they are first asked for.
 
@@ -148,13 +149,13 @@ class CanonicalCsr:
         shape = self.shape[::-1]
         if self.ordinal != CPU:
             try:
-                return self._like(self.source.transposed(), shape)
+                return self.with_source(self.source.transposed(), shape)
             except MemoryError:
                 pass
         here = self.in_host_memory()
         if here.is_wide:
             return CanonicalCsr.of(sp.csr_array(here.host.T))
-        return here._like(here.source.transposed(), shape)
+        return here.with_source(here.source.transposed(), shape)
 
     def astype(self, dtype: DType) -> CanonicalCsr:
         """With values of another type, on the same device, if that has room; else in host memory."""
@@ -175,10 +176,6 @@ class CanonicalCsr:
             entries: HostArray = self.host.diagonal(shift)
             return entries
         return self.source.diagonal(shift)
-
-    def with_source(self, source: CsrSource) -> CanonicalCsr:
-        """On the same device, what the core made with other values in the same places."""
-        return self._like(source, self.shape)
 
     def with_data(self, data: HostArray) -> CanonicalCsr:
         """In host memory, with other values in the same places."""
@@ -251,7 +248,7 @@ class CanonicalCsr:
             For a matrix that is not square, or has a very long row.
         """
         permutation, source = self.source.by_clusters()
-        return permutation, self._like(source, self.shape)
+        return permutation, self.with_source(source)
 
     def nearer_order(self, products: float, spent_us: float) -> tuple[_core.Permutation | None, CanonicalCsr]:
         """An order by clusters, and the matrix in it, if ``format="auto"`` is to store the matrix so.
@@ -260,7 +257,7 @@ class CanonicalCsr:
         """
         permutation, source, steps = self.source.nearer_order(products, spent_us)
         took(steps)
-        return (None, self) if source is None else (permutation, self._like(source, self.shape))
+        return (None, self) if source is None else (permutation, self.with_source(source))
 
     def sample(self, row_step: int, entry_step: int) -> tuple[HostArray, HostArray]:
         """``indptr[::row_step], indices[::entry_step]``, without the others."""

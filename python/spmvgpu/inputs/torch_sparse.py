@@ -33,7 +33,7 @@ class TorchSource(Source):
 
     @property
     def dtype(self) -> DType:
-        return numpy_type(self.given)
+        return _numpy_type(self.given)
 
     def csr(self) -> tuple[torch.Tensor, ...] | None:
         return self.tensors() if self.given.is_cuda else None
@@ -115,14 +115,10 @@ class TorchSource(Source):
         return values.flatten(), indices[0], indices[1]
 
 
-def numpy_type(A: torch.Tensor) -> DType:
+def _numpy_type(A: torch.Tensor) -> DType:
     """The type of the values, and float64 for bfloat16, which NumPy lacks."""
-    try:
-        found = np.dtype(str(A.dtype).removeprefix("torch."))
-    except TypeError:
-        found = None
-    # JAX teaches NumPy bfloat16, but PyTorch does not hand it over for all that.
-    return np.dtype(np.float64) if found is None or found.isbuiltin != 1 else found
+    found = cast("Torch", library_of(A)).type_of(A)
+    return found if isinstance(found, np.dtype) else np.dtype(np.float64)
 
 
 def _host(array: torch.Tensor) -> HostArray:
@@ -130,7 +126,7 @@ def _host(array: torch.Tensor) -> HostArray:
     array = array.cpu()
     host: HostArray | None = library_of(array).locate(array, "A").host  # type: ignore[union-attr]
     assert host is not None
-    return host.astype(numpy_type(array), copy=False)
+    return host.astype(_numpy_type(array), copy=False)
 
 
 def _are_below(indices: torch.Tensor, end: int) -> bool:

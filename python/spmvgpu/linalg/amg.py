@@ -149,7 +149,7 @@ def _operator_and_csr(
         for name, value in (("device", device), ("dtype", dtype)):
             if value is not None:
                 raise TypeError(f"{name}={value!r} is for a sparse matrix; leave it out for an operator")
-        check_square(A)
+        check_square(A.shape)
         snapshot = A._snapshot()
         op, csr = snapshot, snapshot._stored.canonical_there().at(A._ordinal)
     else:

@@ -348,7 +348,7 @@ def _operator(A: object, device: str, b: AnyArray = None) -> SparseOperator:
         raise TypeError(
             f"A must be a matrix or a SparseOperator, not {type(A).__name__}, whose entries are not known"
         )
-    check_square(op)
+    check_square(op.shape)
     return op
 
 

@@ -323,7 +323,7 @@ def jacobi(op: object) -> Jacobi:
     """
     if isinstance(op, OverRanks):
         with op.agreement():
-            check_square(op)
+            check_square(op.shape)
             return Jacobi(positive_inverse("jacobi", diagonal_of(op), op.dtype, op.row_ranges.begin))
     own = square_operator(op)
     with at_most(own.max_threads):
@@ -348,7 +348,7 @@ def square_operator(op: object) -> SparseOperator:
             f"op must be a matrix or a SparseOperator from spmvgpu.aslinearoperator, not "
             f"{type(op).__name__}, whose entries are not known"
         )
-    check_square(made)
+    check_square(made.shape)
     return made
 
 

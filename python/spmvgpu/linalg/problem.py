@@ -66,7 +66,7 @@ class DoubleSystem:
         self.is_foreign = isinstance(self._given, ForeignOperator)
         if len(self._given.shape) != 2:
             raise ValueError(f"A has {len(self._given.shape)} dimensions; give a square matrix")
-        check_square(self._given)
+        check_square(self._given.shape)
         self.rows = int(self._given.shape[0])
         is_complex = "c" in (storage_dtype(self._given.dtype, None).kind, kind_of(self.located.dtype))
         self.dtype: DType = dtype or np.dtype(np.complex128 if is_complex else np.float64)

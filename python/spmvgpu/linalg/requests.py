@@ -19,7 +19,7 @@ from .krylov import KrylovRequest, run
 from .named import NAMES, SYMMETRIC_SOLVERS, named
 from .preconditioners import Jacobi
 from .solve import NotSolvedError, solve
-from .systems import HasShape, check_square, no_entries, refuse_ranks
+from .systems import check_square, no_entries, refuse_ranks
 
 Method: TypeAlias = Literal["auto", "cg", "minres", "bicgstab", "gmres"]
 _METHODS = ("auto", "cg", "minres", "bicgstab", "gmres")
@@ -35,11 +35,11 @@ def _type_of(x: AnyArray) -> DType:
     return cast("AnyLibrary", library_of(x)).type_of(x)
 
 
-def _check_vectors(A: HasShape, own: DType, b: AnyArray, x0: AnyArray) -> None:
+def _check_vectors(shape: tuple[int, ...], own: DType, b: AnyArray, x0: AnyArray) -> None:
     columns = b.shape[1] if b.ndim == 2 and b.shape[1] != 1 else None
     for name, x in (("b", b), ("x0", x0)):
         if x is not None:
-            check_vector(name, tuple(x.shape), _type_of(x), A.shape, own, columns)
+            check_vector(name, tuple(x.shape), _type_of(x), shape, own, columns)
 
 
 class SolveRequest(NamedTuple):
@@ -91,9 +91,9 @@ class SolveRequest(NamedTuple):
                     "operator that was made before: spmvgpu.aslinearoperator(A)"
                 )
             A = as_operator(A, b)
-        check_square(A)
+        check_square(A.shape)
         own = A._type_of(values) if isinstance(A, Pattern) else solution_type(A, b)
-        _check_vectors(A, own, b, x0)
+        _check_vectors(A.shape, own, b, x0)
         return A, own
 
     def preconditioner(self, name: str, op: LinearOperator) -> LinearOperator:
@@ -109,7 +109,7 @@ class SolveRequest(NamedTuple):
         if rtol is None:
             rtol = 1e-5 if op.dtype in (np.float32, np.complex64) else 1e-8
         if self.method == "auto":
-            _check_vectors(op, solution_type(op, b), b, x0)  # it would turn to a complex system
+            _check_vectors(op.shape, solution_type(op, b), b, x0)  # it would turn to a complex system
             return solve(op, b, rtol, atol=self.atol, x0=x0)
 
         limits = rtol, self.atol, self.maxiter, self.nullspace

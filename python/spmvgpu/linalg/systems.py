@@ -143,7 +143,7 @@ class OperatorSystem(System):
     """The system of an operator of this process."""
 
     def __init__(self, op: SparseOperator, b: object, library: AnyLibrary) -> None:
-        check_square(op)
+        check_square(op.shape)
         super().__init__(b, library, op.shape[0], op.dtype, op._ordinal, op._solver_memory)
         self._op, self._stream = op, op._stream
         self._matrix, self.max_threads = op._matrix, op.max_threads
@@ -162,7 +162,7 @@ class ForeignSystem(System):
     """The system of another LinearOperator: products are callbacks, and vectors are where `b` is."""
 
     def __init__(self, op: sla.LinearOperator, b: object, library: AnyLibrary) -> None:
-        check_square(op)
+        check_square(op.shape)
         located = library.locate(b, "b")
         dtype, memory = common_type(np.dtype(op.dtype), located.dtype), _core.SolverMemory(located.ordinal)
         super().__init__(b, library, op.shape[0], dtype, located.ordinal, memory)
@@ -251,17 +251,10 @@ def _columns_of(b: AnyArray, library: AnyLibrary) -> int | None:
     return None if len(shape) != 2 or shape[1] == 1 else int(shape[1])
 
 
-class HasShape(Protocol):
-    """An operator, or what makes one of values."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-
-def check_square(op: HasShape) -> None:
-    """Refuse, with ValueError, an operator that is no system of equations."""
-    if op.shape[0] != op.shape[1]:
-        raise ValueError(f"the operator has shape {op.shape}; this needs a square one")
+def check_square(shape: tuple[int, ...]) -> None:
+    """Refuse, with ValueError, the shape of an operator that is no system of equations."""
+    if shape[0] != shape[1]:
+        raise ValueError(f"the operator has shape {shape}; this needs a square one")
 
 
 def callback_map(system: System, name: str, op: sla.LinearOperator, ordinal: int) -> LinearMap:
