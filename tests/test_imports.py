@@ -130,7 +130,8 @@ def test_without_the_papers_everything_else_works() -> None:
 
         sys.modules["spmvgpu.papers"] = None  # importing it, or from it, raises ImportError
         for added in plugins._ADDED.values():
-            added.clear()
+            for name in [name for name, place in added.items() if place.startswith("papers.")]:
+                del added[name]
         import spmvgpu.cli, spmvgpu.linalg, spmvgpu.plot
         from spmvgpu.planning.calibrate import calibrate
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .operands import address, operand
 
-if TYPE_CHECKING:
-    from .operator import SparseOperator
 
-
-def set_x(self: SparseOperator, x: object) -> None:
+def set_x(self: Any, x: object) -> None:
     """Gather from an array once for all products with it that follow.
 
     This is for format "csr_m" (Yin 2012, CSR-M), which stores the gathered entries of x. Do not change
