@@ -155,7 +155,8 @@ def test_assign_takes_turns_with_products(names, dtype):
         filling.result()
 
 
-@pytest.mark.parametrize(("cut", "beta"), itertools.product([1, 40, 60], [0.0, 0.5]))
+@pytest.mark.parametrize("cut", [1, 40, 60])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
 @each_type
 def test_partitioned_shares_with_scattered_rows(cut, beta, names, dtype):
     """Where a row of a part lies in y is where the share's row lies that it is."""
