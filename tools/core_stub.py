@@ -21,9 +21,6 @@ TYPES = {
     "Within": "Generic[_T]",
     "Within.__init__.value": "_T",
     "Within.__enter__.return": "_T",
-    # A function, a communicator or None are one py::object.
-    "solve.callback": "Callable[[int, float, float], object] | None",
-    "solve.ranks": "Callable[[npt.NDArray[np.float64]], object] | NcclCommunicator | None",
     "XlaCallee.__init__.function": "Callable[[list[int], int], object]",
     # py::vectorize gives a number for numbers, but is only called with arrays.
     "padding_is_allowed.return": "npt.NDArray[np.bool_]",

@@ -222,58 +222,78 @@ void register_factors(py::module_& module) {
                py::arg("factors"), py::arg("memory"), "Triangular solves with both factors.");
 }
 
+// Everything that a solve needs, as Python gives it. Vectors are given by their addresses on one device; 0 is none.
+struct SolverRequest : Limits {
+    std::string method;
+    AnyMap A;
+    std::optional<AnyMap> M;
+    index_t n = 0, columns = 1;  // the columns of b, x and the guess lie one after the other
+    int ordinal = Device::kCpu;
+    std::uintptr_t b = 0, guess = 0, x = 0;
+    std::shared_ptr<SolverMemory> memory;
+    std::optional<std::uintptr_t> stream;  // the solve starts after what it holds
+    std::optional<int> threads;
+    py::object callback = py::none();  // gets (iterations, residual, norm of b) of every column
+    py::object ranks = py::none();     // adds what other ranks have to an array of sums, or is an NcclCommunicator
+};
+
+Reports solve_as_requested(const SolverRequest& request) {
+    const py::object& ranks = request.ranks;
+    const AddOverRanks add_over_ranks = [&ranks](double* sums, int count) {
+        GilRelease::with_gil([&] { call_python(ranks, py::array_t<double>(count, sums, py::none())); });
+    };
+    const auto* const between_gpus =
+        py::isinstance<gpu::NcclCommunicator>(ranks) ? &ranks.cast<const gpu::NcclCommunicator&>() : nullptr;
+    // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
+    const auto look = [&callback = request.callback](const std::vector<Look>& seen) {
+        if (!callback.is_none()) {
+            std::vector<std::tuple<std::int64_t, double, double>> columns;
+            for (const auto& [iterations, residual, norm_b] : seen) columns.emplace_back(iterations, residual, norm_b);
+            GilRelease::with_gil([&] { call_python(callback, columns); });
+        }
+        check_interrupt();
+    };
+    const bool has_function = !ranks.is_none() && between_gpus == nullptr;
+    const Stream after = reinterpret_cast<Stream>(request.stream.value_or(0));
+    const GilRelease release;
+    const ThreadLimit limit(request.threads.value_or(std::numeric_limits<int>::max()));
+    return request.A.visit([&]<class T>(const std::shared_ptr<LinearMap<T>>& A) {
+        const System<T> system{
+            request.n,        Device{request.ordinal}, A.get(),          request.M ? request.M->of<T>().get() : nullptr,
+            at<T>(request.b), at<T>(request.guess),    at<T>(request.x), has_function ? &add_over_ranks : nullptr,
+            between_gpus,     request.columns};
+        return solve(request.method, system, request, *request.memory, request.stream ? &after : nullptr, look);
+    });
+}
+
 void register_solve(py::module_& module) {
-    module.def(
-        "solve",
-        [](const std::string& method, const AnyMap& A, const std::optional<AnyMap>& M, index_t n, index_t columns,
-           int ordinal, std::uintptr_t b, std::uintptr_t guess, std::uintptr_t x, const Limits& limits,
-           SolverMemory& memory, std::optional<std::uintptr_t> stream, std::optional<int> threads,
-           const py::object& callback, const py::object& ranks) {
-            const AddOverRanks add_over_ranks = [&ranks](double* sums, int count) {
-                GilRelease::with_gil([&] { call_python(ranks, py::array_t<double>(count, sums, py::none())); });
-            };
-            const auto* const between_gpus =
-                py::isinstance<gpu::NcclCommunicator>(ranks) ? &ranks.cast<const gpu::NcclCommunicator&>() : nullptr;
-            // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
-            const auto look = [&callback](const std::vector<Look>& seen) {
-                if (!callback.is_none()) {
-                    std::vector<std::tuple<std::int64_t, double, double>> columns;
-                    for (const auto& [iterations, residual, norm_b] : seen)
-                        columns.emplace_back(iterations, residual, norm_b);
-                    GilRelease::with_gil([&] { call_python(callback, columns); });
-                }
-                check_interrupt();
-            };
-            const bool has_function = !ranks.is_none() && between_gpus == nullptr;
-            const Stream after = reinterpret_cast<Stream>(stream.value_or(0));
-            const GilRelease release;
-            const ThreadLimit limit(threads.value_or(std::numeric_limits<int>::max()));
-            return A.visit([&]<class T>(const std::shared_ptr<LinearMap<T>>& held) {
-                const System<T> system{n,
-                                       Device{ordinal},
-                                       held.get(),
-                                       M ? M->of<T>().get() : nullptr,
-                                       at<T>(b),
-                                       at<T>(guess),
-                                       at<T>(x),
-                                       has_function ? &add_over_ranks : nullptr,
-                                       between_gpus,
-                                       columns};
-                return solve(method, system, limits, memory, stream ? &after : nullptr, look);
-            });
-        },
-        py::arg("method"), py::arg("A"), py::arg("M"), py::arg("n"), py::arg("columns"), py::arg("ordinal"),
-        py::arg("b"), py::arg("guess"), py::arg("x"), py::arg("limits"), py::arg("memory"), py::arg("stream"),
-        py::arg("threads"), py::arg("callback"), py::arg("ranks") = py::none(),
-        "Solves with vectors on one device, given by address (0: none), and reports on every column of b, x and the "
-        "guess, which lie one after the other. Starts after what the stream holds; complete on return. The callback "
-        "gets (iterations, residual, norm of b) of every column. Of vectors in pieces, `ranks` adds what the other "
-        "ranks have to an array of sums, or is an NcclCommunicator.");
+    py::class_<SolverRequest, Limits>(module, "SolverRequest", "A system, and how it is solved.")
+        .def(py::init([](const std::string& method, const AnyMap& A, index_t n, std::shared_ptr<SolverMemory> memory,
+                         std::optional<int> threads) {
+                 SolverRequest request;
+                 request.method = method;
+                 request.A = A;
+                 request.n = n;
+                 request.memory = std::move(memory);
+                 request.threads = threads;
+                 return request;
+             }),
+             py::arg("method"), py::arg("A"), py::arg("n"), py::arg("memory"), py::arg("threads"))
+        .def_readwrite("M", &SolverRequest::M)
+        .def_readwrite("columns", &SolverRequest::columns)
+        .def_readwrite("ordinal", &SolverRequest::ordinal)
+        .def_readwrite("b", &SolverRequest::b)
+        .def_readwrite("guess", &SolverRequest::guess)
+        .def_readwrite("x", &SolverRequest::x)
+        .def_readwrite("stream", &SolverRequest::stream)
+        .def_readwrite("callback", &SolverRequest::callback)
+        .def_readwrite("ranks", &SolverRequest::ranks);
+    module.def("solve", &solve_as_requested, py::arg("request"),
+               "Solves, and reports on every column; complete on return.");
 }
 
 void register_limits_and_report(py::module_& module) {
     py::class_<Limits>(module, "SolverLimits", "When a solve ends, and how it is done.")
-        .def(py::init())
         .def_readwrite("rtol", &Limits::rtol)
         .def_readwrite("atol", &Limits::atol)
         .def_readwrite("maxiter", &Limits::maxiter)

@@ -188,14 +188,13 @@ class DirectFactors(DevicePreconditioner):
         A = _core.matrix_map(op._matrix)
 
         def run(right: DeviceVector, guess: int, iterations: int, goal: float) -> list[SolverReport]:
-            limits = _core.SolverLimits()
-            limits.rtol, limits.atol, limits.maxiter = 0.0, goal, iterations
-            limits.restart, limits.legacy = min(_REFINEMENTS, self.shape[0]), True
-            M = factors.core_map(trans) if iterations else None
-            return _core.solve(
-                "gmres", A, M, self.shape[0], system.columns or 1, self._ordinal, right.pointer, guess,
-                x.pointer, limits, system.memory, None, system.max_threads, None,
-            )  # fmt: skip
+            request = _core.SolverRequest("gmres", A, self.shape[0], system.memory, system.max_threads)
+            request.rtol, request.atol, request.maxiter = 0.0, goal, iterations
+            request.restart, request.legacy = min(_REFINEMENTS, self.shape[0]), True
+            request.M = factors.core_map(trans) if iterations else None
+            request.columns, request.ordinal = system.columns or 1, self._ordinal
+            request.b, request.guess, request.x = right.pointer, guess, x.pointer
+            return _core.solve(request)
 
         sizes = [report.norm_b for report in run(first, 0, 0, 0.0)]
         reports = run(right, first.pointer, 0, 0.0)

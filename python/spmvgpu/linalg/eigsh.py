@@ -261,10 +261,6 @@ def _solves(
         # A matrix of its own: cg has no shift, and preconditioners are made of its entries.
         made = aslinearoperator(_shifted(op, sigma).tocsr(), device=op.device, dtype=op.dtype)
         of_shifted, shift = system_of(made, system.b), 0.0
-    limits = _core.SolverLimits()
-    limits.rtol = max(tol / 10, 100 * float(np.finfo(system.dtype).eps))
-    limits.maxiter = min(10 * system.unknowns, MOST_ITERATIONS)
-    limits.shift = shift
     try:
         M = preconditioner
         if isinstance(M, str):
@@ -277,22 +273,11 @@ def _solves(
     product, n, ordinal = of_shifted.core_map(), system.unknowns, vectors.ordinal
 
     def report_of(method: str, M: LinearMap | None, x: int, y: int) -> _core.SolverReport:
-        (report,) = _core.solve(
-            method,
-            product,
-            M,
-            n,
-            1,
-            ordinal,
-            x,
-            0,
-            y,
-            limits,
-            of_shifted.memory,
-            None,
-            system.max_threads,
-            None,
-        )
+        request = _core.SolverRequest(method, product, n, of_shifted.memory, system.max_threads)
+        request.rtol = max(tol / 10, 100 * float(np.finfo(system.dtype).eps))
+        request.maxiter = min(10 * n, MOST_ITERATIONS)
+        request.M, request.shift, request.ordinal, request.b, request.x = M, shift, ordinal, x, y
+        (report,) = _core.solve(request)
         return report
 
     def solve(x: int, y: int) -> None:

@@ -76,11 +76,13 @@ class KrylovRequest:
     watch: Watch | None = None
     warns: bool = True
 
-    def checked(self, system: System, callback: Callback | None) -> _core.SolverLimits:
+    def checked(self, system: System, callback: Callback | None) -> _core.SolverRequest:
         """The request to the core, without vectors."""
         n = system.unknowns
         kind = one_of("callback_type", "legacy" if self.callback_type is None else self.callback_type, _KINDS)
-        core = _core.SolverLimits()
+        core = _core.SolverRequest(
+            self.method, system.core_map(), system.shape[0], system.memory, system.max_threads
+        )
         check_residuals(self.residuals)
         length = _RESTART if self.restart is None else whole_number("restart", self.restart, 1, 2**20)
         core.restart = min(length, n)
@@ -151,24 +153,12 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
         else:
             callback(vectors.result())
 
-    looked = None if callback is None and watch is None else system.together(look)
-    reports = _core.solve(
-        request.method,
-        system.core_map(),
-        None if preconditioner is None else preconditioner.core,
-        system.shape[0],
-        system.columns or 1,
-        vectors.ordinal,
-        right.pointer,
-        guess.pointer,
-        x.pointer,
-        core,
-        system.memory,
-        vectors.stream,
-        system.max_threads,
-        looked,
-        system.ranks,
-    )
+    core.M = None if preconditioner is None else preconditioner.core
+    core.ordinal, core.stream, core.ranks = vectors.ordinal, vectors.stream, system.ranks
+    core.columns = system.columns or 1
+    core.b, core.guess, core.x = right.pointer, guess.pointer, x.pointer
+    core.callback = None if callback is None and watch is None else system.together(look)
+    reports = _core.solve(core)
     if null is not None:
         null.clean(x)
     if request.residuals is not None:
