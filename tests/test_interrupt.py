@@ -353,7 +353,7 @@ def test_a_handler_at_any_step_uses_the_operator(operator, name):
 
 
 def test_the_lock_keeps_other_threads_out_and_not_its_own():
-    lock, order = _core.Lock(), []
+    lock, order = threading.RLock(), []
 
     def other():
         with _core.Hold(lock):
@@ -371,7 +371,7 @@ def test_the_lock_keeps_other_threads_out_and_not_its_own():
 
 
 def test_a_lock_goes_with_what_has_it():
-    lock = _core.Lock()
+    lock = threading.RLock()
     hold = _core.Hold(lock)
     hold.__enter__()
     assert not ends_in_another_thread(lambda: _core.Hold(lock).__enter__(), 0.05)
@@ -383,7 +383,7 @@ WAITING = """
     import signal, threading
     from spmvgpu import _core
 
-    lock, taken, end = _core.Lock(), threading.Event(), threading.Event()
+    lock, taken, end = threading.RLock(), threading.Event(), threading.Event()
 
     def other():
         with _core.Hold(lock):

@@ -9,13 +9,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "bindings/bindings.hpp"
-#include "core/mutex.hpp"
 #include "core/parallel.hpp"
-#include "core/system.hpp"
 
 namespace py = pybind11;
 
@@ -23,91 +20,32 @@ namespace spmvgpu {
 
 namespace {
 
-// An address that no other living thread gives.
-const void* this_thread() {
-    static thread_local char own;
-    return &own;
-}
-
-const void* forking_thread = nullptr;  // that made this process by a fork, and goes on in it as its first
-[[maybe_unused]] const bool fork_handler = system::call_after_fork([] { forking_thread = this_thread(); });
-
-// A lock that the thread which has it may take again, as a signal handler does that comes in between. In a process that
-// was forked off it is free, unless the thread that forked had it. Used with the interpreter's lock held.
-class Lock {
-public:
-    Lock() = default;
-    ~Lock() { PyThread_free_lock(lock_); }
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-
-    void take() {
-        forget_other_process();
-        if (depth_ == 0 || owner_ != this_thread()) wait();
-        owner_ = this_thread();
-        ++depth_;
-    }
-
-    void give_back() {
-        forget_other_process();
-        if (--depth_ > 0) return;
-        owner_ = nullptr;
-        PyThread_release_lock(lock_);
-    }
-
-private:
-    static PyThread_type_lock make() {
-        const PyThread_type_lock lock = PyThread_allocate_lock();
-        if (lock == nullptr) throw std::bad_alloc();
-        return lock;
-    }
-
-    void forget_other_process() {
-        if (generation_ == fork_generation()) return;
-        if (depth_ == 0 || owner_ != forking_thread) {
-            lock_ = make();  // the old one may have an owner that is not here, and stays as it is
-            depth_ = 0;
-        }
-        generation_ = fork_generation();
-    }
-
-    void wait() {
-        while (PyThread_acquire_lock(lock_, NOWAIT_LOCK) == 0) {
-            PyLockStatus status{};
-            {
-                const GilRelease release;
-                status = PyThread_acquire_lock_timed(lock_, -1, 1);
-            }
-            if (status == PY_LOCK_ACQUIRED) return;
-            if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-        }
-    }
-
-    PyThread_type_lock lock_ = make();
-    const void* owner_ = nullptr;  // the thread that has it
-    int depth_ = 0;                // how many times
-    std::uint32_t generation_ = fork_generation();
-};
-
+// A block that has a Python lock. A `with` statement of the lock itself may end without release: Python 3.13 protects
+// no jump at the end of a loop within the block.
 class Hold {
 public:
-    explicit Hold(std::shared_ptr<Lock> lock) : lock_(std::move(lock)) {}
-    ~Hold() { end(); }
+    explicit Hold(py::object lock) : lock_(std::move(lock)) {}
+    ~Hold() {
+        try {
+            end();
+        } catch (py::error_already_set&) {  // dropped by another thread than the one that has the lock
+        }
+    }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
     void begin() {
-        lock_->take();
-        ++taken_;
+        lock_.attr("acquire")();
+        ++count_;
     }
 
     void end() {
-        for (; taken_ > 0; --taken_) lock_->give_back();
+        for (; count_ > 0; --count_) lock_.attr("release")();
     }
 
 private:
-    std::shared_ptr<Lock> lock_;
-    int taken_ = 0;
+    py::object lock_;
+    int count_ = 0;
 };
 
 // True while the thread drops an object because of an exception.
@@ -117,7 +55,7 @@ thread_local bool is_failing = false;
 // or else for good. It does not stay where an exception drops it: a handler raised that before the block began.
 class ThreadBound {
 public:
-    explicit ThreadBound(int threads) : before_(set_thread_limit(threads)), thread_(this_thread()) {}
+    explicit ThreadBound(int threads) : before_(set_thread_limit(threads)), thread_(PyThread_get_thread_ident()) {}
     ~ThreadBound() {
         if (is_of_block_ || is_failing) restore();
     }
@@ -127,12 +65,12 @@ public:
     void enter() { is_of_block_ = true; }
 
     void restore() {
-        if (std::exchange(thread_, nullptr) == this_thread()) set_thread_limit(before_);
+        if (std::exchange(thread_, 0) == PyThread_get_thread_ident()) set_thread_limit(before_);
     }
 
 private:
     int before_;
-    const void* thread_;  // the thread that is bounded; null once the earlier bound is back
+    unsigned long thread_;  // the thread that is bounded; 0 once the earlier bound is back
     bool is_of_block_ = false;
 };
 
@@ -173,11 +111,8 @@ private:
 }  // namespace
 
 void register_guards(py::module_& module) {
-    py::class_<Lock, std::shared_ptr<Lock>>(module, "Lock",
-                                            "A lock that its thread may take again, and that a fork sets free.")
-        .def(py::init<>());
-    py::class_<Hold>(module, "Hold", "Has a lock within a block.")
-        .def(py::init<std::shared_ptr<Lock>>(), py::arg("lock"))
+    py::class_<Hold>(module, "Hold", "Has a lock of threading's within a block.")
+        .def(py::init<py::object>(), py::arg("lock"))
         .def("__enter__", &Hold::begin)
         .def("__exit__", [](Hold& hold, const py::args&) { hold.end(); });
     py::class_<ThreadBound>(

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from .. import _core
 from .._core import AnyMatrix, Matrix
+from .._util.locks import ForkableLock
 from ..arrays import ArrayInfo
 from ..devices import CPU, at_most, device_name
 from ..formats import traits
@@ -83,7 +84,7 @@ class StoredMatrix:
         self.ordinals = tuple(part.ordinal for part in parts) or description.ordinals
         self.ordinal = next((ordinal for ordinal in self.ordinals if ordinal != CPU), CPU)
         self.places = sorted({ordinal for ordinal in self.ordinals if ordinal != CPU}) or [CPU]
-        self._lock = _core.Lock()
+        self._lock = ForkableLock()
         self.variants: dict[Transposition, tuple[StoredMatrix, Any]] = {}
         self.references: dict[str, object] = {}
         self._variant_of: tuple[Transposition, weakref.ref[StoredMatrix]] | None = None
@@ -105,7 +106,7 @@ class StoredMatrix:
 
     @property
     def lock(self) -> _core.Hold:
-        return _core.Hold(self._lock)
+        return self._lock.hold()
 
     @property
     def work_nbytes(self) -> int:
