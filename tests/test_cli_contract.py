@@ -111,6 +111,17 @@ def test_json_of_a_solver_that_took_over(run, tmp_path):
     assert "bicgstab broke down" in found["solver_reason"]
 
 
+def test_a_solver_that_diverges_is_followed_by_another(run, tmp_path, rng):
+    """One that only needs more iterations is not: they are as many as were allowed."""
+    sp.save_npz(tmp_path / "A.npz", sp.csr_array(rng.standard_normal((60, 60)) + 0.1 * np.eye(60)))
+    common = "solve", tmp_path / "A.npz", "--preconditioner", "none", "--maxiter", 3, "--json"
+    assert json.loads(run(*common, "--solver", "bicgstab")[1])["residual"] > 1
+    found = json.loads(run(*common)[1])
+    assert (found["solver"], found["iterations"]) == ("gmres", 3)
+    assert found["residual"] < 1
+    assert found["solver_reason"] == "bicgstab did not converge"
+
+
 def test_a_residual_that_is_not_finite_is_null(run, tmp_path):
     sp.save_npz(tmp_path / "A.npz", sp.csr_array([[1e300, 1e300], [0.0, 1e-300]]))
     code, out, _ = run("solve", tmp_path / "A.npz", "--solver", "gmres", "--json")

@@ -144,7 +144,9 @@ def _solve(args: argparse.Namespace, task: Task) -> int:
     def shown(approach: Approach, why: str) -> Iterator[Watch]:
         reason = f"{why}; {hint}" if hint and not reasons else why
         reasons.append(reason if auto else None)
-        report.line("preconditioner", _dashed(approach.preconditioner))
+        name = _dashed(approach.preconditioner)
+        if report.values.get("preconditioner") != name:
+            report.line("preconditioner", name, preconditioner=name)
         report.wrapped(f"{'solver':<14}", f"{approach.solver}, because {reason}" if auto else approach.solver)
         with counting(approach.solver, "iterations", quiet=args.quiet or not task.is_first) as bar:
 
