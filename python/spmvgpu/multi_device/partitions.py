@@ -19,19 +19,7 @@ from ..planning.parts import check_sets
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Parts(Brief, ABC):
-    """Sizes of the parts of a matrix. Each array has one entry per part.
-
-    Attributes
-    ----------
-    powers : array of float
-        Computing power of each processor, CP_i.
-    rows : array of int
-        Number of rows, N(A_i).
-    nnz : array of int
-        Number of non-zeros, NNZ(A_i), formula (3).
-    elements : array of int
-        Number of slots, including padding, E(A_i), formula (5).
-    """
+    """Sizes of the parts of a matrix, with the attributes that `Partition` describes."""
 
     powers: HostArray
     rows: HostArray
