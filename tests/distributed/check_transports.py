@@ -228,7 +228,7 @@ class Beside(type(NUMPY)):
 @pytest.fixture
 def beside(monkeypatch):
     found = Beside()
-    monkeypatch.setattr(products, "taken", lambda name, x: (x, found))
+    monkeypatch.setattr(products, "array_and_library", lambda name, x: (x, found))
     return found
 
 

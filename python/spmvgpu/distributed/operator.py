@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn, cast
 
-import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
@@ -22,7 +22,7 @@ from .communicators import Communicator
 from .errors import agreement
 from .exchange import Exchange, Piece
 from .explain import Summary, explanation
-from .products import Backward, Forward, Product
+from .products import Product
 from .ranges import Ranges
 from .rows import LocalRows
 from .systems import PieceOfSystem
@@ -111,12 +111,7 @@ class DistributedOperator:
         self._shared = shared
         self._which, self._threads = (transposed, conjugated), shared.threads
         shared.variants[self._which] = self
-        local, others = shared.local, (shared.exchange, shared.transport)
-        self._product: Product
-        if transposed:
-            self._product = Backward(local, *others, conjugated)
-        else:
-            self._product = Forward(local.conj() if conjugated else local, *others)
+        self._product = Product(shared.local, shared.exchange, shared.transport, *self._which)
         self._solver_memories: dict[int, _core.SolverMemory] = {}
         self.solve_info: SolveInfo | None = None
 
@@ -219,7 +214,7 @@ class DistributedOperator:
         array([[2., 1.],
                [0., 4.]])
         """
-        if isinstance(self._product, Backward):
+        if self._product.transposed:
             raise TypeError("a transposed DistributedOperator holds columns, not rows; use op.T.tocsr()")
         return self._product.local.tocsr(self.col_ranges)
 
@@ -497,7 +492,13 @@ class DistributedOperator:
         >>> x.round(6), info
         (array([1.5, 1. ]), 0)
         """
-        return Replicated(self)
+
+        def replicated_product(op: DistributedOperator, x: HostArray) -> HostArray:
+            cols = op.col_ranges
+            return cast("HostArray", op.row_ranges.gather(op.dot(x[cols.begin : cols.end]), root=None))
+
+        multiply, adjoint = (partial(replicated_product, op) for op in (self, self.H))
+        return LinearOperator(self.shape, multiply, adjoint, multiply, self.dtype, adjoint)
 
     # Methods that solvers call
 
@@ -520,26 +521,3 @@ class DistributedOperator:
     ) -> Piece:
         with at_most(self._threads):
             return self._product(x, out, alpha, beta)
-
-
-class Replicated(LinearOperator):  # type: ignore[misc]
-    """See `DistributedOperator.replicated`."""
-
-    def __init__(self, op: DistributedOperator) -> None:
-        super().__init__(op.dtype, op.shape)
-        self._op = op
-
-    def _matvec(self, x: HostArray) -> HostArray:
-        return self._matmat(np.asarray(x).reshape(-1))
-
-    def _matmat(self, X: HostArray) -> HostArray:
-        cols = self._op.col_ranges
-        whole = self._op.row_ranges.gather(self._op.dot(X[cols.begin : cols.end]), root=None)
-        assert whole is not None  # every rank gets it
-        return whole
-
-    def _adjoint(self) -> Replicated:
-        return Replicated(self._op.H)
-
-    def _transpose(self) -> Replicated:
-        return Replicated(self._op.T)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
@@ -42,19 +40,28 @@ class _BetweenGpus:
         self.shape, self.dtype, self._matrix = block.shape, block.dtype, matrix
         self._check_device = block._check_device
 
-    def multiply(self, x: Piece, out: Piece | None, alpha: complex, beta: complex) -> Piece:
-        return operands.scaled_product(self, x, out, alpha, beta, None)
 
+class Product:
+    """A product on one rank, which sends and receives while the block is multiplied.
 
-class Product(ABC):
-    """A product on one rank, which sends and receives while the block is multiplied."""
+    For ``A @ x``, messages carry the entries of x that the halo needs. Every row is the sum of two: of its
+    entries in the block, and of those in the halo.
 
-    _back: ClassVar[bool]  # whether messages go from those that need entries to those that hold them
-    _kind: ClassVar[type[RankMatrix | TransposedRankMatrix]]
+    For ``A.T @ x`` and ``A.H @ x``, messages carry the sums that the rows of the halo add to other ranks.
+    They are added in the order of the ranks that they come from, after the block's own, so that the result
+    does not depend on which comes first.
+    """
 
-    def __init__(self, local: LocalRows, exchange: Exchange, transport: Transport) -> None:
-        self.local, self.exchange, self.transport = local, exchange, transport
-        self._boundary = _IndexMap(local.boundary)
+    def __init__(
+        self, local: LocalRows, exchange: Exchange, transport: Transport, transposed: bool, conjugated: bool
+    ) -> None:
+        self.exchange, self.transport, self.transposed = exchange, transport, transposed
+        self.local = local.conj() if conjugated and not transposed else local
+        self._conjugated = conjugated
+        self._boundary, self._sent = _IndexMap(local.boundary), _IndexMap(exchange.indices)
+        self._received = [
+            (slice(m.begin, m.end), _IndexMap(exchange.indices[m.begin : m.end])) for m in exchange.targets
+        ]
 
     def __call__(
         self, x: Piece, out: Piece | None = None, alpha: complex = 1.0, beta: complex = 0.0
@@ -64,104 +71,53 @@ class Product(ABC):
         `x` may have columns.
         """
         if self.transport.nccl is not None and not isinstance(x, np.ndarray):
-            return self._between_gpus.multiply(x, out, alpha, beta)
+            return operands.scaled_product(self._between_gpus, x, out, alpha, beta, None)
         _, library = array_and_library("x", x)
+        block, halo = self._operators
         with library.device(x):
-            channel = self.exchange.channel(library, x, self.transport.cuda_mpi, self._back)
-            self._fill(channel.outgoing, x, alpha, library)
+            channel = self.exchange.channel(library, x, self.transport.cuda_mpi, self.transposed)
+            if not self.transposed:
+                library.take(x, self._sent.near(x, library), channel.outgoing)
+            elif halo is not None:
+                of_boundary = x[self._boundary.near(x, library)]
+                library.copy(halo.spmv(of_boundary, None, alpha), channel.outgoing)
             channel.start()
             try:
-                y = self._operators[0].spmv(x, out, alpha, beta)
+                y = block.spmv(x, out, alpha, beta)
             finally:
                 channel.finish()
-            self._add(channel.incoming, x, y, alpha, library)
+            incoming = library.beside(channel.incoming, x)
+            if self.transposed:
+                for piece, index_map in self._received:  # no piece has an entry twice
+                    y[index_map.near(x, library)] += incoming[piece]
+            elif halo is not None:
+                y[self._boundary.near(x, library)] += halo.spmv(incoming, None, alpha)
             channel.release()
             return y
 
-    @property
-    @abstractmethod
+    @lazy
     def _operators(self) -> tuple[SparseOperator, SparseOperator | None]:
-        """What multiplies: for the block, and for the halo."""
-
-    @abstractmethod
-    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, library: AnyLibrary) -> None:
-        """Write what is sent of ``alpha * x``, or of the product with it."""
-
-    @abstractmethod
-    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, library: AnyLibrary) -> None:
-        """Complete the product `y` of the block with what was received."""
+        """The operators that multiply: of the block, and of the halo."""
+        operators = self.local.operators
+        if self.transposed:
+            operators = [op.H if self._conjugated else op.T for op in operators]
+        block, *halo = operators
+        return block, halo[0] if halo else None
 
     @lazy
     def matrix(self) -> AnyMatrix:
-        """The core's, of vectors where the block is: it sends what `exchange` says over NCCL."""
+        """The core's matrix for vectors where the block is: it sends what `exchange` says over NCCL."""
         block, halo = self._operators
         nccl, exchange = self.transport.nccl, self.exchange
-        if nccl is None:  # of the only rank
+        if nccl is None:  # there is one rank
             return block._matrix
-        sent, received = exchange.targets, exchange.sources
-        if self._back:
-            sent, received = received, sent
+        kind: type[RankMatrix | TransposedRankMatrix] = RankMatrix
+        messages = exchange.targets, exchange.sources
+        if self.transposed:
+            kind, messages = TransposedRankMatrix, messages[::-1]
         boundary, wanted = (indices.astype(np.int32) for indices in (self.local.boundary, exchange.indices))
-        return self._kind(nccl, block._matrix, halo and halo._matrix, boundary, wanted, sent, received)
+        return kind(nccl, block._matrix, halo and halo._matrix, boundary, wanted, *messages)
 
     @lazy
     def _between_gpus(self) -> _BetweenGpus:
         return _BetweenGpus(self._operators[0], self.matrix)
-
-
-class Forward(Product):
-    """``A @ x``: messages carry the entries of x that the halo needs.
-
-    Every row is the sum of two: of its entries in the block, and of those in the halo.
-    """
-
-    _back, _kind = False, RankMatrix
-
-    def __init__(self, local: LocalRows, exchange: Exchange, transport: Transport) -> None:
-        super().__init__(local, exchange, transport)
-        self._sent = _IndexMap(exchange.indices)
-
-    @property
-    def _operators(self) -> tuple[SparseOperator, SparseOperator | None]:
-        return self.local.block, self.local.halo
-
-    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, library: AnyLibrary) -> None:
-        library.take(x, self._sent.near(x, library), outgoing)
-
-    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, library: AnyLibrary) -> None:
-        if self.local.halo is not None:
-            of_halo = self.local.halo.spmv(library.beside(incoming, x), None, alpha)
-            y[self._boundary.near(x, library)] += of_halo
-
-
-class Backward(Product):
-    """``A.T @ x`` or ``A.H @ x``: messages carry the sums that the rows of the halo add to other ranks.
-
-    They are added in the order of the ranks that they come from, after the block's own, so that the result
-    does not depend on which comes first.
-    """
-
-    _back, _kind = True, TransposedRankMatrix
-
-    def __init__(self, local: LocalRows, exchange: Exchange, transport: Transport, conjugated: bool) -> None:
-        super().__init__(local, exchange, transport)
-        self._conjugated = conjugated
-        self._received = [
-            (slice(m.begin, m.end), _IndexMap(exchange.indices[m.begin : m.end])) for m in exchange.targets
-        ]
-
-    @lazy
-    def _operators(self) -> tuple[SparseOperator, SparseOperator | None]:
-        block, *halo = (op.H if self._conjugated else op.T for op in self.local.operators)
-        return block, halo[0] if halo else None
-
-    def _fill(self, outgoing: Piece, x: Piece, alpha: complex, library: AnyLibrary) -> None:
-        halo = self._operators[1]
-        if halo is not None:
-            of_boundary = x[self._boundary.near(x, library)]
-            library.copy(halo.spmv(of_boundary, None, alpha), outgoing)
-
-    def _add(self, incoming: Piece, x: Piece, y: Piece, alpha: complex, library: AnyLibrary) -> None:
-        received = library.beside(incoming, x)
-        for piece, index_map in self._received:  # of which none holds an entry twice
-            y[index_map.near(x, library)] += received[piece]
