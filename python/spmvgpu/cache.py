@@ -38,8 +38,6 @@ MAX_TUNING_ENTRIES = 512
 
 _VARIABLE = "SPMVGPU_CACHE_DIR"
 _MAX_FILE_BYTES = 1 << 22  # several times a profile
-_ROOM_AT_ONCE = 32  # results stored before they are counted again
-_room: tuple[Path | None, int] = None, 0  # a folder, and how many more may be stored there uncounted
 _warned: set[str] = set()
 _ignored: ContextVar[bool] = ContextVar("ignored", default=False)
 
@@ -269,24 +267,12 @@ def write(path: Path, text: str) -> None:
 
 
 def drop_oldest(folder: Path) -> None:
-    """Keep the cache small, after a result was stored: of too many, delete the oldest quarter.
-
-    The results are counted only when there may be too many, as far as this process knows. What other
-    processes store meanwhile may be beyond that, up to `_ROOM_AT_ONCE` results of each.
-    """
-    global _room
-    known, room = _room
-    if known == folder and room > 0:
-        _room = folder, room - 1
-        return
+    """Keep the cache small, after a result was stored: of too many, delete the oldest quarter."""
     files = _files(folder.parent, folder.name)
     if len(files) > MAX_TUNING_ENTRIES:
         files.sort(key=lambda file: _stat(file, "st_mtime"))
-        dropped = len(files) - MAX_TUNING_ENTRIES * 3 // 4
-        for file in files[:dropped]:
+        for file in files[: len(files) - MAX_TUNING_ENTRIES * 3 // 4]:
             Path(file).unlink(missing_ok=True)
-        files = files[dropped:]
-    _room = folder, min(MAX_TUNING_ENTRIES - len(files), _ROOM_AT_ONCE)
 
 
 def _entries(where: Path | None, kind: str) -> Iterator[os.DirEntry[str]]:

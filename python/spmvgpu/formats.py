@@ -25,7 +25,6 @@ Indices: TypeAlias = npt.NDArray[np.int32]
 Order: TypeAlias = Indices | _core.Permutation
 
 _FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
-_NO_TRAITS = _core.Traits()
 
 
 @dataclass(frozen=True)
@@ -107,8 +106,7 @@ def formats() -> tuple[str, ...]:
 
 def traits(format: str) -> _core.Traits:
     """What is true of a format whatever the matrix; nothing is of a name that is not one of `formats()`."""
-    found: _core.Traits = _FORMATS[format]["traits"] if format in _FORMATS else _NO_TRAITS
-    return found
+    return _FORMATS[format]["traits"] if format in _FORMATS else _core.Traits()
 
 
 def format_options(format: str) -> list[dict[str, Any]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
@@ -90,17 +88,7 @@ def _checked_path(path: str | os.PathLike[str]) -> Path:
             f"{path}: the file name must end in {' or '.join(SUFFIXES)}"
             + (packed if checked.suffix == ".gz" else "")
         )
-    check_readable(checked)
-    return checked
-
-
-@contextmanager
-def _naming(place: str) -> Iterator[None]:
-    """Name a place in the message of a ValueError: the parser does not know the file that it reads."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{place}{error}") from error
+    return check_readable(checked)
 
 
 # Files of `scipy.sparse.save_npz`: each rank reads its rows.
@@ -198,8 +186,10 @@ def _entries(path: Path, comm: Communicator) -> tuple[Header, HostArray, HostArr
             stream.seek(begin)
             text = stream.read(end - begin)
         reader = header._replace(line=1).reader(text.count(b"\n") + 1)
-        with _naming(f"{path}: in the lines from byte {begin} to {end}, "):
+        try:
             reader.read(text if text.endswith(b"\n") or not text else text + b"\n")
+        except ValueError as error:
+            raise ValueError(f"{path}: in the lines from byte {begin} to {end}, {error}") from error
     found = comm.allreduce(np.array([reader.entries, reader.has_below, reader.has_above]))
     if found[0] != header.entries:
         relation = "truncated" if found[0] < header.entries else "too many entries"
@@ -212,9 +202,12 @@ def _entries(path: Path, comm: Communicator) -> tuple[Header, HostArray, HostArr
             f"{path}: the header says {header.symmetry}, but there are entries in both triangles; write one "
             "triangle, or read the file on one rank and use distributed.scatter"
         )
-    with agreement(comm), _naming(f"{path}: "):
+    with agreement(comm):
         entries = entries_of(reader, header)
-        entries = entries if is_general else expanded(header, entries)
+        try:
+            entries = entries if is_general else expanded(header, entries)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
     return header, entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data
 
 

@@ -74,7 +74,9 @@ def choose(comm: Communicator, ordinal: int, transport: str) -> Transport:
     if transport == "mpi":
         return Transport(None, False, "transport='mpi'")
     ranks = [] if comm.size == 1 else comm.allgather(_rank(ordinal))
-    trouble = _trouble_of_gpus(ranks)
+    without = next((number for number, rank in enumerate(ranks) if rank.gpu is None), None)
+    trouble = "" if without is None else f"rank {without} does not compute on one GPU"
+    trouble = trouble if ranks else "there is one rank"
     reasons = [trouble] if trouble else []
     if not trouble and transport != "cuda_mpi":
         nccl, trouble_of_nccl = _nccl(comm, ordinal, ranks, is_asked_for=transport == "nccl")
@@ -82,7 +84,10 @@ def choose(comm: Communicator, ordinal: int, transport: str) -> Transport:
             return Transport(nccl, False, "")
         reasons.append(trouble_of_nccl)
     if not trouble and transport != "nccl":
-        trouble_of_mpi = _trouble_of_mpi(ranks)
+        troubles = (
+            f"rank {number}: {rank.mpi_trouble}" for number, rank in enumerate(ranks) if rank.mpi_trouble
+        )
+        trouble_of_mpi = next(troubles, "")
         if not trouble_of_mpi:
             return Transport(None, True, "; ".join(reasons) or "transport='cuda_mpi'")
         reasons.append(trouble_of_mpi)
@@ -112,17 +117,8 @@ def _host() -> str:
         return platform.node()
 
 
-# Obstacles to a transport, the same on all ranks; "" if there is none.
-
-
-def _trouble_of_gpus(ranks: list[_Rank]) -> str:
-    if not ranks:
-        return "there is one rank"
-    without = next((number for number, rank in enumerate(ranks) if rank.gpu is None), None)
-    return "" if without is None else f"rank {without} does not compute on one GPU"
-
-
 def _trouble_of_nccl(ranks: list[_Rank]) -> str:
+    """The first obstacle to NCCL, the same on all ranks; "" if there is none."""
     for number, rank in enumerate(ranks):
         if rank.nccl_trouble:
             return f"rank {number}: {rank.nccl_trouble}"
@@ -132,11 +128,6 @@ def _trouble_of_nccl(ranks: list[_Rank]) -> str:
         if first != number:
             return f"ranks {first} and {number} share a GPU, which NCCL does not support"
     return ""
-
-
-def _trouble_of_mpi(ranks: list[_Rank]) -> str:
-    troubles = (f"rank {number}: {rank.mpi_trouble}" for number, rank in enumerate(ranks) if rank.mpi_trouble)
-    return next(troubles, "")
 
 
 @cache

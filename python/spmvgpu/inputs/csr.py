@@ -146,16 +146,14 @@ class CanonicalCsr:
 
     def transposed(self) -> CanonicalCsr:
         """On the same device, if that has room; else in host memory."""
-        shape = self.shape[::-1]
-        if self.ordinal != CPU:
-            try:
-                return self.with_source(self.source.transposed(), shape)
-            except MemoryError:
-                pass
-        here = self.in_host_memory()
-        if here.is_wide:
-            return CanonicalCsr.of(sp.csr_array(here.host.T))
-        return here.with_source(here.source.transposed(), shape)
+        if self.is_wide:
+            return CanonicalCsr.of(sp.csr_array(self.host.T))
+        try:
+            return self.with_source(self.source.transposed(), self.shape[::-1])
+        except MemoryError:
+            if self.ordinal == CPU:
+                raise
+            return self.in_host_memory().transposed()
 
     def astype(self, dtype: DType) -> CanonicalCsr:
         """With values of another type, on the same device, if that has room; else in host memory."""

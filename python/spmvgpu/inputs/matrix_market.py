@@ -268,7 +268,17 @@ def expanded(header: Header, entries: Entries) -> Entries:
     """Both triangles of a matrix of which one is stated; ValueError for a diagonal that cannot be."""
     row, col, data, _ = entries
     mirrored = row != col
-    _clear_diagonal(header, row, data, ~mirrored)
+    diagonal, is_skew = data[~mirrored], header.symmetry == "skew-symmetric"
+    if is_skew or (header.symmetry == "hermitian" and data.dtype.kind == "c"):
+        wrong = ~(np.abs(diagonal if is_skew else diagonal.imag) <= _rounding(data))
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            place = row[~mirrored][first] + 1
+            raise ValueError(
+                f"the diagonal of a {header.symmetry} matrix is {'zero' if is_skew else 'real'}, but entry "
+                f"({place}, {place}) is {diagonal[first]}"
+            )
+        data[~mirrored] = 0 if is_skew else diagonal.real
     return Entries(
         np.concatenate([row, col[mirrored]]),
         np.concatenate([col, row[mirrored]]),
@@ -282,23 +292,6 @@ def _mirrored(header: Header, data: HostArray) -> HostArray:
     if header.symmetry == "skew-symmetric":
         return -data
     return data.conj() if header.symmetry == "hermitian" else data
-
-
-def _clear_diagonal(header: Header, row: HostArray, data: HostArray, on_diagonal: Any) -> None:
-    """Zero what a diagonal may not have, if it is of the size of rounding errors; otherwise ValueError."""
-    if header.symmetry == "symmetric" or (header.symmetry == "hermitian" and data.dtype.kind != "c"):
-        return
-    is_skew = header.symmetry == "skew-symmetric"
-    extra = data[on_diagonal] if is_skew else data[on_diagonal].imag
-    wrong = ~(np.abs(extra) <= _rounding(data))
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        place, value = row[on_diagonal][first] + 1, data[on_diagonal][first]
-        raise ValueError(
-            f"the diagonal of a {header.symmetry} matrix is {'zero' if is_skew else 'real'}, but entry "
-            f"({place}, {place}) is {value}"
-        )
-    data[on_diagonal] = 0 if is_skew else data[on_diagonal].real
 
 
 def _rounding(data: HostArray) -> float:
@@ -346,8 +339,7 @@ def _dense(header: Header, data: HostArray) -> HostArray:
     if header.symmetry == "general":
         return data.reshape(shape, order="F")
     col, row = np.triu_indices(header.rows, 1 if header.symmetry == "skew-symmetric" else 0)
-    _clear_diagonal(header, row, data, row == col)
+    both = expanded(header, Entries(row, col, data, False))
     full = np.zeros(shape, data.dtype)
-    full[col, row] = _mirrored(header, data)
-    full[row, col] = data
+    full[both.row, both.col] = both.data
     return full

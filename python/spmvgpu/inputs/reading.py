@@ -8,7 +8,6 @@ import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +18,7 @@ from .._util.messages import quoted, reason
 from .._util.types import DType, HostArray
 from .canonical import canonical_csr
 from .limits import INDEX_LIMIT
-from .matrix_market import Header, read_content, read_header
+from .matrix_market import read_content, read_header
 
 MATRIX_SUFFIXES = (".mtx", ".mtx.gz", ".npz")
 MATRIX_MARKET, NPZ = "a valid Matrix Market file", "a file of scipy.sparse.save_npz"
@@ -74,7 +73,7 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
     >>> A.shape, A.nnz
     ((16, 16), 64)
     """
-    path = _checked_path(path, MATRIX_SUFFIXES)
+    path = check_readable(with_suffix(path, MATRIX_SUFFIXES))
     with _in_memory(path, "matrix"):
         matrix = _load_npz(path) if path.suffix == ".npz" else _load_matrix_market(path)
         # Canonical here, where whatever fails can still be reported with the file's name.
@@ -113,7 +112,7 @@ def read_vector(path: str | os.PathLike[str]) -> HostArray:
     ...     sg.matrix_io.read_vector(f"{folder}/b.npy")
     array([1., 1., 1.])
     """
-    path = _checked_path(path, VECTOR_SUFFIXES)
+    path = check_readable(with_suffix(path, VECTOR_SUFFIXES))
     with _in_memory(path, "vector"):
         content: Any = _load_npy(path) if path.suffix == ".npy" else _load_matrix_market(path)
         if content.ndim > 2 or (content.ndim == 2 and 1 not in content.shape):
@@ -146,12 +145,6 @@ def parsing(path: Path, what: str, *passed: type[Exception]) -> Iterator[None]:
         raise ValueError(f"{path}: not {what}: {reason(error)}") from error
 
 
-def _checked_path(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
-    path = with_suffix(path, suffixes)
-    check_readable(path)
-    return path
-
-
 def with_suffix(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
     checked = as_path(path)
     if not checked.name.endswith(suffixes):
@@ -167,8 +160,8 @@ def as_path(path: str | os.PathLike[str]) -> Path:
         raise TypeError(f"path={path!r} is no path; give a string or a pathlib.Path") from None
 
 
-def check_readable(path: Path) -> None:
-    """Say why a file cannot be read, before a parser blames its content.
+def check_readable(path: Path) -> Path:
+    """The path; says why its file cannot be read, before a parser blames its content.
 
     Raises
     ------
@@ -179,29 +172,24 @@ def check_readable(path: Path) -> None:
     """
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: not a regular file")
-    with path.open("rb"):
-        pass
+    path.open("rb").close()
+    return path
 
 
 def _load_matrix_market(path: Path) -> Any:
     """Content of a Matrix Market file: a sparse matrix, or an array where the file is in the array format."""
-    with parsing(path, MATRIX_MARKET, MemoryError), _open(path) as stream:
+    is_packed = path.suffix == ".gz"
+    opened = gzip.GzipFile if is_packed else open
+    with parsing(path, MATRIX_MARKET, MemoryError), opened(path, "rb") as stream:
         header = read_header(stream)
-        _check_announced(header, path.stat().st_size * (_MOST_UNPACKED if path.suffix == ".gz" else 1))
+        length = path.stat().st_size * (_MOST_UNPACKED if is_packed else 1)
+        if header.least_bytes > length:
+            raise ValueError(
+                f"truncated: the header announces {header.entries} entries, more than {length} bytes hold"
+            )
+        if header.layout == "coordinate":
+            _check_size(header.rows, header.cols, header.entries)
         return read_content(stream, header)
-
-
-def _check_announced(header: Header, length: int) -> None:
-    if header.least_bytes > length:
-        raise ValueError(
-            f"truncated: the header announces {header.entries} entries, more than {length} bytes hold"
-        )
-    if header.layout == "coordinate":
-        _check_size(header.rows, header.cols, header.entries)
-
-
-def _open(path: Path) -> BufferedIOBase:
-    return gzip.GzipFile(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
 def _check_size(rows: int, cols: int, entries: int) -> None:
