@@ -10,7 +10,7 @@ from importlib.metadata import packages_distributions, version
 
 from . import _core, cache
 from ._util.show import in_bytes
-from .devices import DeviceInfo, build_info, devices
+from .devices import build_info, devices
 
 _LIBRARIES = {
     "NumPy": "numpy",
@@ -62,7 +62,10 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "driver", nvidia_driver() or "none"
     found_devices = devices()
     for device in found_devices:
-        yield device.name, _facts_of(device)
+        memory = f"{in_bytes(device.memory_free)} of {in_bytes(device.memory_total)} free"
+        if device.compute_capability is not None:
+            memory = "compute capability {}.{}, {}".format(*device.compute_capability, memory)
+        yield device.name, f"{device.model}, {memory}"
     if len(found_devices) == 1:
         yield "cuda:0", _why_no_gpu()
     yield "threads", f"at most {_core.max_threads()}"
@@ -71,14 +74,6 @@ def _facts() -> Iterator[tuple[str, str]]:
     for variable in _VARIABLES:
         if variable in os.environ:
             yield "variable", f"{variable}={os.environ[variable]}"
-
-
-def _facts_of(device: DeviceInfo) -> str:
-    memory = f"{in_bytes(device.memory_free)} of {in_bytes(device.memory_total)} free"
-    if device.compute_capability is None:
-        return f"{device.model}, {memory}"
-    major, minor = device.compute_capability
-    return f"{device.model}, compute capability {major}.{minor}, {memory}"
 
 
 def _why_no_gpu() -> str:

@@ -6,8 +6,7 @@ program.py``.
 """
 
 from .from_files import read_matrix
-from .from_root import scatter
-from .from_rows import aslinearoperator, assemble
+from .from_rows import aslinearoperator, assemble, scatter
 from .operator import DistributedOperator
 from .petsc_matrices import from_petsc, petsc
 from .ranges import Ranges
