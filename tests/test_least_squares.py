@@ -325,7 +325,7 @@ def test_refused(solver, case, device):
         solver(sg.aslinearoperator(A, device=device), **{"b": b, **options})
 
 
-class OverRanks:
+class OperatorOverRanks:
     """What an operator over ranks is known by."""
 
     shape, dtype, row_ranges = (3, 3), np.dtype(float), None
@@ -335,10 +335,10 @@ class OverRanks:
 def test_operators_over_ranks():
     for solver in (lsqr, lsmr, cgls):
         with pytest.raises(TypeError, match="A is distributed over ranks"):
-            solver(OverRanks(), np.ones(3))
+            solver(OperatorOverRanks(), np.ones(3))
     for solver in (linalg.eigsh, linalg.svds):
         with pytest.raises(TypeError, match="A is distributed over ranks"):
-            solver(OverRanks(), 1)
+            solver(OperatorOverRanks(), 1)
 
 
 @pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])

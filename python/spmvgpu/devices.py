@@ -199,7 +199,7 @@ def resolve_device(device: object) -> int:
         source = "" if name == device else " in the environment variable SPMVGPU_DEVICE"
         raise ValueError(f"unknown device {name!r}{source}; {_ALLOWED}")
     # A number with more digits than any device has may be too long for the core, or for Python, to read.
-    ordinal = int(number or 0) if len(number) < 10 else _BEYOND
+    ordinal = int(number or 0) if len(number) < 10 else 10**9
     if ordinal >= _core.device_count():
         try:
             _core.device_properties(ordinal)  # raises CudaError that says what is missing
@@ -211,9 +211,6 @@ def resolve_device(device: object) -> int:
 def automatic_device() -> str:
     """What "auto" means by the environment: "auto" where that says nothing."""
     return os.environ.get("SPMVGPU_DEVICE", "").strip() or "auto"
-
-
-_BEYOND = 10**9  # a device that there is not
 
 
 _ALLOWED = "allowed are 'auto', 'cpu', 'cuda' and 'cuda:N'"

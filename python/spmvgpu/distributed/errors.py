@@ -39,7 +39,8 @@ def raise_together(comm: Communicator, failure: Exception | None) -> None:
     comm.Allreduce(np.array([failure is not None], np.int32), any_failed, mpi().MAX)
     if not any_failed[0]:
         return
-    outcomes = comm.allgather(None if failure is None else (_kind(failure), said(failure)))
+    kinds = (number for number, kind in enumerate(_KINDS) if isinstance(failure, kind))
+    outcomes = comm.allgather(None if failure is None else (next(kinds, len(_KINDS) - 1), said(failure)))
     failed = [rank for rank, outcome in enumerate(outcomes) if outcome is not None]
     kind, message = first = outcomes[failed[0]]
     alike = [rank for rank in failed if outcomes[rank] == first]
@@ -71,7 +72,3 @@ def ranks(numbers: list[int]) -> str:
     """``"rank 3"``, ``"ranks 1, 2"``, or the first few of many."""
     shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
     return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
-
-
-def _kind(failure: Exception) -> int:
-    return next((number for number, kind in enumerate(_KINDS) if isinstance(failure, kind)), len(_KINDS) - 1)

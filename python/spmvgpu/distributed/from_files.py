@@ -73,22 +73,17 @@ def read_matrix(
     own = private(comm)
     with agreement(own):
         one_of("partition", partition, ("nnz", "rows"))
-        file = _checked_path(path)
+        file = as_path(path)
+        if file.suffix not in SUFFIXES:
+            packed = "; decompress it first, because ranks read from the middle of the file"
+            raise ValueError(
+                f"{path}: the file name must end in {' or '.join(SUFFIXES)}{packed * (file.suffix == '.gz')}"
+            )
+        check_readable(file)
     check_same(own, partition=partition, path=file.name)
     read = _read_npz if file.suffix == ".npz" else _read_matrix_market
     ranges, csr = read(file, own, partition == "nnz")
     return aslinearoperator(csr, own, row_ranges=ranges, **options)
-
-
-def _checked_path(path: str | os.PathLike[str]) -> Path:
-    checked = as_path(path)
-    if checked.suffix not in SUFFIXES:
-        packed = "; decompress it first, because ranks read from the middle of the file"
-        raise ValueError(
-            f"{path}: the file name must end in {' or '.join(SUFFIXES)}"
-            + (packed if checked.suffix == ".gz" else "")
-        )
-    return check_readable(checked)
 
 
 # Files of `scipy.sparse.save_npz`: each rank reads its rows.

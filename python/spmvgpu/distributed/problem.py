@@ -24,16 +24,12 @@ class DoubleSystemOverRanks(DoubleSystem):
 
     def __init__(self, op: DistributedOperator, b: HostArray) -> None:
         self.b, self.library, self.located, self.x0 = b, NUMPY, NUMPY.locate(b, "b"), None
+        self.op: Any = op
         self._op, self.rows, self.dtype, self.is_foreign = op, op.shape[0], op.dtype, False
         self._comm, self._double = op.comm, np.result_type(op.dtype, np.float64)
         self.kind = "Hermitian" if op.dtype.kind == "c" else "symmetric"
 
     is_small, dominance = False, 0.0  # no rank has factors, and only jacobi is there
-
-    @property
-    def op(self) -> Any:
-        """The operator over the ranks."""
-        return self._op
 
     @cached_property
     def diagonal(self) -> HostArray:
