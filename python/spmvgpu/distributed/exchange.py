@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: A rank's piece of a vector, or of the rows of a 2-D array: an array of NumPy, CuPy or PyTorch.
 Piece: TypeAlias = AnyArray
 
-_TAG = 1  # of all messages: on a communicator of our own, those between two ranks keep their order
+_TAG = 1  # all messages have it: on a private communicator, messages between two ranks keep their order
 
 
 class Message(NamedTuple):
@@ -36,15 +36,15 @@ class Exchange:
     Attributes
     ----------
     ranges : Ranges
-        Of x.
+        The ranges of x.
     halo : int
         Entries that this rank needs of others.
     sources : tuple of Message
-        From whom they come, in ascending order, and where they lie among them.
+        The ranks that they come from, in ascending order, and where they lie in the halo.
     indices : array of int
         The entries of this rank's piece that others need, one after the other.
     targets : tuple of Message
-        To whom they go, in ascending order.
+        The ranks that they go to, in ascending order.
     """
 
     def __init__(self, ranges: Ranges, needed: HostArray) -> None:
@@ -135,7 +135,7 @@ class Channel:
     def __init__(
         self, exchange: Exchange, library: AnyLibrary, x: Piece, on_device: bool, back: bool
     ) -> None:
-        """Of arrays of the type and columns of `x`, while its device is the current one."""
+        """Make buffers for arrays of the type and columns of `x`; its device is the current one."""
         comm = exchange.ranges.comm
         lengths = len(exchange.indices), exchange.halo
         sent, halo = (library.buffer((n, *x.shape[1:]), x, on_device) for n in lengths)
@@ -154,7 +154,7 @@ class Channel:
 
         MPI knows nothing of streams: the host waits until `outgoing` is written, and `incoming` was read.
         """
-        self._queued.synchronize()  # of `release`, which may have been called on another stream
+        self._queued.synchronize()  # `release` may have been called on another stream
         self._queued.record()
         self._queued.synchronize()
         mpi().Prequest.Startall(self._requests)

@@ -22,7 +22,7 @@ class Summary(NamedTuple):
     rank: int
     rows: int
     entries: int
-    halo_entries: int  # of them, those that meet other ranks' entries of x
+    halo_entries: int  # the entries that are multiplied by other ranks' entries of x
     received: int  # entries of x
     sent: int
     messages: int  # that it sends
@@ -31,7 +31,7 @@ class Summary(NamedTuple):
 
     @classmethod
     def of(cls, rank: int, rows: LocalRows, exchange: Exchange) -> Summary:
-        """Of this rank."""
+        """The summary of this rank."""
         entries = [op.nnz for op in rows.operators]
         device = rows.block.device
         return cls(

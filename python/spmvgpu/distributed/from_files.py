@@ -168,7 +168,7 @@ def _read_matrix_market(path: Path, comm: Communicator, by_nnz: bool) -> tuple[R
 def _entries(path: Path, comm: Communicator) -> tuple[Header, HostArray, HostArray, HostArray]:
     """The header, and rows, columns and values of the entries that this rank's lines state or imply.
 
-    A symmetric file states those of one triangle.
+    A symmetric file states the entries of one triangle.
     """
     with agreement(comm):
         with path.open("rb") as stream:

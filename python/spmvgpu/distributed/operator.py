@@ -36,7 +36,7 @@ class Shared:
     Attributes
     ----------
     variants : dict
-        Those that were made, by whether they are transposed, and whether conjugated.
+        The variants made so far, by whether they are transposed, and whether conjugated.
     """
 
     local: LocalRows

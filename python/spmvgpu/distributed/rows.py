@@ -42,7 +42,7 @@ class LocalRows:
     boundary : array of int
         The rows that need entries of x from other ranks, ascending.
     needed : array of int64
-        Those entries, by their numbers in the whole x, ascending.
+        The entries that they need, by their numbers in the whole x, ascending.
     """
 
     block: SparseOperator

@@ -46,7 +46,7 @@ class PieceOfSystem(System):
         b, library = array_and_library("b", b)
         located = library.locate(b, "b")
         matrix = op._core_matrix
-        if matrix is not None:  # vectors are where it is, also those of NumPy
+        if matrix is not None:  # all vectors are where it is, also NumPy's
             ordinal: int = op._product.local.block._ordinal
         elif located.host is not None:
             ordinal = CPU

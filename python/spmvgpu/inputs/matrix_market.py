@@ -53,7 +53,7 @@ _SIZE = re.compile(rb"\+?[0-9]{1,18}")  # as many digits as fit int64
 _MOST_COMMENT_BYTES = 64 << 20
 _MOST_BYTES_PER_NUMBER = 128
 _LONGEST_LINE = 1 << 20
-_BLOCK_BYTES = 16 << 20  # of which few make a file: threads wait for each other at the end of each
+_BLOCK_BYTES = 16 << 20  # large, because threads wait for each other at the end of each block
 
 
 class Header(NamedTuple):
@@ -308,7 +308,7 @@ def _folded(header: Header, entries: Entries) -> Entries:
     high, high_data = _summed(key[above], _mirrored(header, data[above]))
     _, in_low, in_high = np.intersect1d(low, high, assume_unique=True, return_indices=True)
     a, b = low_data[in_low], high_data[in_high]
-    with np.errstate(invalid="ignore"):  # of infinities
+    with np.errstate(invalid="ignore"):  # infinities give NaN
         differs = (a != b) & ~(np.abs(a - b) <= _rounding(data)) & ~(np.isnan(a) & np.isnan(b))
     if differs.any():
         first = int(np.argmax(differs))

@@ -234,7 +234,7 @@ def _load_npz(path: Path) -> Any:
         if matrix.ndim != 2:
             raise ValueError(f"it holds an array of {matrix.ndim} dimensions, not a matrix")
         rows, cols = matrix.shape
-        _check_size(rows, cols, matrix.data.size)  # what some formats call nnz follows from the shape alone
+        _check_size(rows, cols, matrix.data.size)  # the nnz of some formats follows from the shape alone
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)  # SciPy's conversions trust the index arrays
         return matrix
