@@ -73,7 +73,8 @@ def solve_both_ways(solver, op, b, way="resident", **options):
 
 def assert_equal(resident, queued, rtol):
     (x, iterations, history), (y, expected, other) = resident, queued
-    assert abs(iterations - expected) <= 2 + (0.02 if rtol < 1e-8 else 0.1) * expected
+    # A GPU and a CPU sum in other orders, which bicgstab amplifies after some tens of iterations.
+    assert abs(iterations - expected) <= 2 + 0.1 * expected
     shared = min(5, len(history), len(other))
     np.testing.assert_allclose(history[:shared], other[:shared], rtol=rtol, atol=1e-12 * other[0])
     assert np.linalg.norm(x - y) <= max(1e-5, 100 * rtol) * np.linalg.norm(y)
