@@ -1,4 +1,4 @@
-"""The rooms of the package: no two modules import each other, and commands load only what they need."""
+"""The layers of the package: no two modules import each other, and commands load only what they need."""
 
 from __future__ import annotations
 
@@ -83,19 +83,19 @@ def test_cycles_are_found() -> None:
 
 def test_imports_within_functions_and_of_modules_are_seen(tmp_path: Path) -> None:
     folder = tmp_path / "package"
-    (folder / "room").mkdir(parents=True)
+    (folder / "layer").mkdir(parents=True)
     (folder / "__init__.py").write_text("")
-    (folder / "room" / "__init__.py").write_text("from . import one\n")
-    (folder / "room" / "one.py").write_text(
-        "def f():\n    from ..two import g\n    import package.room.three\n"
+    (folder / "layer" / "__init__.py").write_text("from . import one\n")
+    (folder / "layer" / "one.py").write_text(
+        "def f():\n    from ..two import g\n    import package.layer.three\n"
     )
-    (folder / "room" / "three.py").write_text("from .. import two as other\n")
+    (folder / "layer" / "three.py").write_text("from .. import two as other\n")
     (folder / "two.py").write_text("import os\n\ng = os\n")
     known = modules(folder)
     found = {name: imports(name, path, known) for name, path in known.items()}
-    assert found["package.room"] == {"package.room.one"}
-    assert found["package.room.one"] == {"package.two", "package.room.three"}
-    assert found["package.room.three"] == {"package.two"}
+    assert found["package.layer"] == {"package.layer.one"}
+    assert found["package.layer.one"] == {"package.two", "package.layer.three"}
+    assert found["package.layer.three"] == {"package.two"}
 
 
 def test_no_two_modules_import_each_other() -> None:
@@ -121,7 +121,7 @@ def test_only_what_is_needed_is_loaded(code: str, unwanted: str) -> None:
 
 
 def test_without_the_papers_everything_else_works() -> None:
-    """Without their room, and the table that says by which names it is found."""
+    """Without their folder, and the table that says by which names it is found."""
     run_python("""
         import sys
         import numpy as np

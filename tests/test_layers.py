@@ -1,4 +1,4 @@
-"""What the sources may name: rooms, or folders, that C++ includes, and formats."""
+"""What the sources may name: folders that C++ includes, and formats."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ import spmvgpu as sg
 CPP = Path(__file__).parents[1] / "cpp"
 PYTHON = CPP.parent / "python" / "spmvgpu"
 
-# Each room includes itself and these, all of which stand above it in this table.
+# Each folder includes itself and these, all of which stand above it in this table.
 MAY_INCLUDE = {
     "core": set(),
     "gpu": {"core"},
@@ -37,7 +37,7 @@ SOLVERS_MAY_INCLUDE = {
 FILES = sorted(path for path in CPP.rglob("*") if path.suffix in {".cpp", ".hpp", ".cu", ".cuh"})
 
 
-def room(path):
+def folder(path):
     """The first folder of a path."""
     return path.relative_to(CPP).parts[0]
 
@@ -55,13 +55,13 @@ def only_nvcc_compiles(path):
     return path.suffix in {".cu", ".cuh"} or path.parent == CPP / "gpu" / "cuda"
 
 
-def test_every_room_is_known():
+def test_every_folder_is_known():
     assert len(FILES) > 100
-    assert {room(path) for path in FILES} == set(MAY_INCLUDE)
+    assert {folder(path) for path in FILES} == set(MAY_INCLUDE)
 
 
 @pytest.mark.parametrize("table", [MAY_INCLUDE, SOLVERS_MAY_INCLUDE])
-def test_rooms_do_not_include_each_other_in_a_circle(table):
+def test_folders_do_not_include_each_other_in_a_circle(table):
     above = set()
     for name, below in table.items():
         assert below <= above, name
@@ -69,8 +69,8 @@ def test_rooms_do_not_include_each_other_in_a_circle(table):
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_a_file_includes_only_what_its_room_may(path):
-    allowed = {room(path), *MAY_INCLUDE[room(path)]}
+def test_a_file_includes_only_what_its_folder_may(path):
+    allowed = {folder(path), *MAY_INCLUDE[folder(path)]}
     ours, _ = included(path)
     assert not {name for name in ours if name.split("/")[0] not in allowed}, (
         f"it may include {sorted(allowed)}"
@@ -84,7 +84,7 @@ def in_solvers(name):
     return "/".join(Path(name).parts[1:-1])
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if room(path) == "solvers"])
+@pytest.mark.parametrize("path", [path for path in FILES if folder(path) == "solvers"])
 def test_a_file_of_solvers_includes_only_what_its_folder_may(path):
     own = in_solvers(path.relative_to(CPP))
     allowed = {own, *SOLVERS_MAY_INCLUDE[own]}
@@ -95,7 +95,7 @@ def test_a_file_of_solvers_includes_only_what_its_folder_may(path):
 @pytest.mark.parametrize("path", FILES)
 def test_pybind11_stays_in_the_bindings(path):
     _, headers = included(path)
-    if room(path) != "bindings":
+    if folder(path) != "bindings":
         assert not [name for name in headers if name.startswith(("pybind11/", "Python.h"))]
 
 
@@ -116,7 +116,7 @@ NAMES_OF_CUDA = {
 
 
 @pytest.mark.parametrize("pattern", NAMES_OF_CUDA)
-def test_gpus_are_reached_by_their_door(pattern):
+def test_gpus_are_reached_by_one_interface(pattern):
     """All but gpu/cuda and the kernels ask cpp/gpu, which names no vendor."""
     found = {
         str(path.relative_to(CPP)): len(re.findall(pattern, path.read_text(), re.MULTILINE))
@@ -180,9 +180,9 @@ def named_by(path):
     """The formats that a file names without being one of theirs."""
     if path.suffix == ".py":
         return names_in(strings_of(path))
-    folder = path.parent.name
-    is_own = path.is_relative_to(CPP / "formats") and folder in NAMES
-    return names_in(code_of(path)) - ({folder, *MADE_OF.get(folder, ())} if is_own else set())
+    name = path.parent.name
+    is_own = path.is_relative_to(CPP / "formats") and name in NAMES
+    return names_in(code_of(path)) - ({name, *MADE_OF.get(name, ())} if is_own else set())
 
 
 def test_a_format_is_one_folder():
