@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 import numpy as np
 
 from .. import _core
-from .._core import LinearMap
+from .._core import AnyMatrix, LinearMap
 from .._util.types import HostArray
 from ..arrays import NUMPY, array_and_library
 from ..arrays.library import Memory
@@ -17,11 +17,30 @@ from ..devices import CPU
 from ..linalg.systems import Callback, Function, OverRanks, System, check_square
 from ..linalg.vectors import DeviceVector, Vectors
 from ..operator.solve_info import SolveInfo
+from .communicators import Communicator
 from .errors import agreement, check_same, raise_together
 from .exchange import Piece
+from .products import Product
+from .ranges import Ranges
 
-if TYPE_CHECKING:
-    from .operator import DistributedOperator
+
+class Distributed(OverRanks, Protocol):
+    """What is asked of a `DistributedOperator`."""
+
+    local_shape: tuple[int, int]
+    row_ranges: Ranges
+    col_ranges: Ranges
+    solve_info: SolveInfo | None
+    _product: Product
+    _threads: int | None
+
+    @property
+    def comm(self) -> Communicator: ...
+    @property
+    def _core_matrix(self) -> AnyMatrix | None: ...
+    def _memory_of_solvers(self, ordinal: int) -> _core.SolverMemory: ...
+    def _multiply(self, x: Piece, out: Piece) -> Piece: ...
+    def _check_piece(self, name: str, shape: tuple[int, ...], length: int) -> None: ...
 
 
 class PieceOfSystem(System):
@@ -36,7 +55,7 @@ class PieceOfSystem(System):
         What this rank's preconditioner has raised, and the others do not know of yet.
     """
 
-    def __init__(self, op: DistributedOperator, b: Piece) -> None:
+    def __init__(self, op: Distributed, b: Piece) -> None:
         check_square(op.shape)
         if op.row_ranges != op.col_ranges:
             raise ValueError(
@@ -82,7 +101,7 @@ class PieceOfSystem(System):
 
     def map_of(self, op: OverRanks) -> LinearMap:
         """The products with a distributed operator, as the core calls them."""
-        op = cast("DistributedOperator", op)
+        op = cast("Distributed", op)
         if op.row_ranges != self._op.row_ranges or op.col_ranges != self._op.row_ranges:
             raise ValueError(
                 "M is distributed differently from the system; give both the same row_ranges and col_ranges"
