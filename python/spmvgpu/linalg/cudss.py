@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from scipy.sparse.csgraph import structural_rank
 
 from .. import _core
 from .._core import LinearMap
+from .._util.locks import ForkableLock
 from ..devices import CPU
 from .factors import SingularMatrixError
 from .vectors import DeviceVector, empty, staged
@@ -102,7 +102,7 @@ class CudssFactors:
         bindings()  # or it is an error before anything is done
         self._csr, self._ordinal = csr, ordinal
         self._kind = _kind_of(csr)
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
         self._solvers = {"N": _factorized(csr, self._kind, ordinal)}
         self.norm = bound_of_norm(csr)
 
@@ -119,7 +119,7 @@ class CudssFactors:
         return _core.in_place_map(self._csr.dtype, lambda x, y: self._solve(x, y, 1, trans), self._ordinal)
 
     def _solve(self, b: int, x: int, columns: int, trans: str) -> None:
-        with self._lock:
+        with self._lock.hold():
             self._solver(trans).solve(b, x, columns)
 
     def renewed(self, csr: sp.csr_array) -> CudssFactors:
@@ -128,7 +128,7 @@ class CudssFactors:
         Both share the analysis, and memory for one of them: whichever is asked to solve computes its own
         again if the other one was the last. So these are as they were, however this ends.
         """
-        with self._lock:
+        with self._lock.hold():
             kind, first = _kind_of(csr), self._solvers["N"]
             if kind != self._kind or not first.takes(csr):
                 first = _factorized(csr, kind, self._ordinal)
