@@ -288,7 +288,7 @@ def test_old_names_warn():
     with pytest.warns(DeprecationWarning, match="MultiDeviceVector"):
         kind = sg.DistributedVector
     op = spread(matrix("uniform", np.dtype("float64")), ["cpu", "cpu"])
-    with pytest.warns(DeprecationWarning, match=r"op\.vector"):
+    with pytest.warns(DeprecationWarning, match=r"use vector\(x\)"):
         assert isinstance(op.distribute(), kind)
 
 

@@ -201,7 +201,7 @@ class MultiDeviceOperator(SparseOperator):
         >>> op.vector(np.ones(4))  # in place of op.distribute(np.ones(4))
         <MultiDeviceVector of float64, length 4, on cpu, cpu>
         """
-        warnings.warn("op.distribute is deprecated; use op.vector", DeprecationWarning, stacklevel=2)
+        warnings.warn("distribute(x) is deprecated; use vector(x)", DeprecationWarning, stacklevel=2)
         return self.vector(x)
 
     def synchronize(self) -> None:
