@@ -127,7 +127,7 @@ template <class T, class S, class Iteration>
 __global__ void __launch_bounds__(ChainTuning::kBlockSize)
     sweep_segment_grid(const __grid_constant__ Chain<T> chain, S* scalars, const __grid_constant__ Iteration iteration,
                        std::int64_t k, int segment) {
-    static_assert(Run<ChainRun<T>, T, S>);
+    static_assert(SolverRun<ChainRun<T>, T, S>);
     wait_for_kernel_before();
     S* const s = copy_scalars(*scalars);
     ChainRun<T> run(chain, segment);
@@ -149,7 +149,7 @@ public:
                  solve.work.system.A->dot_parts(),
                  solve.queue.partials().arrivals + 1,
                  reinterpret_cast<Wide<T>*>(solve.queue.partials().sums)} {
-        static_assert(Run<ChainQueue, T, S>);
+        static_assert(SolverRun<ChainQueue, T, S>);
         const int ordinal = solve.work.system.device.ordinal;
         const int most = std::min<int>(properties(ordinal).multiprocessors, ChainTuning::kMaxBlocks);
         blocks_ = std::clamp<int>(static_cast<int>(blocks_for(solve.n, ChainTuning::kBlockSize)), 1, most);

@@ -136,7 +136,7 @@ public:
     // context or a run in a kernel. After `period` iterations the vectors are in their first roles again.
     template <class S, class Iteration>
     void iterate(S* s, int period, const Iteration& iteration) {
-        static_assert(Run<Context, T, S>);
+        static_assert(SolverRun<Context, T, S>);
         iterates_ = true;
         if (!Queue::Shortcuts::iterate(*this, s, period, iteration)) {
             repeat(s, period, 1, [&](std::int64_t k) { iteration(*this, s, k); });

@@ -242,7 +242,7 @@ template <class T, class S, class Iteration>
 __global__ void __launch_bounds__(ResidentTuning::kBlockSize)
     iterate_resident_grid(const __grid_constant__ ResidentSystem<T> system, S* scalars,
                           const __grid_constant__ Iteration iteration, std::int64_t first, std::int64_t count) {
-    static_assert(Run<ResidentRun<T>, T, S>);
+    static_assert(SolverRun<ResidentRun<T>, T, S>);
     wait_for_kernel_before();
     S* const s = copy_scalars(*scalars);
     ResidentRun<T> run(system);

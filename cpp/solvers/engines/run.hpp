@@ -11,7 +11,7 @@ namespace spmvgpu {
 
 // R is a run for vectors of T, with the scalars S of a method.
 template <class R, class T, class S>
-concept Run = requires(R& run, S* s, const T* from, T* to, Wide<T>* parts) {
+concept SolverRun = requires(R& run, S* s, const T* from, T* to, Wide<T>* parts) {
     { run.has_preconditioner() } -> std::same_as<bool>;
     // to = A from
     run.multiply(from, to);
@@ -43,7 +43,7 @@ struct DotsOfProduct {
     }
 };
 
-// The steps of a run that follow from its multiply() and its sweep(); see Run.
+// The steps of a run that follow from its multiply() and its sweep(); see SolverRun.
 template <class Derived, class T>
 class RunSteps {
 public:
