@@ -115,6 +115,28 @@ NAMES_OF_CUDA = {
 }
 
 
+def yields_in_a_block(function):
+    """Whether a generator has a `yield` within a `with` or `try` statement."""
+    inner = [node for node in ast.walk(function) if isinstance(node, ast.FunctionDef | ast.Lambda)]
+    others = {part for node in inner if node is not function for part in ast.walk(node)}
+    blocks = [
+        node for node in ast.walk(function) if isinstance(node, ast.With | ast.Try) and node not in others
+    ]
+    parts = {part for block in blocks for part in ast.walk(block)} - others
+    return any(isinstance(part, ast.Yield | ast.YieldFrom) for part in parts)
+
+
+def test_no_generator_is_thrown_away_within_a_block():
+    """The end of the block is Python code, in which what a signal handler raises would get lost."""
+    for path in PYTHON.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and yields_in_a_block(node):
+                assert [ast.unparse(name) for name in node.decorator_list] == ["contextmanager"], (
+                    path,
+                    node.name,
+                )
+
+
 @pytest.mark.parametrize("pattern", NAMES_OF_CUDA)
 def test_gpus_are_reached_by_one_interface(pattern):
     """All but gpu/cuda and the kernels ask cpp/gpu, which names no vendor."""

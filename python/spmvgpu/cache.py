@@ -211,7 +211,11 @@ def is_ignored() -> bool:
 
 def holds_tuning() -> bool:
     """Whether any tuning result is kept: a fraction of what it takes to look for that of one matrix."""
-    return any(True for _ in _entries(directory(), "tuning"))
+    where = directory()
+    if where is not None:
+        with suppress(OSError), os.scandir(where / "tuning") as entries:  # the folder may be missing
+            return any(entry.name.endswith(".json") for entry in entries)
+    return False
 
 
 def warn_once(message: str) -> None:
@@ -275,14 +279,12 @@ def drop_oldest(folder: Path) -> None:
             Path(file).unlink(missing_ok=True)
 
 
-def _entries(where: Path | None, kind: str) -> Iterator[os.DirEntry[str]]:
-    if where is not None:
-        with suppress(OSError), os.scandir(where / kind) as files:  # the folder may be missing
-            yield from (file for file in files if file.name.endswith(".json"))
-
-
 def _files(where: Path | None, kind: str) -> list[os.DirEntry[str]]:
-    return [file for file in _entries(where, kind) if not file.is_dir()]
+    if where is None:
+        return []
+    with suppress(OSError), os.scandir(where / kind) as entries:
+        return [entry for entry in entries if entry.name.endswith(".json") and not entry.is_dir()]
+    return []
 
 
 def _stat(file: os.DirEntry[str], name: str) -> float:
