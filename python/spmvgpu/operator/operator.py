@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import scipy.sparse as sp
@@ -384,7 +383,7 @@ class SparseOperator(algebra.MatrixAlgebra, StoredEntries):
         which = simplest(self._stored.symmetry, self.dtype, transposed, conjugated)
         if which == (False, False):
             return self
-        made = self._stored.variant(which, type(self), partial(algebra.variant, which=which))
+        made = self._stored.variant(which, type(self), algebra.variant)
         return made._snapshot() if self._is_snapshot else made
 
 

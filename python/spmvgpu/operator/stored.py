@@ -153,7 +153,7 @@ class StoredMatrix:
         self,
         which: Transposition,
         kind: Callable[[StoredMatrix], OpT],
-        make: Callable[[StoredMatrix], StoredMatrix],
+        make: Callable[[StoredMatrix, Transposition], StoredMatrix],
     ) -> OpT:
         """The operator of the transpose or a conjugate, which is made once.
 
@@ -168,7 +168,7 @@ class StoredMatrix:
         with self.lock:
             stored, op = self.variants.get(which, (None, None))
             if stored is None:
-                stored = make(self)
+                stored = make(self, which)
                 # A weak reference, so that the pair is freed with the last operator that uses it.
                 stored._variant_of = which, weakref.ref(self)
             if op is None or op._stored is not stored:
