@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from .._util.types import HostArray
-from ..linalg.by_factors import contradiction
+from ..linalg.factors import contradiction
 from ..linalg.named import SYMMETRIC_SOLVERS
 from ..linalg.preconditioners import diagonal_of, empty_rows
 from ..linalg.problem import DoubleSystem

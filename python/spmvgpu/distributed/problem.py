@@ -10,7 +10,7 @@ import numpy as np
 
 from .._util.types import HostArray
 from ..arrays import NUMPY, on_host
-from ..linalg.by_factors import norms
+from ..linalg.factors import norms
 from ..linalg.preconditioners import diagonal_of
 from ..linalg.problem import DoubleSystem
 from .communicators import mpi

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from copy import copy
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,9 +26,6 @@ _TYPES = {"f4": "R_32F", "f8": "R_64F", "c8": "C_32F", "c16": "C_64F"}
 _REFINEMENTS = 3  # of the solution that factors are tried by
 _ROUNDING = 1000  # times the unit roundoff and the sizes, of residuals that rounding errors make
 _DEFAULT_STREAM = 0  # of a handle, and of all work here
-
-#: A function of cuDSS that frees something, and its arguments.
-_Release: TypeAlias = tuple[Callable[..., object], tuple[int, ...]]
 
 
 @cache
@@ -54,30 +52,10 @@ def is_available() -> bool:
     return True
 
 
-class _Way(NamedTuple):
-    """How a matrix is factorized.
-
-    Attributes
-    ----------
-    kind : str
-        The name of its type: "GENERAL", "SYMMETRIC" or "HERMITIAN".
-    parameter, enumeration, value : str
-        Names of a parameter, of its type, and of what it is set to; empty for cuDSS's own choice.
-    """
-
-    kind: str
-    parameter: str = ""
-    enumeration: str = ""
-    value: str = ""
-
-
-# These ways follow where cuDSS's own choice fails, which pivots within dense blocks only, and replaces small
-# pivots. Matching brings large entries to the diagonal. The last way pivots among all rows, and takes
-# longest.
-_OTHER_WAYS = (
-    _Way("GENERAL", "MATCHING_ALG", "MatchingAlg", "AUTO"),
-    _Way("GENERAL", "REORDERING_ALG", "ReorderingAlg", "COLAMD"),
-)
+# A setting of cuDSS is a parameter, its type and its value. Without one, cuDSS pivots within dense blocks
+# only, and replaces small pivots. Where that fails, matching brings large entries to the diagonal. The last
+# setting pivots among all rows, and takes longest.
+_SETTINGS = (("MATCHING_ALG", "MatchingAlg", "AUTO"), ("REORDERING_ALG", "ReorderingAlg", "COLAMD"))
 
 
 class CudssFactors:
@@ -96,12 +74,9 @@ class CudssFactors:
         If no way to factorize it leads to solutions.
     """
 
-    is_checked = False
-
     def __init__(self, csr: sp.csr_array, ordinal: int) -> None:
         bindings()  # or it is an error before anything is done
-        self._csr, self._ordinal = csr, ordinal
-        self._kind = _kind_of(csr)
+        self._csr, self._kind, self._ordinal = csr, _kind_of(csr), ordinal
         self._lock = ForkableLock()
         self._solvers = {"N": _factorized(csr, self._kind, ordinal)}
         self.norm = bound_of_norm(csr)
@@ -132,9 +107,8 @@ class CudssFactors:
             kind, first = _kind_of(csr), self._solvers["N"]
             if kind != self._kind or not first.takes(csr):
                 first = _factorized(csr, kind, self._ordinal)
-        made = CudssFactors.__new__(CudssFactors)
-        made._csr, made._ordinal, made._kind, made._lock = csr, self._ordinal, kind, self._lock
-        made._solvers, made.norm = {"N": first}, bound_of_norm(csr)
+        made = copy(self)
+        made._csr, made._kind, made._solvers, made.norm = csr, kind, {"N": first}, bound_of_norm(csr)
         return made
 
     def _solver(self, trans: str) -> _Solver:
@@ -148,9 +122,8 @@ class CudssFactors:
         trans = _EQUAL[self._kind].get(trans, trans)
         if trans not in self._solvers:
             made = csr if trans == "C" else csr.T.tocsr()
-            self._solvers[trans] = _factorized(
-                made if trans == "T" else made.conj(), self._kind, self._ordinal
-            )
+            made = made if trans == "T" else made.conj()
+            self._solvers[trans] = _factorized(made, self._kind, self._ordinal)
         solver = self._solvers[trans]
         if trans == "N" and solver.factorized is not csr:
             solver.renew(csr)
@@ -183,20 +156,18 @@ def bound_of_norm(csr: sp.csr_array) -> float:
 
 def _factorized(csr: sp.csr_array, kind: str, ordinal: int) -> _Solver:
     """The factors by the first way that leads to solutions."""
-    cudss = bindings()
     failures: list[_core.CudaError] = []  # of ways that do not suit the matrix, or of the device
-    ways = (_Way(kind), *_OTHER_WAYS)
-    for way in ways:
+    for setting in (None, *_SETTINGS):
         try:
-            solver = _Solver(cudss, csr, way, ordinal)
+            solver = _Solver(csr, "GENERAL" if setting else kind, setting, ordinal)
             if solver.leads_to_solutions(csr):
                 return solver
             del solver  # before the next one, which may need its memory
         except _core.CudaError as error:
             failures.append(error)
-        if way is ways[0]:
+        if setting is None:
             _check_rank(csr)
-    if len(failures) == len(ways):
+    if len(failures) > len(_SETTINGS):
         raise failures[0]
     raise SingularMatrixError(
         f"the matrix is singular, or so close to it that cuDSS does not solve with it in {csr.dtype}; "
@@ -228,55 +199,50 @@ class _Solver:
         If the device has no memory left, or fails.
     """
 
-    def __init__(self, cudss: Any, csr: sp.csr_array, way: _Way, ordinal: int) -> None:
-        self._cudss, self._ordinal, self._n = cudss, ordinal, csr.shape[0]
+    def __init__(
+        self, csr: sp.csr_array, kind: str, setting: tuple[str, str, str] | None, ordinal: int
+    ) -> None:
+        self._cudss, self._ordinal, self._n = bindings(), ordinal, csr.shape[0]
+        cudss, n = self._cudss, self._n
         self._type = int(cudss.DataType[_TYPES[csr.dtype.str[1:]]])
         self._arrays = [staged(np.ascontiguousarray(a), ordinal) for a in (csr.indptr, csr.indices)]
         self._values = staged(np.ascontiguousarray(csr.data), ordinal)
-        releases: list[_Release] = []
+        releases = ExitStack()
         # At exit the driver frees everything, and in a child of a fork nothing may be freed.
         weakref.finalize(self, _free, ordinal, releases, os.getpid()).atexit = False
         with self._device("create"):
             self._handle = cudss.create()
-            releases.append((cudss.destroy, (self._handle,)))
-            _use_threads(cudss, self._handle)
+            releases.callback(cudss.destroy, self._handle)
+            library = os.environ.get("CUDSS_THREADING_LIB") or _threading_library()
+            if library:
+                cudss.set_threading_layer(self._handle, library)
             self._config = cudss.config_create()
-            releases.append((cudss.config_destroy, (self._config,)))
-            if way.parameter:
-                self._configure(way.parameter, getattr(cudss, way.enumeration)[way.value])
+            releases.callback(cudss.config_destroy, self._config)
+            if setting is not None:
+                name, enumeration, value = setting
+                parameter = cudss.ConfigParam[name]
+                dtype = cudss.get_config_param_dtype(parameter)
+                given = np.array([getattr(cudss, enumeration)[value]], dtype)
+                cudss.config_set(self._config, parameter, given.ctypes.data, given.nbytes)
             self._data = cudss.data_create(self._handle)
-            releases.append((cudss.data_destroy, (self._handle, self._data)))
+            releases.callback(cudss.data_destroy, self._handle, self._data)
+            start, indices, values = (array.pointer for array in (*self._arrays, self._values))
+            types = cudss.DataType.R_32I, cudss.DataType.R_32I, self._type, cudss.MatrixType[kind]
+            # cuDSS reads one half of a symmetric matrix.
+            view = cudss.MatrixViewType.FULL if kind == "GENERAL" else cudss.MatrixViewType.UPPER
             self._matrix = cudss.matrix_create_csr(
-                self._n,
-                self._n,
-                csr.nnz,
-                self._arrays[0].pointer,
-                0,
-                self._arrays[1].pointer,
-                self._values.pointer,
-                cudss.DataType.R_32I,
-                cudss.DataType.R_32I,
-                self._type,
-                cudss.MatrixType[way.kind],
-                # cuDSS reads one half of a symmetric matrix.
-                cudss.MatrixViewType.FULL if way.kind == "GENERAL" else cudss.MatrixViewType.UPPER,
-                cudss.IndexBase.ZERO,
+                n, n, csr.nnz, start, 0, indices, values, *types, view, cudss.IndexBase.ZERO
             )
-            releases.append((cudss.matrix_destroy, (self._matrix,)))
-        unused = empty((self._n,), csr.dtype, ordinal)
+            releases.callback(cudss.matrix_destroy, self._matrix)
+        unused = empty((n,), csr.dtype, ordinal)
         self._run(cudss.Phase.ANALYSIS, unused.pointer, unused.pointer, 1)
         self._run(cudss.Phase.FACTORIZATION, unused.pointer, unused.pointer, 1)
         self.factorized: sp.csr_array | None = csr
 
-    def _configure(self, name: str, value: int) -> None:
-        parameter = self._cudss.ConfigParam[name]
-        setting = np.array([value], self._cudss.get_config_param_dtype(parameter))
-        self._cudss.config_set(self._config, parameter, setting.ctypes.data, setting.nbytes)
-
     @property
     def nnz(self) -> int:
         """Entries of the factors."""
-        return int(self._fact("LU_NNZ", np.int64))
+        return self._fact("LU_NNZ", np.int64)
 
     def solve(self, b: int, x: int, columns: int) -> None:
         self._run(self._cudss.Phase.SOLVE, b, x, columns)
@@ -294,7 +260,8 @@ class _Solver:
     def takes(self, csr: sp.csr_array) -> bool:
         """Whether it has the factors of a matrix with the same pattern now, and they lead to solutions."""
         self.renew(csr)
-        return (self._failed == 0 and self._replaced == 0) or self.leads_to_solutions(csr)
+        has_all_pivots = self._fact("INFO") == self._fact("NPIVOTS") == 0
+        return has_all_pivots or self.leads_to_solutions(csr)
 
     def leads_to_solutions(self, csr: sp.csr_array) -> bool:
         """Whether a system with a random right-hand side is solved to half the digits.
@@ -303,12 +270,12 @@ class _Solver:
         side is not in the range. Where no pivot was replaced, a residual of the size of rounding errors is
         enough, as it is to SciPy.
         """
-        if self._failed:
+        if self._fact("INFO"):  # the factorization has ended early
             return False
         rng, n, dtype = np.random.default_rng(0), self._n, csr.dtype
         b = (rng.random(n) - 0.5).astype(dtype)
         eps = np.finfo(dtype).eps
-        rounding = 0.0 if self._replaced else _ROUNDING * eps * bound_of_norm(csr)
+        rounding = 0.0 if self._fact("NPIVOTS") else _ROUNDING * eps * bound_of_norm(csr)
         solution = empty((n,), dtype, self._ordinal)
         x, residual, part = np.zeros_like(b), b, np.empty_like(b)
         with np.errstate(all="ignore"):
@@ -323,39 +290,21 @@ class _Solver:
                     return True
         return False
 
-    @property
-    def _failed(self) -> int:
-        """0, unless the factorization has ended early."""
-        return int(self._fact("INFO", np.int32))
-
-    @property
-    def _replaced(self) -> int:
-        """How many pivots were replaced."""
-        return int(self._fact("NPIVOTS", np.int32))
-
-    def _fact(self, name: str, dtype: Any) -> Any:
+    def _fact(self, name: str, dtype: Any = np.int32) -> int:
+        """A number that cuDSS knows of the factors, such as NPIVOTS, the pivots that were replaced."""
         found, written = np.zeros(1, dtype), np.zeros(1, np.uint64)
+        which, to = self._cudss.DataParam[name], (found.ctypes.data, found.nbytes, written.ctypes.data)
         with self._device("data_get"):
-            self._cudss.data_get(
-                self._handle,
-                self._data,
-                self._cudss.DataParam[name],
-                found.ctypes.data,
-                found.nbytes,
-                written.ctypes.data,
-            )
-        return found[0]
+            self._cudss.data_get(self._handle, self._data, which, *to)
+        return int(found[0])
 
     def _run(self, phase: Any, b: int, x: int, columns: int) -> None:
         cudss, made = self._cudss, []
+        n, kind = self._n, (self._type, cudss.Layout.COL_MAJOR)
         with self._device(f"execute, {phase.name.lower()}"):
             try:
                 for pointer in (x, b):
-                    made.append(
-                        cudss.matrix_create_dn(
-                            self._n, columns, self._n, pointer, self._type, cudss.Layout.COL_MAJOR
-                        )
-                    )
+                    made.append(cudss.matrix_create_dn(n, columns, n, pointer, *kind))
                 cudss.execute(self._handle, phase, self._config, self._data, self._matrix, *made)
                 if self._ordinal != CPU:
                     _core.synchronize(_DEFAULT_STREAM, self._ordinal)
@@ -396,15 +345,9 @@ def _current(ordinal: int) -> Iterator[None]:
             runtime.cudaSetDevice(before)
 
 
-def _use_threads(cudss: Any, handle: int) -> None:
-    """Let the analysis use all cores, by the library for that which lies beside cuDSS."""
-    library = os.environ.get("CUDSS_THREADING_LIB") or _threading_library()
-    if library:
-        cudss.set_threading_layer(handle, library)
-
-
 @cache
 def _threading_library() -> str | None:
+    """The library beside cuDSS with which its analysis uses all cores."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
@@ -415,9 +358,8 @@ def _threading_library() -> str | None:
     return str(found[0]) if found else None
 
 
-def _free(ordinal: int, releases: list[_Release], process: int) -> None:
+def _free(ordinal: int, releases: ExitStack, process: int) -> None:
     """Free what was made, the last first."""
     if os.getpid() == process:
         with _current(ordinal):
-            for function, arguments in reversed(releases):
-                function(*arguments)
+            releases.close()

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg as sla
 
 from .. import _core
 from .._core import LinearMap, SolverReport
@@ -20,7 +19,8 @@ from ..operator.construct import as_operator
 from ..operator.new_values import NewValues
 from ..operator.operator import SparseOperator
 from . import cudss
-from .factors import Factors, SingularMatrixError, SuperLUFactors
+from .cudss import CudssFactors
+from .factors import SingularMatrixError, SuperLUFactors
 from .preconditioners import DevicePreconditioner
 from .stopping import warn
 from .systems import OperatorSystem, OverRanks, check_square
@@ -56,22 +56,17 @@ class DirectFactors(DevicePreconditioner):
     array([1.5, 1. ])
     """
 
+    _state: _Factored
+
     def __init__(self, op: SparseOperator, order: HostArray | None = None) -> None:
         super().__init__(op.dtype, op.shape, op._ordinal)
-        csr = op.tocsr()
-        self._state = _Factored(op._snapshot(), csr, _factorized(csr, op._ordinal))
+        self._state = _Factored(op._snapshot(), _factorized(op.tocsr(), op._ordinal))
         # Where the values of the matrix that a caller gave are in CSR order; None if they are in that order.
         self._order = order
 
     @property
     def _op(self) -> SparseOperator:
-        op: SparseOperator = self._state.op
-        return op
-
-    @property
-    def _factors(self) -> Factors | None:
-        factors: Factors | None = self._state.factors
-        return factors
+        return self._state.op
 
     @property
     def device(self) -> str:
@@ -79,33 +74,31 @@ class DirectFactors(DevicePreconditioner):
 
     @property
     def nnz(self) -> int:
-        return 0 if self._factors is None else self._factors.nnz
+        factors = self._state.factors
+        return 0 if factors is None else factors.nnz
 
     @property
     def L(self) -> sp.csc_array:  # noqa: N802
-        return sp.csc_array(self._superlu("L").L)
+        return sp.csc_array(self._of_superlu("L"))
 
     @property
     def U(self) -> sp.csc_array:  # noqa: N802
-        return sp.csc_array(self._superlu("U").U)
+        return sp.csc_array(self._of_superlu("U"))
 
     @property
     def perm_r(self) -> HostArray:
-        places: HostArray = self._superlu("perm_r").perm_r
-        return places
+        return np.asarray(self._of_superlu("perm_r"))
 
     @property
     def perm_c(self) -> HostArray:
-        places: HostArray = self._superlu("perm_c").perm_c
-        return places
+        return np.asarray(self._of_superlu("perm_c"))
 
-    def _superlu(self, name: str) -> sla.SuperLU:
-        """The factors on the CPU; AttributeError on a GPU, and for a matrix without rows."""
-        if isinstance(self._factors, SuperLUFactors):
-            return self._factors.scipy
-        why = (
-            "the matrix has no rows" if self._factors is None else 'cuDSS gives none; use splu(op.to("cpu"))'
-        )
+    def _of_superlu(self, name: str) -> Any:
+        """An attribute of SciPy's factors; AttributeError on a GPU, and for a matrix without rows."""
+        factors = self._state.factors
+        if isinstance(factors, SuperLUFactors):
+            return getattr(factors.scipy, name)
+        why = "the matrix has no rows" if factors is None else 'cuDSS gives none; use splu(op.to("cpu"))'
         raise AttributeError(f"the factors on {self.device!r} have no {name}: {why}")
 
     @with_hints
@@ -169,21 +162,26 @@ class DirectFactors(DevicePreconditioner):
         vectors = system.vectors(False)
         right, x = vectors.take("b", system.b), vectors.new()
         vectors.wait()
-        if self._factors is None or self._factors.is_checked:
-            if self._factors is not None:
-                self._factors.solve(right, x, system.columns or 1, trans)
-        else:
-            self._solve_and_check(system, right, x, trans)
+        factors, columns = self._state.factors, system.columns or 1
+        if isinstance(factors, CudssFactors):
+            self._solve_and_check(factors, system, right, x, columns, trans)
+        elif factors is not None:
+            factors.solve(right, x, columns, trans)
         return vectors.result()
 
     def _solve_and_check(
-        self, system: OperatorSystem, right: DeviceVector, x: DeviceVector, trans: str
+        self,
+        factors: CudssFactors,
+        system: OperatorSystem,
+        right: DeviceVector,
+        x: DeviceVector,
+        columns: int,
+        trans: str,
     ) -> None:
         """Solve, and refine what is less exact than rounding errors make it."""
-        factors, eps = self._factors, float(np.finfo(self.dtype).eps)
-        assert factors is not None
-        first = empty((system.columns or 1, self.shape[0]), self.dtype, self._ordinal)
-        factors.solve(right, first, system.columns or 1, trans)
+        eps = float(np.finfo(self.dtype).eps)
+        first = empty((columns, self.shape[0]), self.dtype, self._ordinal)
+        factors.solve(right, first, columns, trans)
         op = self._op if trans == "N" else self._op.T if trans == "T" else self._op.H
         A = _core.matrix_map(op._matrix)
 
@@ -192,7 +190,7 @@ class DirectFactors(DevicePreconditioner):
             request.rtol, request.atol, request.maxiter = 0.0, goal, iterations
             request.restart, request.legacy = min(_REFINEMENTS, self.shape[0]), True
             request.M = factors.core_map(trans) if iterations else None
-            request.columns, request.ordinal = system.columns or 1, self._ordinal
+            request.columns, request.ordinal = columns, self._ordinal
             request.b, request.guess, request.x = right.pointer, guess, x.pointer
             return _core.solve(request)
 
@@ -250,7 +248,7 @@ class DirectFactors(DevicePreconditioner):
         self._renew(data)
 
     def _state_with(self, data: object) -> _Factored:
-        own: _Factored = self._state
+        own = self._state
         values = NewValues(own.op._stored, data)
         if values.are_in_order and self._order is not None:
             values = NewValues(own.op._stored, values.on_host()[self._order])
@@ -258,7 +256,7 @@ class DirectFactors(DevicePreconditioner):
         op._update(values)
         csr = op.tocsr()
         _check_finite(csr)
-        return _Factored(op, csr, None if own.factors is None else own.factors.renewed(csr))
+        return _Factored(op, None if own.factors is None else own.factors.renewed(csr))
 
     # Methods of preconditioners
 
@@ -266,9 +264,10 @@ class DirectFactors(DevicePreconditioner):
         return self._map("N")
 
     def _map(self, trans: str) -> LinearMap:
-        if self._factors is None:
+        factors = self._state.factors
+        if factors is None:
             return _core.callback_map(self.dtype, lambda rows: rows, 0, 0, CPU)
-        return self._factors.core_map(trans)
+        return factors.core_map(trans)
 
     def _product_of(self, x: ArrayInfo) -> AnyArray:
         return self._solve(x.array, "N")
@@ -298,11 +297,10 @@ class AdjointFactors(DevicePreconditioner):
 
 
 class _Factored(NamedTuple):
-    """A matrix, the same in host memory, and its factors, which one without rows has not."""
+    """A matrix, and its factors, which one without rows has not."""
 
     op: SparseOperator
-    csr: sp.csr_array
-    factors: Factors | None
+    factors: SuperLUFactors | CudssFactors | None
 
 
 def _order_of_values(A: Any) -> HostArray | None:
@@ -316,14 +314,14 @@ def _order_of_values(A: Any) -> HostArray | None:
     return None if len(order) < A.nnz or (np.diff(order) == 1).all() else order
 
 
-def _factorized(csr: sp.csr_array, ordinal: int) -> Factors | None:
+def _factorized(csr: sp.csr_array, ordinal: int) -> SuperLUFactors | CudssFactors | None:
     """The factors where vectors are; None for a matrix without rows."""
     _check_finite(csr)
     if csr.indptr.dtype != np.int32:
         raise ValueError(f"A has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
     if csr.shape[0] == 0:
         return None
-    return SuperLUFactors(csr) if ordinal == CPU else cudss.CudssFactors(csr, ordinal)
+    return SuperLUFactors(csr) if ordinal == CPU else CudssFactors(csr, ordinal)
 
 
 def _check_finite(csr: sp.csr_array) -> None:

@@ -1,20 +1,26 @@
-"""What factors of a matrix are to `splu`, and the factors of SciPy's SuperLU on the CPU."""
+"""Factors of SciPy's SuperLU on the CPU, and the direct method of `solve`, which estimates them first."""
 
 from __future__ import annotations
 
-import threading
-from typing import Protocol
+from concurrent.futures import Future
+from threading import Thread
 
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as sla
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from .. import _core
 from .._core import LinearMap
+from .._util.types import HostArray
 from ..devices import CPU
 from .vectors import DeviceVector
 
-_SECONDS_TO_LOOK = 0.1  # between two looks for a signal
+_MOST_REFINEMENTS = 3
+_MOST_SECONDS = 60.0  # that factors may take
+_OPERATIONS_PER_SECOND = 2e9  # of the bound, which counts about twice as many as SuperLU does
+_QUICK = 0.5  # seconds, below which no order of the columns is asked for
+_COUNTED = 600.0  # seconds, after which the bound is not counted further
 
 
 class SingularMatrixError(np.linalg.LinAlgError, RuntimeError):
@@ -22,34 +28,6 @@ class SingularMatrixError(np.linalg.LinAlgError, RuntimeError):
 
     Both `numpy.linalg.LinAlgError` and, as SciPy's `splu` raises it, `RuntimeError`.
     """
-
-
-class Factors(Protocol):
-    """The factors of a matrix where its vectors are.
-
-    Attributes
-    ----------
-    norm : float
-        A bound of the spectral norm of the matrix.
-    is_checked : bool
-        Whether pivots were chosen so that solutions need no check.
-    """
-
-    norm: float
-    is_checked: bool
-
-    @property
-    def nnz(self) -> int:
-        """Entries of the factors."""
-
-    def solve(self, b: DeviceVector, x: DeviceVector, columns: int, trans: str) -> None:
-        """x = inverse of op(A) times b, for columns one after the other; complete on return."""
-
-    def core_map(self, trans: str) -> LinearMap:
-        """The same for solvers of the core."""
-
-    def renewed(self, csr: sp.csr_array) -> Factors:
-        """The factors of a matrix with the same pattern; these are as they were."""
 
 
 class SuperLUFactors:
@@ -64,9 +42,6 @@ class SuperLUFactors:
     ----------
     scipy : scipy.sparse.linalg.SuperLU
     """
-
-    is_checked = True
-    norm = 1.0  # which is not asked for
 
     def __init__(self, csr: sp.csr_array) -> None:
         try:
@@ -98,19 +73,135 @@ def superlu(matrix: sp.csr_array) -> sla.SuperLU:
 
     What a signal handler raises ends the wait, and leaves the thread behind until the factors are made.
     """
-    made: list[sla.SuperLU] = []
-    raised: list[BaseException] = []
+    made: Future[sla.SuperLU] = Future()
 
     def run() -> None:
         try:
-            made.append(sla.splu(sp.csc_array(matrix)))
+            made.set_result(sla.splu(sp.csc_array(matrix)))
         except BaseException as error:
-            raised.append(error)
+            made.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(_SECONDS_TO_LOOK)
-    if raised:
-        raise raised[0]
-    return made[0]
+    Thread(target=run, daemon=True).start()
+    return made.result()
+
+
+def solve_by_factors(
+    A: sp.csr_array, b: HostArray, x0: HostArray | None, rtol: float, atol: float
+) -> tuple[HostArray | None, float, str]:
+    """Solve with the factors of a matrix.
+
+    A row without entries whose column has none either is set aside: `x` is there what `x0` is, or zero. The
+    caller has checked that `b` is zero in such rows.
+
+    Returns
+    -------
+    x : array or None
+    residual : float
+        ``norm(b - A @ x) / norm(b)``, the largest of all columns.
+    outcome : str
+        "converged", or what went wrong.
+    """
+    A.sum_duplicates()
+    A.eliminate_zeros()
+    connected = np.flatnonzero((np.diff(A.indptr) > 0) | (np.bincount(A.indices, minlength=len(b)) > 0))
+    x = np.zeros_like(b) if x0 is None else x0.copy()
+    part = A if len(connected) == len(b) else A[connected][:, connected]
+    try:
+        refusal = _refusal(part)
+        if refusal:
+            return None, np.inf, refusal
+        x[connected] = _refined(part, b[connected], rtol, atol)
+    except RuntimeError:  # of SuperLU
+        return None, np.inf, "the matrix is singular"
+    except MemoryError:
+        return None, np.inf, "there is no memory for the factors"
+    sizes, left = norms(b), norms(b - A @ x)
+    worst = float(np.max(left / np.where(sizes > 0, sizes, 1.0), initial=0.0))
+    is_solved = bool((left <= np.maximum(rtol * sizes, atol)).all())
+    outcome = "converged" if is_solved else "came to where rounding errors keep the residual"
+    return x, worst if np.isfinite(worst) else np.inf, outcome
+
+
+def contradiction(empty_rows: HostArray, b: HostArray, rtol: float, atol: float) -> str:
+    """Why a system with empty rows has no solution within the tolerance; empty if it may have one."""
+    B = b.reshape(len(b), -1)
+    there = B[empty_rows]
+    bad = np.flatnonzero(norms(there) > np.maximum(rtol * norms(B), atol))
+    if not len(bad):
+        return ""
+    first = int(np.abs(there[:, bad[0]]).argmax())
+    return (
+        f"row {empty_rows[first]} of A has no entries but zeros, and b is {there[first, bad[0]]:g} there; "
+        "give a b that is zero in empty rows"
+    )
+
+
+def norms(X: HostArray) -> HostArray:
+    """The norms of columns, without squares that leave the range of numbers."""
+    sizes = np.abs(X).max(axis=0, initial=0.0)
+    with np.errstate(invalid="ignore"):  # infinity by infinity
+        return np.asarray(sizes * np.linalg.norm(X / np.where(sizes > 0, sizes, 1.0), axis=0))
+
+
+def _refined(A: sp.csr_array, b: HostArray, rtol: float, atol: float) -> HostArray:
+    """The solution with the factors, and with a few refinements where it is not exact enough."""
+    if not len(b):
+        return b
+    goals = np.maximum(rtol * norms(b), atol)
+    factors = superlu(A)
+    x: HostArray = factors.solve(b)
+    for _ in range(_MOST_REFINEMENTS):
+        residual = b - A @ x
+        left = norms(residual)
+        if (left <= goals).all() or not np.isfinite(left).all():
+            break
+        x = x + factors.solve(residual)
+    return x
+
+
+def _refusal(A: sp.csr_array) -> str:
+    """Why no factors are made of a matrix; empty if they are."""
+    of_a_full_matrix = A.shape[0] ** 3 / _OPERATIONS_PER_SECOND
+    if of_a_full_matrix <= _QUICK or _bound(A, None, _QUICK)[1] <= _QUICK:
+        return ""
+    order = _order_of_columns(A)
+    if order is None:
+        return "the matrix is singular, whatever the values of its entries are"
+    entries, seconds = _bound(A, order, _COUNTED)
+    if seconds <= _MOST_SECONDS:
+        return ""
+    gib = entries * (A.dtype.itemsize + np.dtype(np.int32).itemsize) / 2**30
+    about = "about" if seconds <= _COUNTED else "more than"
+    return (
+        f"was not tried: factors would have {about} {entries:.0e} entries ({gib:.2g} GiB) and take {about} "
+        f"{seconds / 60:.0f} minutes; spsolve(A, b) makes them all the same"
+    )
+
+
+def _bound(A: sp.csr_array, order: HostArray | None, most: float) -> tuple[float, float]:
+    """Entries of the factors, and seconds that they take; without the rest where there are more than `most`.
+
+    Without an order, the columns are eliminated as they are. SuperLU's order is rarely worse.
+    """
+    indices = A.indices if order is None else order[A.indices]
+    ordered = sp.csr_array((np.ones(A.nnz, bool), indices, A.indptr), shape=A.shape, copy=True)
+    ordered.sort_indices()
+    indptr, indices = (array.astype(np.int32) for array in (ordered.indptr, ordered.indices))
+    entries, operations = _core.fill_bound(indptr, indices, most * _OPERATIONS_PER_SECOND)
+    return entries, operations / _OPERATIONS_PER_SECOND
+
+
+def _order_of_columns(A: sp.csr_array) -> HostArray | None:
+    """The place that SuperLU gives each column; None for a matrix that is singular for its pattern.
+
+    SciPy tells the order only with factors. These are quick to make of a matrix with the same pattern and a
+    large diagonal, if all other entries are dropped. The order does not depend on the order of the rows.
+    """
+    n = A.shape[0]
+    rows = maximum_bipartite_matching(A, perm_type="row")
+    if (rows < 0).any():
+        return None
+    matched = sp.csc_array(A[rows])
+    matched.data = np.where(matched.indices == np.repeat(np.arange(n), np.diff(matched.indptr)), 1.0, 1e-9)
+    order: HostArray = sla.spilu(matched, drop_tol=1.0, drop_rule="basic").perm_c
+    return order

@@ -20,8 +20,8 @@ from ..inputs.compressed import storage_dtype
 from ..inputs.source import ForeignOperator, Source
 from ..operator.construct import as_operator
 from ..operator.operator import SparseOperator
-from .by_factors import norms
 from .choice import dominance
+from .factors import norms
 from .nullspace import NullSpace
 from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
 from .systems import System, check_square, system_of

@@ -18,9 +18,9 @@ from ..devices import CPU
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from . import cudss, krylov
-from .by_factors import contradiction, solve_by_factors
 from .choice import Approach, choose
 from .direct import splu
+from .factors import contradiction, solve_by_factors
 from .krylov import KrylovRequest, Watch
 from .named import SYMMETRIC_SOLVERS, named
 from .problem import DoubleSystem
