@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,13 +10,12 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from .. import _core
-from .._core import AnyMatrix, LinearMap
+from .._core import LinearMap
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.types import DType, HostArray
 from ..devices import device_name
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
-from ..operator.new_values import NewValues
 from ..operator.operator import SparseOperator
 from ..operator.stored import StoredMatrix
 from .preconditioners import (
@@ -24,6 +24,7 @@ from .preconditioners import (
     diagonal_of,
     inverse_of,
     keeps_pieces,
+    matrix_with,
     positive_inverse,
     requested_device,
     square_operator,
@@ -46,13 +47,13 @@ class _Level(NamedTuple):
     """A grid: the matrix, what its smoother needs, and the ways to the next one."""
 
     A: SparseOperator | None = None
+    R: SparseOperator | None = None
+    P: SparseOperator | None = None
+    inverse: SparseOperator | None = None
     inverse_diagonal: HostArray | None = None
     low: float = 1.0
     high: float = 1.0
     degree: int = 1
-    R: SparseOperator | None = None
-    P: SparseOperator | None = None
-    inverse: SparseOperator | None = None
 
     def adjoint(self) -> _Level:
         """The level of the adjoint cycle.
@@ -60,15 +61,13 @@ class _Level(NamedTuple):
         A smoother is ``p(D^-1 A) D^-1`` with a real polynomial, so that of the adjoints is its adjoint; and a
         cycle smooths in the same way before and after the correction.
         """
-        A, R, P, inverse = (op and op.H for op in (self.A, self.R, self.P, self.inverse))
         diagonal = None if self.inverse_diagonal is None else self.inverse_diagonal.conj()
-        return self._replace(A=A, inverse_diagonal=diagonal, R=P, P=R, inverse=inverse)
+        turned = self.changed(lambda op: op.H)
+        return turned._replace(inverse_diagonal=diagonal, R=turned.P, P=turned.R)
 
-    def on(self, device: str, dtype: DType) -> _Level:
-        """The same level on another device, or of another dtype."""
-        A, R, P, inverse = (
-            None if op is None else _moved(op, device, dtype) for op in (self.A, self.R, self.P, self.inverse)
-        )
+    def changed(self, change: Callable[[SparseOperator], SparseOperator]) -> _Level:
+        """The level with the operators that a function makes of its own."""
+        A, R, P, inverse = (op and change(op) for op in self[:4])
         return self._replace(A=A, R=R, P=P, inverse=inverse)
 
 
@@ -118,16 +117,15 @@ class Cycle(DevicePreconditioner):
         stays = there == (self._ordinal, self.dtype) or keeps_pieces(system, self)
         if stays or (self.dtype.kind == "c" and system.dtype.kind != "c"):
             return super()._map_for(system, ordinal)
-        copies = self._now().copies
+        copies: dict[tuple[int, DType], Cycle] = self._now().copies
         if there not in copies:
-            copies[there] = self._on(device_name(ordinal), system.dtype)
-        found: PreconditionerMap | None = copies[there]._map_for(system, ordinal)
-        return found
 
-    def _on(self, device: str, dtype: DType) -> Cycle:
-        finest, levels, *_ = self._now()
-        levels = [level.on(device, dtype) for level in levels]
-        return Cycle(levels[0].A or _moved(finest, device, dtype), levels)
+            def moved(op: SparseOperator) -> SparseOperator:
+                return op.to(device_name(ordinal)).astype(system.dtype, copy=False)
+
+            levels = [level.changed(moved) for level in self._now().levels]
+            copies[there] = Cycle(levels[0].A or moved(self._now().finest), levels)
+        return copies[there]._map_for(system, ordinal)
 
     def _is_polynomial_in(self, matrix: object) -> bool:
         levels = self._now().levels
@@ -136,10 +134,10 @@ class Cycle(DevicePreconditioner):
 
     def _core_map(self) -> LinearMap:
         _, own, diagonals, _ = self._now()
-        levels = [
-            (_matrix(A), diagonal.pointer, low, high, degree, _matrix(R), _matrix(P), _matrix(inverse))
-            for (A, _, low, high, degree, R, P, inverse), diagonal in zip(own, diagonals, strict=True)
-        ]
+        levels = []
+        for (*ops, _, low, high, degree), diagonal in zip(own, diagonals, strict=True):
+            A, R, P, inverse = (op and op._matrix for op in ops)
+            levels.append((A, diagonal.pointer, low, high, degree, R, P, inverse))
         return _core.cycle_map(self.dtype, levels, self._memory)
 
     def _state_with(self, data: object) -> _Cycle:
@@ -163,26 +161,15 @@ class Cycle(DevicePreconditioner):
 
 
 def _cycle(finest: SparseOperator, given: list[_Level]) -> _Cycle:
-    # With copies of the diagonals: what comes from a pickle may lie in memory of others.
-    levels = [
-        level._replace(inverse_diagonal=np.array(level.inverse_diagonal, finest.dtype))
-        if level.inverse_diagonal is not None
-        else level
-        for level in given
-    ]
-    diagonals = [
-        NO_VECTOR if level.inverse_diagonal is None else staged(level.inverse_diagonal, finest._ordinal)
-        for level in levels
-    ]
+    levels, diagonals = [], []
+    for level in given:
+        own, vector = level.inverse_diagonal, NO_VECTOR
+        if own is not None:  # a copy, as what comes from a pickle may lie in memory of others
+            own = np.array(own, finest.dtype)
+            vector = staged(own, finest._ordinal)
+        levels.append(level._replace(inverse_diagonal=own))
+        diagonals.append(vector)
     return _Cycle(finest, levels, diagonals, {})
-
-
-def _moved(op: SparseOperator, device: str, dtype: DType) -> SparseOperator:
-    return op.to(device).astype(dtype, copy=False)
-
-
-def _matrix(op: SparseOperator | None) -> AnyMatrix | None:
-    return None if op is None else op._matrix
 
 
 @with_hints
@@ -289,7 +276,7 @@ def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: HostArray,
             "matrix"
         )
     largest = largest or 1.0  # of a matrix of zeros, where any number does
-    return _Level(op, inverse, largest / ratio, largest, degree)
+    return _Level(op, None, None, None, inverse, largest / ratio, largest, degree)
 
 
 @with_hints
@@ -475,14 +462,7 @@ class BlockJacobiOperator(SparseOperator):
         array([[ 2., -2.],
                [-2.,  4.]])
         """
-        stored = self._pattern_of
-        if stored is None:
-            raise TypeError(
-                "this operator was made of a block Jacobi preconditioner, and does not know the matrix; make "
-                "a new one"
-            )
-        csr = NewValues(stored, data).canonical(stored)
-        super().update_values(_inverse_of_blocks(csr.host, self._block).data)
+        super().update_values(_inverse_of_blocks(matrix_with(self, data).host, self._block).data)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _block_jacobi_of, (SparseOperator(self._stored),)

@@ -89,15 +89,6 @@ class Preconditioner(Composable):
         """Take new values of the matrix, as a caller gives them."""
         raise NotImplementedError
 
-    def _matrix_with(self, data: object) -> CanonicalCsr:
-        """The matrix with the values that a caller gives; TypeError if the pattern is not known."""
-        stored = self._pattern_of
-        if stored is None:
-            raise TypeError(
-                f"this {type(self).__name__} does not know the matrix that it was made of; make a new one"
-            )
-        return NewValues(stored, data).canonical(stored)
-
 
 class Jacobi(Preconditioner):
     """Multiplication by the inverse of the diagonal of a matrix.
@@ -140,16 +131,9 @@ class Jacobi(Preconditioner):
         made._copies, made._operators, made._inverse_diagonal = {(ordinal, dtype): vector}, {}, None
         return made
 
-    def _of(self, stored: StoredMatrix) -> Jacobi:
-        """Itself, made of this matrix."""
-        self._pattern_of = stored
-        return self
-
     def _renew(self, data: object) -> None:
-        made = _jacobi(self._matrix_with(data))
         # One call of a dict, so that no signal handler finds, or leaves, half of it.
-        own = {name: getattr(made, name) for name in ("_copies", "_operators", "_inverse_diagonal")}
-        self.__dict__.update(own)
+        self.__dict__.update(_jacobi(matrix_with(self, data)).__dict__)
 
     @property
     def inverse_diagonal(self) -> HostArray:
@@ -223,7 +207,7 @@ class DevicePreconditioner(Preconditioner):
 
     def _state_with(self, data: object) -> Any:
         """The state for new values of the matrix, as a caller gives them."""
-        return self._state_of(self._matrix_with(data))
+        return self._state_of(matrix_with(self, data))
 
     def _state_of(self, csr: CanonicalCsr) -> Any:
         """The state for a matrix."""
@@ -327,7 +311,9 @@ def jacobi(op: object) -> Jacobi:
             return Jacobi(positive_inverse("jacobi", diagonal_of(op), op.dtype, op.row_ranges.begin))
     own = square_operator(op)
     with at_most(own.max_threads):
-        return _jacobi(own._stored.canonical_there())._of(own._stored)
+        made = _jacobi(own._stored.canonical_there())
+    made._pattern_of = own._stored
+    return made
 
 
 def _jacobi(csr: CanonicalCsr) -> Jacobi:
@@ -335,6 +321,16 @@ def _jacobi(csr: CanonicalCsr) -> Jacobi:
     if found.negative == found.others == 0:
         return found.inverse
     return Jacobi(positive_inverse("jacobi", diagonal_of(csr.host), csr.dtype))
+
+
+def matrix_with(M: Any, data: object) -> CanonicalCsr:
+    """The matrix of a preconditioner with the values that a caller gives; TypeError if it is not known."""
+    stored: StoredMatrix | None = M._pattern_of
+    if stored is None:
+        raise TypeError(
+            f"this {type(M).__name__} does not know the matrix that it was made of; make a new one"
+        )
+    return NewValues(stored, data).canonical(stored)
 
 
 def square_operator(op: object) -> SparseOperator:
@@ -401,15 +397,11 @@ def with_unit_rows(csr: sp.csr_array) -> sp.csr_array:
     empty = empty_rows(csr)
     if not empty.any():
         return csr
-    lengths = np.diff(csr.indptr)
+    lengths, rows = np.diff(csr.indptr), np.flatnonzero(empty)
     stays = ~np.repeat(empty, lengths)
-    rows = np.flatnonzero(empty)
+    places = np.cumsum(np.where(empty, 0, lengths))[rows]  # of the new entries among those that stay
     indptr = np.concatenate(([0], np.cumsum(np.where(empty, 1, lengths)))).astype(csr.indptr.dtype)
-    indices, data = (np.empty(indptr[-1], array.dtype) for array in (csr.indices, csr.data))
-    is_new = np.zeros(len(indices), bool)
-    is_new[indptr[rows]] = True
-    indices[is_new], data[is_new] = rows, 1
-    indices[~is_new], data[~is_new] = csr.indices[stays], csr.data[stays]
+    indices, data = np.insert(csr.indices[stays], places, rows), np.insert(csr.data[stays], places, 1)
     made = sp.csr_array((data, indices, indptr), shape=csr.shape)
     made.has_canonical_format = True
     return made
