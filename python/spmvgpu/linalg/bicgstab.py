@@ -105,7 +105,5 @@ def bicgstab(
     >>> x.round(6), info
     (array([1., 1.]), 0)
     """
-    request = KrylovRequest(
-        "bicgstab", x0, M, rtol, atol, maxiter, nullspace, callback, residuals, check_every
-    )
-    return run(A, b, request)[:2]
+    shared = x0, M, rtol, atol, maxiter, nullspace, callback, residuals, check_every
+    return run(A, b, KrylovRequest("bicgstab", *shared))[:2]

@@ -107,5 +107,5 @@ def cg(
     >>> x.round(6), info
     (array([0.090909, 0.636364]), 0)
     """
-    request = KrylovRequest("cg", x0, M, rtol, atol, maxiter, nullspace, callback, residuals, check_every)
-    return run(A, b, request)[:2]
+    shared = x0, M, rtol, atol, maxiter, nullspace, callback, residuals, check_every
+    return run(A, b, KrylovRequest("cg", *shared))[:2]

@@ -10,6 +10,7 @@ from .._util.arguments import real_number, whole_number, with_hints
 from ..arrays import AnyArray
 from .least_squares import LeastSquares, each_column, times_power
 from .stopping import tolerance, warn
+from .vectors import NO_VECTOR
 
 _AT_ONCE = 16  # iterations between two looks at the residual
 _DEPTH = 5  # calls from a warning to the caller
@@ -89,7 +90,7 @@ def cgls(
     problem = LeastSquares(A, b, x0)
     most = 2 * problem.shape[1] if maxiter is None else whole_number("maxiter", maxiter, 0)
     if problem.normal_b == 0 and problem.is_finite:
-        problem.forget_guess()  # zero is the solution
+        problem.start(NO_VECTOR)  # zero is the solution
 
     core, x = problem.core, problem.x.pointer
     iterations, before, exponent_before = 0, np.inf, 0

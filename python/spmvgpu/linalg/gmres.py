@@ -114,22 +114,8 @@ def gmres(
     >>> x.round(6), info
     (array([1., 1.]), 0)
     """
-
-    request = KrylovRequest(
-        "gmres",
-        x0,
-        M,
-        rtol,
-        atol,
-        maxiter,
-        nullspace,
-        callback,
-        residuals,
-        check_every,
-        restart,
-        callback_type,
-    )
-    x, info, how = run(A, b, request)
+    shared = x0, M, rtol, atol, maxiter, nullspace, callback, residuals, check_every
+    x, info, how = run(A, b, KrylovRequest("gmres", *shared, restart, callback_type))
     worst = max(how.columns or [how], key=lambda column: column.true_residual / (column.norm_b or 1.0))
     if M is not None and worst.status == "exhausted" and worst.true_residual > worst.norm_b:
         warn(

@@ -14,11 +14,10 @@ from ..arrays import AnyArray
 from ..operator.solve_info import SolveInfo
 from .named import named
 from .nullspace import NullSpace
-from .preconditioners import PreconditionerMap, checked_preconditioner, keeps_pieces, map_of_preconditioner
+from .preconditioners import checked_preconditioner, keeps_pieces, map_of_preconditioner
 from .stopping import (
     Info,
     Residuals,
-    check_residuals,
     info_from,
     infos_of,
     residuals_from,
@@ -83,7 +82,10 @@ class KrylovRequest:
         core = _core.SolverRequest(
             self.method, system.core_map(), system.shape[0], system.memory, system.max_threads
         )
-        check_residuals(self.residuals)
+        if not (self.residuals is None or isinstance(self.residuals, list)):
+            raise TypeError(
+                f"residuals={self.residuals!r} is not allowed; give a list, which is filled, or None"
+            )
         length = _RESTART if self.restart is None else whole_number("restart", self.restart, 1, 2**20)
         core.restart = min(length, n)
         default = (5 if self.method == "minres" else 10) * n
@@ -140,7 +142,9 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
             if null.of_adjoint:
                 right = null.without(right, vectors.stream)
         x = vectors.new()
-    system.check_same(**values_of(core), x0=_kind_of_guess(x0), M=_kind_of(preconditioner))
+    kind_of_M = "none" if preconditioner is None else "diagonal" if preconditioner.is_diagonal else "operator"
+    kind_of_x0 = "none" if x0 is None else "Mb" if isinstance(x0, str) else "array"
+    system.check_same(**values_of(core), x0=kind_of_x0, M=kind_of_M)
     shows_norm, watch = request.method == "gmres" and request.callback_type != "x", request.watch
 
     def look(seen: Sequence[tuple[int, float, float]]) -> None:
@@ -167,13 +171,3 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
     system.report(how)
     offending = [report.offending_value for report in reports]
     return vectors.result(), infos_of(how, system.dtype, offending, core.maxiter, request.warns), how
-
-
-def _kind_of_guess(x0: object) -> str:
-    return "none" if x0 is None else "Mb" if isinstance(x0, str) else "array"
-
-
-def _kind_of(preconditioner: PreconditionerMap | None) -> str:
-    if preconditioner is None:
-        return "none"
-    return "diagonal" if preconditioner.is_diagonal else "operator"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from math import hypot, inf, isfinite, ldexp, sqrt
 from typing import Any, ParamSpec, TypeVar, cast
@@ -12,7 +12,6 @@ import numpy as np
 
 from .. import _core
 from .._util.arguments import real_number
-from .._util.types import HostArray
 from ..arrays import AnyArray, AnyLibrary, array_and_library
 from ..operator.construct import as_operator
 from .stopping import tolerance
@@ -47,12 +46,12 @@ class LeastSquares:
     """
 
     def __init__(self, A: object, b: object, x0: object) -> None:
-        self._rectangle = rectangle = Rectangle(A, b)
+        rectangle = Rectangle(A, b)
         rows, columns = rectangle.rows, rectangle.columns
         vectors = rows.vectors(False)
         self._right = vectors.take("b", rows.b)
         self._vectors = vectors.of(columns)
-        self._guess = NO_VECTOR if x0 is None else self._vectors.take("x0", x0)
+        guess = NO_VECTOR if x0 is None else self._vectors.take("x0", x0)
         self._vectors.wait()
         self.dtype, self.library, self.given = rows.dtype, rows.library, rows.b
         self.ordinal = vectors.ordinal
@@ -63,12 +62,13 @@ class LeastSquares:
         )
         self.a = self.b = 0
         self.norm_b = self.normal_b = 0.0
-        self._start(NO_VECTOR)
+        self.start(NO_VECTOR)
         self.norm_b, self.normal_b = self.beta, self.alpha * self.beta
         if x0 is not None:
-            self._start(self._guess)
+            self.start(guess)
 
-    def _start(self, guess: DeviceVector) -> None:
+    def start(self, guess: DeviceVector) -> None:
+        """Begin with a vector, or with x = 0."""
         a, b = self.a, self.b
         started = self.core.start(self._right.pointer, guess.pointer, self.x.pointer)
         self.beta, self.alpha, self.b, self.a = started
@@ -85,37 +85,23 @@ class LeastSquares:
             raise ValueError("A, b or x0 contains inf or NaN, or their products overflow")
 
     def advance(
-        self,
-        factors: tuple[float, float, float, float],
-        has_p: bool = False,
-        variances: int = 0,
-        of_variance: float = 0.0,
+        self, factors: Sequence[float], has_p: bool = False, variances: int = 0, of_variance: float = 0.0
     ) -> tuple[float, float, float, float]:
         """The vectors of an iteration and the next step: ``alpha, beta, norm(x)**2, norm(w)**2``."""
-        alpha, beta, x_squared, w_squared = self.core.next(
-            self.x.pointer, factors, has_p, variances, of_variance
-        )
-        if not (isfinite(alpha) and isfinite(beta) and isfinite(x_squared)):
+        found = self.core.next(self.x.pointer, factors, has_p, variances, of_variance)
+        if not all(map(isfinite, found[:3])):
             raise ValueError("A or b contains inf or NaN, or their products overflow")
-        return alpha, beta, x_squared, w_squared
-
-    def forget_guess(self) -> None:
-        """Begin with x = 0."""
-        self._start(NO_VECTOR)
+        return found
 
     def start_again(self) -> None:
         """Begin with the solution so far."""
         self.core.finish(self.x.pointer)
-        self._start(self.x)
+        self.start(self.x)
 
     def solution(self) -> AnyArray:
         """The solution for the caller."""
         self.core.finish(self.x.pointer)
         return self._vectors.result()
-
-    def zeros(self) -> HostArray:
-        """A vector of the length of x, in host memory."""
-        return np.zeros(self.shape[1], self.dtype)
 
     def of_residual(self, norm: float) -> float:
         """The norm of a residual, as it is without the scaling."""
@@ -141,34 +127,23 @@ class StoppingTests:
         self.least_inverse = 1 / limit if limit > 0 else 0.0
 
     def reason(
-        self,
-        norm_r: float,
-        norm_ar: float,
-        norm_A: float,
-        cond_A: float,
-        norm_x: float,
-        norm_b: float,
-        is_last: bool,
+        self, r: float, normal_r: float, A: float, cond_A: float, x: float, b: float, is_last: bool
     ) -> int:
-        """SciPy's `istop`, 0 to go on.
+        """SciPy's `istop` for estimates of norms, 0 to go on.
 
         Of the reasons that hold the strongest is given: the residual, that of the normal equations, the
         condition, each within its tolerance and then within rounding errors, and the number of iterations.
         """
-        size = norm_A * norm_x
-        relative = norm_r / (norm_b + size) if norm_b + size > 0 else inf
-        gradient = norm_ar / (norm_A * norm_r) if norm_A * norm_r > 0 else inf
+        relative = r / (b + A * x) if b + A * x > 0 else inf
+        gradient = normal_r / (A * r) if A * r > 0 else inf
         inverse = 1 / cond_A if cond_A > 0 else inf
-        if norm_r <= self.btol * norm_b + self.atol * size:
-            return 1
-        if gradient <= self.atol:
-            return 2
-        if inverse <= self.least_inverse:
-            return 3
-        for reason, number in ((4, relative), (5, gradient), (6, inverse)):
-            if 1 + number <= 1:
-                return reason
-        return 7 if is_last else 0
+        within = (
+            r <= self.btol * b + self.atol * (A * x),
+            gradient <= self.atol,
+            inverse <= self.least_inverse,
+        )
+        rounding = (1 + number <= 1 for number in (relative, gradient, inverse))
+        return next((istop for istop, is_so in enumerate((*within, *rounding, is_last), 1) if is_so), 0)
 
 
 def rotation(a: float, b: float) -> tuple[float, float, float]:
@@ -220,8 +195,9 @@ def each_column(solver: Callable[_P, _R]) -> Callable[_P, _R]:
             one(**{**given, "A": op, "b": column, "x0": guess})
             for column, guess in zip(columns, guesses, strict=True)
         ]
-        results = (_beside_each_other(results, library)[..., :count] for results in zip(*solved, strict=True))
-        return cast(_R, tuple(results))
+        results = zip(*solved, strict=True)  # vectors become the columns of an array
+        together = (library.stacked(r) if np.ndim(r[0]) else np.array(r) for r in results)
+        return cast(_R, tuple(result[..., :count] for result in together))
 
     return solve
 
@@ -232,8 +208,3 @@ def _columns_of(name: str, array: AnyArray, library: AnyLibrary, shape: tuple[in
     if given != shape:
         raise ValueError(f"{name} has shape {given}; it must have shape {shape} here")
     return [library.column(array, j) for j in range(shape[1])]
-
-
-def _beside_each_other(results: tuple[Any, ...], library: AnyLibrary) -> AnyArray:
-    """Vectors as the columns of an array, numbers as an array of NumPy's."""
-    return library.stacked(results) if np.ndim(results[0]) else np.array(results)

@@ -107,7 +107,7 @@ def lsqr(
     problem = LeastSquares(A, b, x0)
     most = 2 * problem.shape[1] if iter_lim is None else whole_number("iter_lim", iter_lim, 0)
     problem.check_finite()
-    variances = problem.zeros()
+    variances = np.zeros(problem.shape[1], problem.dtype)
     on_device = staged(variances, problem.ordinal) if calc_var else NO_VECTOR
     alpha, beta, norm_b = problem.alpha, problem.beta, problem.norm_b
     damp = times_power(tests.damp, -problem.a)

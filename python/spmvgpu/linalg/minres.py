@@ -124,21 +124,8 @@ def minres(
 
     history: Residuals | None = [] if show and residuals is None else residuals
     before = len(history) if isinstance(history, list) else 0
-    request = KrylovRequest(
-        "minres",
-        x0,
-        M,
-        rtol,
-        atol,
-        maxiter,
-        nullspace,
-        callback,
-        history,
-        check_every,
-        shift=shift,
-        check=check,
-    )
-    x, info, how = run(A, b, request)
+    shared = x0, M, rtol, atol, maxiter, nullspace, callback, history, check_every
+    x, info, how = run(A, b, KrylovRequest("minres", *shared, shift=shift, check=check))
     if show:
         assert history is not None
         for k, norm in enumerate(history[before:]):

@@ -67,11 +67,6 @@ def values_of(limits: SolverLimits) -> dict[str, float]:
     return {name: getattr(limits, name) for name in names}
 
 
-def check_residuals(residuals: object) -> None:
-    if residuals is not None and not isinstance(residuals, list):
-        raise TypeError(f"residuals={residuals!r} is not allowed; give a list, which is filled, or None")
-
-
 def tolerance(name: str, value: object) -> float:
     return real_number(name, value, "a non-negative real number", lambda number: number >= 0)
 
@@ -86,20 +81,16 @@ def infos_of(
     ValueError
         Where SciPy raises it: `minres` found that the matrix or `M` is not as it must be.
     """
-    if not how.columns:
-        info, problem = _info_of(how, dtype, offending[0], maxiter)
-        if problem is not None and warns:
-            _warn(problem)
-        return info
+    columns = how.columns or (how,)
     found = [
-        _info_of(column, dtype, value, maxiter) for column, value in zip(how.columns, offending, strict=True)
+        _info_of(column, dtype, value, maxiter) for column, value in zip(columns, offending, strict=True)
     ]
     problems = [(j, problem) for j, (_, problem) in enumerate(found) if problem is not None]
     if problems and warns:
         (j, problem), count = problems[0], len(problems)
         others = f", the first of {count} such columns" if count > 1 else ""
-        _warn(f"column {j}{others}: {problem}")
-    return np.array([info for info, _ in found])
+        warn(f"column {j}{others}: {problem}" if how.columns else problem, stacklevel=6)
+    return np.array([info for info, _ in found]) if how.columns else found[0][0]
 
 
 def _info_of(how: SolveInfo, dtype: DType, offending: float, maxiter: int) -> tuple[int, str | None]:
@@ -145,7 +136,3 @@ _NOT_SYMMETRIC = {
 def warn(message: str, stacklevel: int = 4) -> None:
     """Warn the caller of a solver, which is `stacklevel` calls away."""
     warnings.warn(message, SolverWarning, stacklevel=stacklevel)
-
-
-def _warn(message: str) -> None:
-    warn(message, stacklevel=7)

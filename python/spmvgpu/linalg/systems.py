@@ -224,8 +224,7 @@ class Rectangle:
         self.rows.shape, self.columns.shape = shape, shape[::-1]
         self.max_threads = getattr(op, "max_threads", None)
         if isinstance(op, SparseOperator):
-            self._owner = op.H
-            self.product, self.adjoint = _core.matrix_map(op._matrix), _core.matrix_map(self._owner._matrix)
+            self.product, self.adjoint = _core.matrix_map(op._matrix), _core.matrix_map(op.H._matrix)
         else:
             self.product = callback_map(self.rows, "A", op, ordinal)
             # Not op.H, whose products without an rmatvec of A say nothing of what is missing.
