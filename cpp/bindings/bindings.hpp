@@ -14,7 +14,6 @@ void register_matrix(pybind11::module_& module);
 void register_source(pybind11::module_& module);
 void register_planning(pybind11::module_& module);
 void register_multi(pybind11::module_& module);
-void register_files(pybind11::module_& module);
 void register_arrays(pybind11::module_& module);
 void register_model(pybind11::module_& module);
 void register_roofline(pybind11::module_& module);

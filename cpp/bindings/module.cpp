@@ -57,7 +57,6 @@ PYBIND11_MODULE(_core, module) {
     spmvgpu::register_planning(module);
     spmvgpu::register_multi(module);
     spmvgpu::register_ranks(module);
-    spmvgpu::register_files(module);
     spmvgpu::register_solvers(module);
     spmvgpu::register_subspaces(module);
     spmvgpu::register_multigrid(module);

@@ -1,11 +1,16 @@
 #include <pybind11/numpy.h>
 
+#include <algorithm>
+#include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
 #include "core/canonical.hpp"
+#include "core/matrix_market.hpp"
 #include "formats/shared/symmetry.hpp"
 #include "solvers/fill_bound.hpp"
 
@@ -66,6 +71,17 @@ std::string asymmetry_of(const Dense<index_t>& indptr, const Dense<index_t>& ind
     });
 }
 
+// Rows and columns, from 0, and the numbers of the values. `text` outlives this.
+template <class Index>
+py::tuple entries_of(const EntryLines& lines, std::string_view text) {
+    FileEntries<Index> found;
+    {
+        const GilRelease release;
+        found = read_entries<Index>(lines, text.data(), text.data() + text.size());
+    }
+    return py::make_tuple(hand_over(found.row), hand_over(found.col), hand_over(found.values));
+}
+
 }  // namespace
 
 void register_canonical(py::module_& module) {
@@ -89,6 +105,24 @@ void register_canonical(py::module_& module) {
         py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("most"),
         "Most entries and operations of the factors of a square canonical matrix, in the order of its columns. "
         "It ends where there are more operations than `most`.");
+    module.def(
+        "read_entries",
+        [](const py::buffer& text, const std::vector<std::int64_t>& lengths, int values, bool are_whole,
+           std::int64_t entries, bool rest_is_ignored, std::int64_t line) {
+            const py::buffer_info info = text.request();
+            const bool are_bytes = info.ndim == 1 && info.itemsize == 1 && info.strides[0] == 1;
+            if (!are_bytes || lengths.size() > 2 || values < 0 || values > 2 || entries < 0) {
+                throw std::invalid_argument("there are no such lines");
+            }
+            const bool is_wide = std::ranges::any_of(
+                lengths, [](std::int64_t n) { return n > std::numeric_limits<std::int32_t>::max(); });
+            const auto read = is_wide ? entries_of<std::int64_t> : entries_of<std::int32_t>;
+            const std::string_view content(static_cast<const char*>(info.ptr), static_cast<std::size_t>(info.size));
+            return read({lengths, values, are_whole, entries, rest_is_ignored, line}, content);
+        },
+        py::arg("text"), py::kw_only(), py::arg("lengths"), py::arg("values"), py::arg("are_whole"), py::arg("entries"),
+        py::arg("rest_is_ignored"), py::arg("line"),
+        "The lines of a Matrix Market file as rows and columns, from 0, and the numbers of the values.");
 }
 
 }  // namespace spmvgpu

@@ -23,6 +23,7 @@ constexpr std::int64_t kShownBytes = 40;  // bytes of a word that an error quote
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 bool ends_word(char c) { return is_blank(c) || c == '\n'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_sign(char c) { return c == '+' || c == '-'; }
 
 const char* skip_blanks(const char* at) {
     while (is_blank(*at)) ++at;
@@ -40,21 +41,11 @@ const char* word_end(const char* at) {
 
 bool begins_entry(char c) { return c != '\n' && c != '%'; }
 
-// Each of these functions reads the word at `at` and returns its end, or null if the word is no such number.
-
-const char* read_whole(const char* at, const char* end, std::uint64_t& value) {
+// Returns the end of the word at `at`, which is read, or null if the word is no row or column number.
+const char* read_index(const char* at, const char* end, std::uint64_t& value) {
     at += *at == '+';
     const auto [parsed, error] = std::from_chars(at, end, value);
     return error == std::errc() && ends_word(*parsed) ? parsed : nullptr;
-}
-
-const char* read_whole(const char* at, const char* end, double& value) {
-    const bool is_negative = *at == '-';
-    std::uint64_t magnitude = 0;
-    if (is_negative && at[1] == '+') return nullptr;
-    const char* const parsed = read_whole(at + is_negative, end, magnitude);
-    value = is_negative ? -static_cast<double>(magnitude) : static_cast<double>(magnitude);
-    return parsed;
 }
 
 // As C++ spells it: with e in place of Fortran's d and q, and before an exponent that has only its sign, as in 1.5-103.
@@ -62,8 +53,7 @@ std::string without_fortran(const char* at, const char* end) {
     std::string word;
     for (; at != end; ++at) {
         const bool is_exponent = *at == 'd' || *at == 'D' || *at == 'q' || *at == 'Q';
-        const bool is_sign = *at == '+' || *at == '-';
-        if (is_sign && !word.empty() && (is_digit(word.back()) || word.back() == '.')) word += 'e';
+        if (is_sign(*at) && !word.empty() && (is_digit(word.back()) || word.back() == '.')) word += 'e';
         word += is_exponent ? 'e' : *at;
     }
     return word;
@@ -87,7 +77,9 @@ const char* read_unusual(const char* at, double& value) {
     return end;
 }
 
-const char* read_real(const char* at, const char* end, double& value) {
+// Like read_index, for values.
+const char* read_value(const char* at, const char* end, bool is_whole, double& value) {
+    if (is_whole && !std::all_of(at + is_sign(*at), word_end(at), is_digit)) return nullptr;
     if (*at == '+' && at[1] == '-') return nullptr;
     at += *at == '+';
     const auto [parsed, error] = std::from_chars(at, end, value);
@@ -96,7 +88,7 @@ const char* read_real(const char* at, const char* end, double& value) {
 
 // Returns true if a word that was read as infinite is a number too large for double, and not "inf".
 bool is_too_large(const char* at, double value) {
-    at += *at == '+' || *at == '-';
+    at += is_sign(*at);
     return std::isinf(value) && (is_digit(*at) || *at == '.');
 }
 
@@ -115,29 +107,17 @@ std::string quoted(const char* at) {
     return text + (end - at > kShownBytes ? "...'" : "'");
 }
 
-std::string range_of(const char* what, std::int64_t length) {
-    return " is no " + std::string(what) + " from 1 to " + std::to_string(length);
-}
-
-}  // namespace
-
-// Neighbouring lines of a block.
-template <class Index>
-struct EntryReader<Index>::Piece {
+// Neighbouring lines of the text.
+struct Piece {
     const char* begin;
     const char* end;
-    std::int64_t lines = 0, entries = 0;
-    std::int64_t first = 0;  // entry of the file
-    bool has_below = false, has_above = false;
+    std::int64_t entries = 0;
+    std::int64_t first = 0;          // number of its first entry
     const char* wrong_at = nullptr;  // the first line that is wrong, or null
     std::string message;
 
     void count() {
-        for (const char* at = begin; at != end; at = next_line(at, end)) {
-            ++lines;
-            at = skip_blanks(at);
-            entries += begins_entry(*at);
-        }
+        for (const char* at = begin; at != end; at = next_line(at, end)) entries += begins_entry(*skip_blanks(at));
     }
 
     void refuse(const char* at, std::string why) {
@@ -147,89 +127,41 @@ struct EntryReader<Index>::Piece {
 };
 
 template <class Index>
-EntryReader<Index>::EntryReader(const EntryLines& lines, std::int64_t line)
-    : lines_(lines),
-      line_(line),
-      row_(lines.indices > 0 ? lines.entries : 0),
-      col_(lines.indices > 1 ? lines.entries : 0),
-      values_(lines.entries * lines.values) {}
-
-template <class Index>
-void EntryReader<Index>::read(const char* begin, const char* end) {
-    if (begin == end) return;
-    if (end[-1] != '\n') throw std::invalid_argument("a block of lines must end with a newline");
-    const std::int64_t count = (end - begin) / kPieceBytes + 1;
-    const auto line_at = [&](std::int64_t p) {
-        const char* const at = begin + part_begin(end - begin, count, p);
-        return at == begin ? begin : next_line(at - 1, end);
-    };
-    std::vector<Piece> pieces(count);
-    for_each_piece(count, [&](std::int64_t p) {
-        pieces[p].begin = line_at(p);
-        pieces[p].end = line_at(p + 1);
-        pieces[p].count();
-    });
-    std::int64_t entries = found_;
-    for (Piece& piece : pieces) {
-        piece.first = entries;
-        entries += piece.entries;
-    }
-    for_each_piece(count, [&](std::int64_t p) { parse(pieces[p]); });
-    for (const Piece& piece : pieces) {
-        if (piece.wrong_at != nullptr) {
-            const std::int64_t line = line_ + std::count(piece.begin, piece.wrong_at, '\n');
-            throw std::invalid_argument("line " + std::to_string(line) + ": " + piece.message);
-        }
-        line_ += piece.lines;
-        has_below_ |= piece.has_below;
-        has_above_ |= piece.has_above;
-    }
-    found_ = std::min(entries, lines_.entries);
-}
-
-template <class Index>
-void EntryReader<Index>::parse(Piece& piece) {
-    Index* const places[] = {row_.data(), col_.data()};
-    const std::int64_t lengths[] = {lines_.rows, lines_.cols};
+void parse(const EntryLines& lines, Piece& piece, FileEntries<Index>& found) {
+    Index* const places[] = {found.row.data(), found.col.data()};
     static constexpr const char* kNames[] = {"row", "column"};
-    const int numbers = lines_.indices + lines_.values;
+    const int indices = static_cast<int>(lines.lengths.size()), numbers = indices + lines.values;
     std::int64_t entry = piece.first;
     for (const char* at = piece.begin; at != piece.end; at = next_line(at, piece.end)) {
         at = skip_blanks(at);
         if (!begins_entry(*at)) continue;
-        if (entry == lines_.entries) {
-            if (lines_.rest_is_ignored) return;
+        if (entry == lines.entries) {
+            if (lines.rest_is_ignored) return;
             return piece.refuse(at, "there is more than the " + std::to_string(entry) + " entries announced");
         }
-        const auto too_few = [&](int k) {
-            piece.refuse(
-                at, "an entry must have " + std::to_string(numbers) + " numbers, and this has " + std::to_string(k));
-        };
-        std::uint64_t indices[2] = {};
-        for (int k = 0; k < lines_.indices; ++k) {
+        for (int k = 0; k < numbers; ++k) {
             at = skip_blanks(at);
-            if (*at == '\n') return too_few(k);
-            const char* const end = read_whole(at, piece.end, indices[k]);
-            if (end == nullptr || indices[k] - 1 >= static_cast<std::uint64_t>(lengths[k])) {
-                return piece.refuse(at, quoted(at) + range_of(kNames[k], lengths[k]));
+            if (*at == '\n') {
+                return piece.refuse(at, "an entry must have " + std::to_string(numbers) + " numbers, and this has " +
+                                            std::to_string(k));
             }
-            places[k][entry] = static_cast<Index>(indices[k] - 1);
-            at = end;
-        }
-        if (lines_.indices == 2) {
-            piece.has_below |= indices[0] > indices[1];
-            piece.has_above |= indices[0] < indices[1];
-        }
-        for (int k = 0; k < lines_.values; ++k) {
-            at = skip_blanks(at);
-            if (*at == '\n') return too_few(lines_.indices + k);
-            double& value = values_[entry * lines_.values + k];
-            const char* const end =
-                lines_.are_whole ? read_whole(at, piece.end, value) : read_real(at, piece.end, value);
-            if (end == nullptr) {
-                return piece.refuse(at, quoted(at) + (lines_.are_whole ? " is no whole number" : " is no number"));
+            const char* end = nullptr;
+            if (k < indices) {
+                std::uint64_t index = 0;
+                end = read_index(at, piece.end, index);
+                if (end == nullptr || index - 1 >= static_cast<std::uint64_t>(lines.lengths[k])) {
+                    return piece.refuse(
+                        at, quoted(at) + " is no " + kNames[k] + " from 1 to " + std::to_string(lines.lengths[k]));
+                }
+                places[k][entry] = static_cast<Index>(index - 1);
+            } else {
+                double& value = found.values[entry * lines.values + k - indices];
+                end = read_value(at, piece.end, lines.are_whole, value);
+                if (end == nullptr) {
+                    return piece.refuse(at, quoted(at) + (lines.are_whole ? " is no whole number" : " is no number"));
+                }
+                if (is_too_large(at, value)) return piece.refuse(at, quoted(at) + " is too large for float64");
             }
-            if (is_too_large(at, value)) return piece.refuse(at, quoted(at) + " is too large for float64");
             at = end;
         }
         at = skip_blanks(at);
@@ -241,7 +173,42 @@ void EntryReader<Index>::parse(Piece& piece) {
     }
 }
 
-template class EntryReader<std::int32_t>;
-template class EntryReader<std::int64_t>;
+}  // namespace
+
+template <class Index>
+FileEntries<Index> read_entries(const EntryLines& lines, const char* begin, const char* end) {
+    if (begin == end) return {};
+    if (end[-1] != '\n') throw std::invalid_argument("lines must end with a newline");
+    const std::int64_t count = (end - begin) / kPieceBytes + 1;
+    const auto line_at = [&](std::int64_t p) {
+        const char* const at = begin + part_begin(end - begin, count, p);
+        return at == begin ? begin : next_line(at - 1, end);
+    };
+    std::vector<Piece> pieces(count);
+    for_each_piece(count, [&](std::int64_t p) {
+        pieces[p].begin = line_at(p);
+        pieces[p].end = line_at(p + 1);
+        pieces[p].count();
+    });
+    std::int64_t total = 0;
+    for (Piece& piece : pieces) {
+        piece.first = std::min(total, lines.entries);
+        total += piece.entries;
+    }
+    total = std::min(total, lines.entries);
+    FileEntries<Index> found{Array<Index>(lines.lengths.empty() ? 0 : total),
+                             Array<Index>(lines.lengths.size() < 2 ? 0 : total), Array<double>(total * lines.values)};
+    for_each_piece(count, [&](std::int64_t p) { parse(lines, pieces[p], found); });
+    for (const Piece& piece : pieces) {
+        if (piece.wrong_at != nullptr) {
+            const std::int64_t line = lines.line + std::count(begin, piece.wrong_at, '\n');
+            throw std::invalid_argument("line " + std::to_string(line) + ": " + piece.message);
+        }
+    }
+    return found;
+}
+
+template FileEntries<std::int32_t> read_entries(const EntryLines& lines, const char* begin, const char* end);
+template FileEntries<std::int64_t> read_entries(const EntryLines& lines, const char* begin, const char* end);
 
 }  // namespace spmvgpu

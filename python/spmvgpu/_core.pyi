@@ -394,50 +394,6 @@ class TransposedRankMatrix(AnyMatrix):
         received: Sequence[tuple[int, int, int]],
     ) -> None: ...
 
-class EntryReader:
-    def __init__(
-        self,
-        *,
-        indices: int,
-        values: int,
-        are_whole: bool,
-        rows: int,
-        cols: int,
-        entries: int,
-        rest_is_ignored: bool,
-        line: int,
-    ) -> None: ...
-    def arrays(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float64]]: ...
-    def read(self, text: Buffer) -> None: ...
-    @property
-    def entries(self) -> int: ...
-    @property
-    def has_above(self) -> bool: ...
-    @property
-    def has_below(self) -> bool: ...
-
-class WideEntryReader:
-    def __init__(
-        self,
-        *,
-        indices: int,
-        values: int,
-        are_whole: bool,
-        rows: int,
-        cols: int,
-        entries: int,
-        rest_is_ignored: bool,
-        line: int,
-    ) -> None: ...
-    def arrays(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]: ...
-    def read(self, text: Buffer) -> None: ...
-    @property
-    def entries(self) -> int: ...
-    @property
-    def has_above(self) -> bool: ...
-    @property
-    def has_below(self) -> bool: ...
-
 class SolverMemory:
     def __init__(self, ordinal: int) -> None: ...
     def clear(self) -> None: ...
@@ -731,6 +687,16 @@ def rank_predictions(
     spent_us: float,
     has_last_resort: bool,
 ) -> tuple[bool, list[tuple[str, dict[str, int | float | str], str, float]]]: ...
+def read_entries(
+    text: Buffer,
+    *,
+    lengths: Sequence[int],
+    values: int,
+    are_whole: bool,
+    entries: int,
+    rest_is_ignored: bool,
+    line: int,
+) -> tuple[Any, ...]: ...
 def release_idle_memory(ordinal: int) -> None: ...
 def residency(kernel: str, item_bytes: int, ordinal: int) -> dict[str, int]: ...
 def resident_shape(rows: int, entries: int, longest_row: int) -> tuple[int, int, int] | None: ...

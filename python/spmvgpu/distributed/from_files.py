@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,8 @@ import scipy.sparse as sp
 from .._util.arguments import one_of
 from .._util.messages import quoted
 from .._util.types import HostArray
-from ..inputs.matrix_market import Header, entries_of, expanded, read_header
-from ..inputs.reading import MATRIX_MARKET, NPZ, as_path, check_readable, check_rows, parsing, read_npy_header
+from ..inputs.matrix_market import Header, expanded, read_header, triplets
+from ..inputs.reading import MATRIX_MARKET, NPZ, as_path, check_readable, check_rows, parsing
 from .communicators import Communicator, private
 from .errors import agreement, check_same
 from .exchange import send_to
@@ -24,8 +26,6 @@ from .operator import DistributedOperator
 from .ranges import Ranges, balanced
 
 SUFFIXES = (".mtx", ".npz")
-
-_LONGEST_LINE = 1 << 20
 
 
 def read_matrix(
@@ -97,55 +97,55 @@ def _read_npz(path: Path, comm: Communicator, by_nnz: bool) -> tuple[Ranges, sp.
     ValueError, OSError
         On all ranks, if the file is broken or cannot be read.
     """
-    with agreement(comm):
-        rows, cols = _shape(path)
+    with _archive(path, comm) as archive:
+        kind, shape = (_array(archive, name) for name in ("format", "shape"))
+        if kind.tolist() not in ("csr", b"csr"):
+            name = quoted(str(kind.astype(str)))
+            raise ValueError(f"a matrix in format {name}; ranks read only CSR matrices, so save A.tocsr()")
+        if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
+            raise ValueError(f"the shape is {quoted(str(shape.tolist()))}")
+    rows, cols = map(int, shape)
     check_same(comm, shape=(rows, cols))
     ranges = Ranges.even(comm, rows)
     if by_nnz:
-        with agreement(comm):
-            lengths = np.diff(_row_offsets(path, ranges))
+        with _archive(path, comm) as archive:
+            lengths = np.diff(_row_offsets(archive, ranges))
         ranges = balanced(ranges, lengths)
-    with agreement(comm):
-        offsets = _row_offsets(path, ranges)
+    with _archive(path, comm) as archive:
+        offsets = _row_offsets(archive, ranges)
         begin, end = int(offsets[0]), int(offsets[-1])
-        indices, data = (_array(path, name, begin, end) for name in ("indices", "data"))
-        return ranges, sp.csr_array((data, indices, offsets - begin), shape=(len(ranges), cols))
+        indices, data = (_array(archive, name, begin, end) for name in ("indices", "data"))
+        csr = sp.csr_array((data, indices, offsets - begin), shape=(len(ranges), cols))
+    return ranges, csr
 
 
-def _shape(path: Path) -> tuple[int, int]:
-    kind = _array(path, "format").tolist()
-    if kind not in (b"csr", "csr"):
-        name = quoted(kind if isinstance(kind, bytes) else str(kind))
-        raise ValueError(
-            f"{path}: a matrix in format {name}; ranks read only CSR matrices, so save A.tocsr()"
-        )
-    shape = _array(path, "shape")
-    if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
-        raise ValueError(f"{path}: invalid file: the shape is {quoted(str(shape.tolist()))}")
-    return int(shape[0]), int(shape[1])
+@contextmanager
+def _archive(path: Path, comm: Communicator) -> Iterator[zipfile.ZipFile]:
+    with agreement(comm), parsing(path, NPZ, OSError), zipfile.ZipFile(path) as archive:
+        yield archive
 
 
-def _row_offsets(path: Path, ranges: Ranges) -> HostArray:
-    offsets = _array(path, "indptr", ranges.begin, ranges.end + 1).astype(np.int64)
+def _row_offsets(archive: zipfile.ZipFile, ranges: Ranges) -> HostArray:
+    offsets = _array(archive, "indptr", ranges.begin, ranges.end + 1).astype(np.int64)
     if offsets[0] < 0 or (np.diff(offsets) < 0).any() or (ranges.begin == 0 and offsets[0] != 0):
-        raise ValueError(f"{path}: invalid file: indptr must start at 0 and ascend")
+        raise ValueError("indptr must start at 0 and ascend")
     return offsets
 
 
-def _array(path: Path, name: str, begin: int = 0, end: int | None = None) -> HostArray:
-    """Entries of one of the arrays in the file; all of them, or its one, if there is no end."""
-    reading = parsing(path, NPZ, OSError)
-    with reading, zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
-        shape, dtype = read_npy_header(stream)
-        if dtype.hasobject or len(shape) > 1:
+def _array(archive: zipfile.ZipFile, name: str, begin: int = 0, end: int | None = None) -> HostArray:
+    """An array of the file; with an end given, some entries of a vector."""
+    with archive.open(f"{name}.npy") as stream:
+        if end is None:
+            whole: HostArray = np.lib.format.read_array(stream, allow_pickle=False)
+            return whole
+        np.lib.format.read_magic(stream)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+        if dtype.hasobject or len(shape) != 1:
             raise ValueError(f"{name} has shape {shape} and dtype {dtype}")
-        length = shape[0] if shape else 1
-        end = length if end is None else end
-        if end > length:
-            raise ValueError(f"truncated: {name} has {length} entries, but {end} are needed")
+        if end > shape[0]:
+            raise ValueError(f"truncated: {name} has {shape[0]} entries, but {end} are needed")
         stream.seek(begin * dtype.itemsize, 1)
-        content = stream.read((end - begin) * dtype.itemsize)
-        return np.frombuffer(content, dtype, count=end - begin).reshape(-1 if shape else ())
+        return np.frombuffer(stream.read((end - begin) * dtype.itemsize), dtype, end - begin)
 
 
 # Matrix Market files: each rank reads the lines that begin in its range of bytes, whose rows are any.
@@ -170,56 +170,39 @@ def _entries(path: Path, comm: Communicator) -> tuple[Header, HostArray, HostArr
 
     A symmetric file states the entries of one triangle.
     """
-    with agreement(comm):
-        with path.open("rb") as stream:
-            header = _checked_header(path, stream, comm.size)
-            body, size = stream.tell(), path.stat().st_size
-            begin, end = (
-                _line_begin(stream, body, body + (size - body) * rank // comm.size)
-                for rank in (comm.rank, comm.rank + 1)
+    advice = "read the file on one rank and use distributed.scatter"
+    with agreement(comm), parsing(path, MATRIX_MARKET, OSError), path.open("rb") as stream:
+        header = read_header(stream, path.stat().st_size)
+        check_rows(header.rows, header.entries, comm.size)
+        if len(header.lengths) < 2 or header.rest_is_ignored:
+            raise ValueError(
+                f"ranks read only matrices in coordinate format, without vectors of AmgX; {advice}"
             )
-            stream.seek(begin)
-            text = stream.read(end - begin)
-        reader = header._replace(line=1).reader(text.count(b"\n") + 1)
+        body, size = stream.tell(), path.stat().st_size
+        begin, end = (
+            _line_begin(stream, body, body + (size - body) * rank // comm.size)
+            for rank in (comm.rank, comm.rank + 1)
+        )
+        stream.seek(begin)
         try:
-            reader.read(text if text.endswith(b"\n") or not text else text + b"\n")
+            row, col, data = triplets(bytearray(stream.read(end - begin)), header._replace(line=1))
         except ValueError as error:
-            raise ValueError(f"{path}: in the lines from byte {begin} to {end}, {error}") from error
-    found = comm.allreduce(np.array([reader.entries, reader.has_below, reader.has_above]))
-    if found[0] != header.entries:
-        relation = "truncated" if found[0] < header.entries else "too many entries"
-        raise ValueError(
-            f"{path}: {relation}: the header announces {header.entries} entries, and {found[0]} follow"
-        )
-    is_general = header.symmetry == "general"
-    if not is_general and found[1] and found[2]:
-        raise ValueError(
-            f"{path}: the header says {header.symmetry}, but there are entries in both triangles; write one "
-            "triangle, or read the file on one rank and use distributed.scatter"
-        )
-    with agreement(comm):
-        entries = entries_of(reader, header)
-        try:
-            entries = entries if is_general else expanded(header, entries)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-    return header, entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data
-
-
-def _checked_header(path: Path, stream: BufferedIOBase, ranks: int) -> Header:
-    """What the file announces; afterwards the stream is where its entries begin."""
-    with parsing(path, MATRIX_MARKET):
-        header = read_header(stream)
-        if header.least_bytes > path.stat().st_size:
-            raise ValueError(f"truncated: the header announces {header.entries} entries")
-        check_rows(header.rows, header.entries, ranks)
-    if header.object != "matrix" or header.layout != "coordinate" or header.has_more:
-        raise ValueError(
-            f"{path}: a {header.object} in {header.layout} "
-            f"format{', with vectors of AmgX' * header.has_more}; ranks read only matrices in coordinate "
-            "format; read the file on one rank and use distributed.scatter"
-        )
-    return header
+            raise ValueError(f"in the lines from byte {begin} to {end}, {error}") from error
+    entries, below, above = comm.allreduce(np.array([len(data), (row > col).any(), (row < col).any()]))
+    with agreement(comm), parsing(path, MATRIX_MARKET):
+        if entries != header.entries:
+            relation = "truncated" if entries < header.entries else "too many entries"
+            raise ValueError(
+                f"{relation}: the header announces {header.entries} entries, and {entries} follow"
+            )
+        if header.symmetry != "general":
+            if below and above:
+                raise ValueError(
+                    f"the header says {header.symmetry}, but there are entries in both triangles; write one "
+                    f"triangle, or {advice}"
+                )
+            row, col, data = expanded(header, row, col, data)
+    return header, row.astype(np.int64), col.astype(np.int64), data
 
 
 def _line_begin(stream: BufferedIOBase, body: int, position: int) -> int:
@@ -227,6 +210,5 @@ def _line_begin(stream: BufferedIOBase, body: int, position: int) -> int:
     if position == body:
         return body
     stream.seek(position - 1)
-    while (text := stream.readline(_LONGEST_LINE)) and not text.endswith(b"\n"):
-        pass
+    stream.readline()
     return stream.tell()

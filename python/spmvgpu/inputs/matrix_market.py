@@ -1,22 +1,23 @@
 """Matrix Market text: what the first lines announce, and the entries, which the core reads.
 
-The reader is our own because SciPy's (looked at in version 1.17) has these faults, and no check in front of
-it is cheap enough:
+The reader is our own because `scipy.io.mmread` (SciPy 1.12 to 1.18) is not safe on files of others:
 
-- It ignores the rest of a line, or of a number, after the part that it understands.
+- It ends the process with a segmentation fault at a NUL, and where a file is cut off within a number, as in
+  ``2 2 1e``, or ends with a blank; and with a division by zero where an array has no rows.
+- It ignores what follows the part of a number that it understands: it reads ``1.5D3`` of Fortran as 1.5,
+  ``2,5`` as 2, and in a file of integers ``1.5`` as 1.
 - It counts an entry twice that a symmetric file states in both triangles.
-- It allocates memory for every size that a file announces.
-- It refuses comments among the entries, and numbers as Fortran writes them.
-- It ends the process with a segmentation fault where a file is cut off within a number, as in ``2 2 1e``.
+- It refuses comments among the entries, plus signs, vectors, and files of AmgX.
 
-Ranks, each of which parses the lines of a range of bytes, use the same reader.
+A check in front of it would have to divide the text into numbers as a reader does. Ranks, each of which
+parses the lines of a range of bytes, use the same reader.
 """
 
 from __future__ import annotations
 
 import re
 from io import BufferedIOBase
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,36 +25,24 @@ import scipy.sparse as sp
 from .. import _core
 from .._util.messages import quoted
 from .._util.types import HostArray
-from .limits import INDEX_LIMIT
 
-# Names of the types of values in files, and how many numbers a value consists of.
-_FIELDS = {
-    **dict.fromkeys(["real", "double", "float"], "real"),
-    **dict.fromkeys(["integer", "int", "unsigned-integer", "unsigned"], "integer"),
-    "complex": "complex",
-    "pattern": "pattern",
-}
-_NUMBERS = {"real": 1, "integer": 1, "complex": 2, "pattern": 0}
-_SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
-
-# How many sizes a file has, and which.
-_SIZES = {
-    ("matrix", "coordinate"): ("rows", "columns", "entries"),
-    ("matrix", "array"): ("rows", "columns"),
-    ("vector", "coordinate"): ("rows", "entries"),
-    ("vector", "array"): ("rows",),
-}
+#: Rows and columns, from 0, and values.
+Triplets: TypeAlias = tuple[HostArray, HostArray, HostArray]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BANNER = re.compile(rb"%+\s*matrixmarket\s+(.*)", re.DOTALL)
+_BANNER = re.compile(
+    r"%+\s*matrixmarket\s+(matrix|vector)\s+(coordinate|array)"
+    r"\s+(real|double|float|integer|int|unsigned-integer|unsigned|complex|pattern)"
+    r"((?:\s+(?:general|symmetric|skew-symmetric|hermitian))*)"
+)
 _AMGX = re.compile(rb"%+\s*(?:amgx|nvamg)\s+(.*)", re.DOTALL)
 _SIZE = re.compile(rb"\+?[0-9]{1,18}")  # as many digits as fit int64
 
 # More bytes than this, or than that for each number, are no comments and blanks, but an attack on the memory.
 _MOST_COMMENT_BYTES = 64 << 20
 _MOST_BYTES_PER_NUMBER = 128
-_LONGEST_LINE = 1 << 20
-_BLOCK_BYTES = 16 << 20  # large, because threads wait for each other at the end of each block
+_LONGEST_BANNER = 1 << 20
+_BLOCK_BYTES = 1 << 20
 
 
 class Header(NamedTuple):
@@ -61,151 +50,102 @@ class Header(NamedTuple):
 
     Attributes
     ----------
-    object : {"matrix", "vector"}
-    layout : {"coordinate", "array"}
-    field : {"real", "integer", "complex", "pattern"}
     symmetry : {"general", "symmetric", "skew-symmetric", "hermitian"}
     rows, cols : int
         Of a vector, one column.
+    lengths : tuple of int
+        Limits of the indices of each entry: rows and columns, rows of a vector, or none in the array format.
+    values : int
+        Numbers of a value: 0 in a pattern, 2 for complex numbers.
+    are_whole : bool
     entries : int
         That are stated.
+    rest_is_ignored : bool
+        Whether vectors follow the entries, as AmgX writes them.
     line : int
         Number of the first line that follows.
-    has_more : bool
-        Whether vectors follow the entries, as AmgX writes them.
     """
 
-    object: str
-    layout: str
-    field: str
     symmetry: str
     rows: int
     cols: int
+    lengths: tuple[int, ...]
+    values: int
+    are_whole: bool
     entries: int
+    rest_is_ignored: bool
     line: int
-    has_more: bool
 
     @property
     def numbers(self) -> int:
         """Numbers of one entry."""
-        return self._indices + _NUMBERS[self.field]
-
-    @property
-    def _indices(self) -> int:
-        if self.layout == "array":
-            return 0
-        return 2 if self.object == "matrix" else 1
-
-    @property
-    def least_bytes(self) -> int:
-        """Bytes of the entries if every number had one digit."""
-        return 2 * self.entries * self.numbers - 1
-
-    def reader(self, entries: int) -> Any:
-        """A reader of the lines of `entries` entries."""
-        is_wide = max(self.rows, self.cols) > INDEX_LIMIT
-        return (_core.WideEntryReader if is_wide else _core.EntryReader)(
-            indices=self._indices,
-            values=_NUMBERS[self.field],
-            are_whole=self.field == "integer",
-            rows=self.rows,
-            cols=self.cols,
-            entries=entries,
-            rest_is_ignored=self.has_more,
-            line=self.line,
-        )
+        return len(self.lengths) + self.values
 
 
-class Entries(NamedTuple):
-    """Entries as a file states them, and whether there are some in both triangles."""
-
-    row: HostArray
-    col: HostArray
-    data: HostArray
-    in_both: bool
-
-
-def read_header(stream: BufferedIOBase) -> Header:
+def read_header(stream: BufferedIOBase, length: int) -> Header:
     """Read the banner, the comments and the sizes; ValueError if they are none.
 
     Parameters
     ----------
     stream : binary file
         At its begin; afterwards behind the line of the sizes.
+    length : int
+        The most bytes that the file has.
     """
-    first = stream.readline(_LONGEST_LINE).removeprefix(_BYTE_ORDER_MARK)
-    banner = _BANNER.fullmatch(first.lower().strip())
-    if banner is None:
-        raise ValueError(f"it begins with {quoted(first.strip())}, not with the banner %%MatrixMarket")
-    object, layout, field, symmetry = _words(banner[1].split())
-    line, has_more, total, goes_on = 1, False, len(first), False
-    while True:
-        text = stream.readline(_LONGEST_LINE)
-        line += text.endswith(b"\n")
-        total += len(text)
-        if total > _MOST_COMMENT_BYTES:
-            raise ValueError(f"more than {_MOST_COMMENT_BYTES} bytes of comments before the sizes")
-        words = text.strip()
-        if text and (goes_on or words.startswith(b"%")):
-            if amgx := _AMGX.fullmatch(words.lower()):
-                has_more = _has_vectors(amgx[1].split())
-            goes_on = not text.endswith(b"\n")  # a long comment
-        elif words or not text:
-            break
-    sizes = _sizes(words, _SIZES[object, layout])
-    rows, cols = sizes["rows"], sizes.get("columns", 1)
+    first = stream.readline(_LONGEST_BANNER).removeprefix(_BYTE_ORDER_MARK).strip()
+    banner = _BANNER.fullmatch(first.decode("latin-1").lower())
+    symmetries = banner[4].split() if banner else []
+    if banner is None or (banner[1] == "matrix" and not symmetries):
+        raise ValueError(
+            f"it begins with {quoted(first)}, not with a banner such as "
+            "'%%MatrixMarket matrix coordinate real general'"
+        )
+    is_matrix, is_array, kind = banner[1] == "matrix", banner[2] == "array", banner[3][0]
+    symmetry = next((word for word in symmetries if word != "general"), "general")  # AmgX writes both
+    if kind == "p" and (is_array or symmetry in ("skew-symmetric", "hermitian")):
+        raise ValueError(f"there are no pattern files in the format {banner[2]} that are {symmetry}")
+    words, line, rest_is_ignored = _after_comments(stream)
+    names = ["rows", *["columns"] * is_matrix, *["entries"] * (not is_array)]
+    sizes = words.split()
+    if len(sizes) != len(names) or not all(map(_SIZE.fullmatch, sizes)):
+        found = f"it is {quoted(words)}" if words else "it is missing"
+        raise ValueError(f"the line of sizes must hold {', '.join(names)} as whole numbers, and {found}")
+    rows, *others = map(int, sizes)
+    cols = others[0] if is_matrix else 1
     if symmetry != "general" and rows != cols:
         raise ValueError(f"the header says {symmetry}, but the shape is {rows} x {cols}")
-    entries = sizes.get("entries", rows * cols)
-    if layout == "array" and symmetry != "general":
+    if not is_array:
+        entries = others[-1]
+    elif symmetry == "general":
+        entries = rows * cols
+    else:
         entries = rows * (rows + (-1 if symmetry == "skew-symmetric" else 1)) // 2
-    return Header(object, layout, field, symmetry, rows, cols, entries, line + 1, has_more)
+    lengths = () if is_array else (rows, cols) if is_matrix else (rows,)
+    values = {"c": 2, "p": 0}.get(kind, 1)
+    header = Header(symmetry, rows, cols, lengths, values, kind in "iu", entries, rest_is_ignored, line + 1)
+    if 2 * entries * header.numbers - 1 > length:
+        raise ValueError(f"truncated: the header announces {entries} entries, more than {length} bytes hold")
+    return header
 
 
-def _words(words: list[bytes]) -> tuple[str, str, str, str]:
-    """The words of the banner in standard terms."""
-    given = [word.decode("latin-1") for word in words]
-    if given[:1] == ["vector"] and len(given) == 3:
-        given.append("general")
-    if len(given) < 4:
-        raise ValueError(
-            "the banner must have an object, a format, a field and a symmetry, as in "
-            f"'matrix coordinate real general', and it has {quoted(' '.join(given))}"
-        )
-    object, layout, field, *symmetries = given
-    # AmgX writes "general symmetric".
-    symmetry = next((word for word in symmetries if word != "general"), "general")
-    for what, word, allowed in (
-        ("object", object, ("matrix", "vector")),
-        ("format", layout, ("coordinate", "array")),
-        ("field", field, _FIELDS),
-        *(("symmetry", word, _SYMMETRIES) for word in symmetries),
-    ):
-        if word not in allowed:
-            raise ValueError(f"the {what} {quoted(word)} is none of {', '.join(allowed)}")
-    field = _FIELDS[field]
-    if field == "pattern" and (layout == "array" or symmetry in ("skew-symmetric", "hermitian")):
-        raise ValueError(f"there are no pattern files in the format {layout} that are {symmetry}")
-    return object, layout, field, symmetry
-
-
-def _has_vectors(words: list[bytes]) -> bool:
-    """Whether AmgX says that vectors follow the matrix; ValueError if it says what changes the matrix."""
-    for word in (b"diagonal", b"base0"):
-        if word in words:
-            raise ValueError(
-                f"%%AMGX says {word.decode()}, which is not read; write the matrix without it: indices from "
-                "1, the diagonal among the entries"
-            )
-    return b"rhs" in words or b"solution" in words
-
-
-def _sizes(text: bytes, names: tuple[str, ...]) -> dict[str, int]:
-    words = text.split()
-    if len(words) != len(names) or not all(map(_SIZE.fullmatch, words)):
-        found = f"it is {quoted(text)}" if text else "it is missing"
-        raise ValueError(f"the line of sizes must hold {', '.join(names)} as whole numbers, and {found}")
-    return dict(zip(names, map(int, words), strict=True))
+def _after_comments(stream: BufferedIOBase) -> tuple[bytes, int, bool]:
+    """The line of the sizes, its number, and whether AmgX says that vectors follow the matrix."""
+    line, left, has_vectors = 1, _MOST_COMMENT_BYTES, False
+    while left > 0:
+        text = stream.readline(left)
+        line, left, words = line + 1, left - len(text), text.strip()
+        if amgx := _AMGX.fullmatch(words.lower()):
+            said = amgx[1].split()
+            for word in (b"diagonal", b"base0"):
+                if word in said:
+                    raise ValueError(
+                        f"%%AMGX says {word.decode()}, which is not read; write the matrix without it: "
+                        "indices from 1, the diagonal among the entries"
+                    )
+            has_vectors = b"rhs" in said or b"solution" in said
+        elif not text or (words and not words.startswith(b"%")):
+            return words, line, has_vectors
+    raise ValueError(f"more than {_MOST_COMMENT_BYTES} bytes of comments before the sizes")
 
 
 def read_content(stream: BufferedIOBase, header: Header) -> Any:
@@ -217,56 +157,42 @@ def read_content(stream: BufferedIOBase, header: Header) -> Any:
         For what is no entry, for more or fewer than announced, and for those that are not as symmetric as the
         header says.
     """
-    reader = header.reader(header.entries)
-    _read_lines(stream, reader, _MOST_BYTES_PER_NUMBER * header.entries * header.numbers)
-    if reader.entries < header.entries:
-        raise ValueError(
-            f"truncated: the header announces {header.entries} entries, and {reader.entries} follow"
-        )
-    entries = entries_of(reader, header)
-    if header.layout == "array":
-        return _dense(header, entries.data)
+    most = _MOST_BYTES_PER_NUMBER * header.entries * header.numbers + _MOST_COMMENT_BYTES
+    text = bytearray()
+    while block := stream.read(_BLOCK_BYTES):
+        text += block
+        if len(text) > most:
+            raise ValueError(f"more than {most} bytes for as few numbers as the header announces")
+    row, col, data = triplets(text, header)
+    found = len(data)
+    if found < header.entries:
+        raise ValueError(f"truncated: the header announces {header.entries} entries, and {found} follow")
+    shape = header.rows, header.cols
+    if not header.lengths:
+        if header.symmetry == "general":
+            return data.reshape(shape, order="F")
+        col, row = np.triu_indices(header.rows, int(header.symmetry == "skew-symmetric"))
     if header.symmetry != "general":
-        entries = expanded(header, _folded(header, entries) if entries.in_both else entries)
-    return sp.coo_array((entries.data, (entries.row, entries.col)), shape=(header.rows, header.cols))
+        if (row < col).any() and (row > col).any():
+            row, col, data = _one_triangle(header, row, col, data)
+        row, col, data = expanded(header, row, col, data)
+    matrix = sp.coo_array((data, (row, col)), shape=shape)
+    return matrix if header.lengths else matrix.toarray()
 
 
-def _read_lines(stream: BufferedIOBase, reader: Any, most: int) -> None:
-    """Give a reader all that is left of a stream: at most `most` bytes, and comments."""
-    limit = most + _MOST_COMMENT_BYTES
-    buffer = bytearray(min(_BLOCK_BYTES, max(_LONGEST_LINE, most)))
-    view = memoryview(buffer)
-    filled = total = 0
-    while count := stream.readinto(view[filled:]):
-        filled += count
-        total += count
-        if total > limit:
-            raise ValueError(f"more than {limit} bytes for as few numbers as the header announces")
-        whole = buffer.rfind(b"\n", 0, filled) + 1
-        if whole == 0 and filled == len(buffer):
-            raise ValueError(f"a line of more than {len(buffer)} bytes")
-        reader.read(view[:whole])
-        buffer[: filled - whole] = buffer[whole:filled]
-        filled -= whole
-    if filled:
-        reader.read(bytes(view[:filled]) + b"\n")
+def triplets(text: bytearray, header: Header) -> Triplets:
+    """The entries that lines state; without rows and columns in the array format."""
+    text += b"\n"  # the last line may lack it
+    names = ("lengths", "values", "are_whole", "entries", "rest_is_ignored", "line")
+    row, col, numbers = _core.read_entries(text, **{name: getattr(header, name) for name in names})
+    col = np.zeros_like(row) if len(header.lengths) == 1 else col
+    if header.values == 0:
+        return row, col, np.ones(len(row))
+    return row, col, numbers.view(np.complex128) if header.values == 2 else numbers
 
 
-def entries_of(reader: Any, header: Header) -> Entries:
-    """What a reader has read."""
-    row, col, numbers = reader.arrays()
-    if header.layout == "coordinate" and header.object == "vector":
-        col = np.zeros_like(row)
-    if header.field == "pattern":
-        data = np.ones(reader.entries)
-    else:
-        data = numbers.view(np.complex128) if header.field == "complex" else numbers
-    return Entries(row, col, data, reader.has_below and reader.has_above)
-
-
-def expanded(header: Header, entries: Entries) -> Entries:
+def expanded(header: Header, row: HostArray, col: HostArray, data: HostArray) -> Triplets:
     """Both triangles of a matrix of which one is stated; ValueError for a diagonal that cannot be."""
-    row, col, data, _ = entries
     mirrored = row != col
     diagonal, is_skew = data[~mirrored], header.symmetry == "skew-symmetric"
     if is_skew or (header.symmetry == "hermitian" and data.dtype.kind == "c"):
@@ -279,15 +205,11 @@ def expanded(header: Header, entries: Entries) -> Entries:
                 f"({place}, {place}) is {diagonal[first]}"
             )
         data[~mirrored] = 0 if is_skew else diagonal.real
-    return Entries(
-        np.concatenate([row, col[mirrored]]),
-        np.concatenate([col, row[mirrored]]),
-        np.concatenate([data, _mirrored(header, data[mirrored])]),
-        True,
-    )
+    rows, cols = np.concatenate([row, col[mirrored]]), np.concatenate([col, row[mirrored]])
+    return rows, cols, np.concatenate([data, _mirrored(header, data[mirrored])])
 
 
-def _mirrored(header: Header, data: HostArray) -> HostArray:
+def _mirrored(header: Header, data: Any) -> Any:
     """The values on the other side of the diagonal."""
     if header.symmetry == "skew-symmetric":
         return -data
@@ -299,47 +221,26 @@ def _rounding(data: HostArray) -> float:
     return 64 * float(np.finfo(data.dtype).eps) * float(np.abs(data[np.isfinite(data)]).max(initial=0.0))
 
 
-def _folded(header: Header, entries: Entries) -> Entries:
-    """One triangle of a matrix of which both are stated; entries that are stated twice must agree."""
-    row, col, data, _ = entries
-    above = row < col
-    key = np.where(above, col, row).astype(np.int64) * header.cols + np.where(above, row, col)
-    low, low_data = _summed(key[~above], data[~above])
-    high, high_data = _summed(key[above], _mirrored(header, data[above]))
-    _, in_low, in_high = np.intersect1d(low, high, assume_unique=True, return_indices=True)
-    a, b = low_data[in_low], high_data[in_high]
-    with np.errstate(invalid="ignore"):  # infinities give NaN
-        differs = (a != b) & ~(np.abs(a - b) <= _rounding(data)) & ~(np.isnan(a) & np.isnan(b))
-    if differs.any():
-        first = int(np.argmax(differs))
-        i, j = divmod(int(low[in_low[first]]), header.cols)
-        value, other = a[first], _mirrored(header, b[first : first + 1])[0]
-        raise ValueError(
-            f"the header says {header.symmetry}, but entry ({i + 1}, {j + 1}) is {value}, and "
-            f"({j + 1}, {i + 1}) is {other}; write one triangle, or 'general' in the first line"
+def _one_triangle(header: Header, row: HostArray, col: HostArray, data: HostArray) -> Triplets:
+    """The lower triangle where entries of both are stated; what is stated in both must agree."""
+    above, shape = row < col, (header.rows, header.cols)
+    low, high = (
+        sp.coo_array((values[here], (rows[here], cols[here])), shape=shape).tocsr()
+        for values, rows, cols, here in (
+            (data, row, col, ~above),
+            (_mirrored(header, data), col, row, above),
         )
-    high_only = np.ones(len(high), bool)
-    high_only[in_high] = False
-    key = np.concatenate([low, high[high_only]])
-    row, col = np.divmod(key, header.cols)
-    return Entries(row, col, np.concatenate([low_data, high_data[high_only]]), False)
-
-
-def _summed(key: HostArray, data: HostArray) -> tuple[HostArray, HostArray]:
-    """Keys, each once, and the sums of their values."""
-    keys, place = np.unique(key, return_inverse=True)
-    sums = np.zeros(len(keys), data.dtype)
-    np.add.at(sums, place, data)
-    return keys, sums
-
-
-def _dense(header: Header, data: HostArray) -> HostArray:
-    """An array of the values of its columns, or of those below the diagonal and perhaps on it."""
-    shape = header.rows, header.cols
-    if header.symmetry == "general":
-        return data.reshape(shape, order="F")
-    col, row = np.triu_indices(header.rows, 1 if header.symmetry == "skew-symmetric" else 0)
-    both = expanded(header, Entries(row, col, data, False))
-    full = np.zeros(shape, data.dtype)
-    full[both.row, both.col] = both.data
-    return full
+    )
+    ones = [sp.csr_array((np.ones(len(A.data)), A.indices, A.indptr), shape=shape) for A in (low, high)]
+    in_both = ones[0].multiply(ones[1])
+    difference = (low - high).multiply(in_both).tocoo()
+    wrong = np.abs(difference.data) > _rounding(data)
+    if wrong.any():
+        i, j = (int(places[np.argmax(wrong)]) for places in (difference.row, difference.col))
+        raise ValueError(
+            f"the header says {header.symmetry}, but entry ({i + 1}, {j + 1}) is {low[i, j]}, and "
+            f"({j + 1}, {i + 1}) is {_mirrored(header, high[i, j])}; write one triangle, or 'general' in the "
+            "first line"
+        )
+    made = (low + high.multiply(ones[1] - in_both)).tocoo()
+    return made.row, made.col, made.data

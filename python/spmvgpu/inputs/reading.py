@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import gzip
-import math
 import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from .._util.messages import quoted, reason
-from .._util.types import DType, HostArray
+from .. import _core
+from .._util.messages import reason
+from .._util.types import HostArray
+from ..devices import CPU
 from .canonical import canonical_csr
 from .limits import INDEX_LIMIT
 from .matrix_market import read_content, read_header
@@ -181,13 +182,8 @@ def _load_matrix_market(path: Path) -> Any:
     is_packed = path.suffix == ".gz"
     opened = gzip.GzipFile if is_packed else open
     with parsing(path, MATRIX_MARKET, MemoryError), opened(path, "rb") as stream:
-        header = read_header(stream)
-        length = path.stat().st_size * (_MOST_UNPACKED if is_packed else 1)
-        if header.least_bytes > length:
-            raise ValueError(
-                f"truncated: the header announces {header.entries} entries, more than {length} bytes hold"
-            )
-        if header.layout == "coordinate":
+        header = read_header(stream, path.stat().st_size * (_MOST_UNPACKED if is_packed else 1))
+        if header.lengths:
             _check_size(header.rows, header.cols, header.entries)
         return read_content(stream, header)
 
@@ -215,21 +211,16 @@ def check_rows(rows: int, entries: int, ranks: int = 1) -> None:
 
 
 def _available_memory() -> int:
-    """Bytes that can be had without swapping; all that the machine has where the system does not say."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return 1024 * int(line.split()[1])
-    except (OSError, ValueError):
-        pass
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(_core.device_properties(CPU)["memory_free"])
 
 
 def _load_npz(path: Path) -> Any:
     with parsing(path, NPZ, MemoryError):
         with path.open("rb") as stream:  # NumPy leaves files that it opened itself open on errors
-            _check_npz_size(stream)
+            with zipfile.ZipFile(stream) as archive:
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+            if unpacked > (available := _available_memory()):
+                raise MemoryError(f"it unpacks to {unpacked} bytes, and {available} are available")
             matrix = sp.load_npz(stream)
         if matrix.ndim != 2:
             raise ValueError(f"it holds an array of {matrix.ndim} dimensions, not a matrix")
@@ -240,38 +231,6 @@ def _load_npz(path: Path) -> Any:
         return matrix
 
 
-def _check_npz_size(stream: IO[bytes]) -> None:
-    """Compare the sizes that the arrays announce with what is there, and go back to the begin."""
-    with zipfile.ZipFile(stream) as archive:
-        entries = archive.infolist()
-        unpacked = sum(entry.file_size for entry in entries)
-        if unpacked > (available := _available_memory()):
-            raise MemoryError(f"it unpacks to {unpacked} bytes, and {available} are available")
-        for entry in entries:
-            with archive.open(entry) as array:
-                _check_npy_size(array, entry.file_size)
-    stream.seek(0)
-
-
 def _load_npy(path: Path) -> HostArray:
     with parsing(path, "a valid .npy file", MemoryError), path.open("rb") as stream:
-        _check_npy_size(stream, path.stat().st_size)
-        stream.seek(0)
         return np.lib.format.read_array(stream, allow_pickle=False)
-
-
-def _check_npy_size(stream: IO[bytes], length: int) -> None:
-    """Compare the size that the header announces with that of the array in the file."""
-    shape, dtype = read_npy_header(stream)
-    announced = math.prod(shape) * dtype.itemsize
-    if not dtype.hasobject and announced > length - stream.tell():
-        raise ValueError(f"truncated: an array of shape {quoted(str(shape))} takes {announced} bytes")
-
-
-def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], DType]:
-    """The shape and the type of the array in a .npy file; afterwards the stream is where its values begin."""
-    if np.lib.format.read_magic(stream) == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-    else:  # version 3 differs from version 2 in the names of fields alone
-        shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
-    return shape, dtype
