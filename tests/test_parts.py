@@ -222,7 +222,7 @@ def test_what_it_says(device):
 
 def test_nothing_is_gathered_ahead(device):
     A = matrix("two_populations", np.dtype("float64"))
-    with pytest.raises(TypeError, match="parts"):
+    with pytest.raises(TypeError, match="one part"):
         operator(A, two_formats(A, "csr_m", "csr"), device).set_x(np.ones(A.shape[1]))
 
 

@@ -161,8 +161,6 @@ void register_base(py::module_& module) {
              py::arg("x"), py::arg("x_strides"), py::arg("y"), py::arg("y_strides"), py::arg("columns"),
              py::arg("alpha"), py::arg("beta"), py::arg("stream"), py::call_guard<GilRelease>(),
              "Product of the columns of arrays on the matrix's own device; strides count elements.")
-        .def("set_x", method<Matrices>([]<class T>(AnyMatrix<T>& matrix, std::uintptr_t x) { matrix.set_x(at<T>(x)); }),
-             py::arg("x"), py::call_guard<GilRelease>(), "Declares the x of the products that follow; 0 ends it.")
         .def_property_readonly("dtype",
                                method<Matrices>([]<class T>(const AnyMatrix<T>&) { return py::dtype::of<T>(); }))
         .def_property_readonly(
@@ -212,6 +210,8 @@ void register_in_one_format(py::module_& module) {
              "(data, indices, indptr) as new NumPy arrays.")
         .def("arrays", method<M>([]<class T>(const Matrix<T>& matrix) { return arrays(matrix); }),
              "The stored arrays by name, as new NumPy arrays.")
+        .def("set_x", method<M>([]<class T>(Matrix<T>& matrix, std::uintptr_t x) { matrix.set_x(at<T>(x)); }),
+             py::arg("x"), py::call_guard<GilRelease>(), "Declares the x of the products that follow; 0 ends it.")
         .def_property_readonly(
             "value_map_bytes",
             py::cpp_function(method<M>([]<class T>(const Matrix<T>& matrix) { return matrix.value_map_bytes(); }),

@@ -64,6 +64,7 @@ void register_runtime(py::module_& module) {
         .def_readonly("needs_symmetry", &Traits::needs_symmetry)
         .def_readonly("reads_whole_diagonals", &Traits::reads_whole_diagonals)
         .def_readonly("reads_all_of_x", &Traits::reads_all_of_x)
+        .def_readonly("gathers_x_first", &Traits::gathers_x_first)
         .def_readonly("only_if_asked", &Traits::only_if_asked)
         .def_readonly("needs_rows_that_repeat", &Traits::needs_rows_that_repeat)
         .def_readonly("needs_few_values", &Traits::needs_few_values);

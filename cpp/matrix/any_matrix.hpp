@@ -56,10 +56,6 @@ public:
 
     // y = alpha*A*x + beta*y with x and y in host memory, on any device and in any layout. Complete when it returns.
     virtual void spmv_host(const Product<T>& product) const = 0;
-
-    // Declares that products with this very x follow, unchanged: a format that gathers x then does so once per stream,
-    // until the next call; nullptr ends it. Throws UnknownOption if the matrix does not gather.
-    virtual void set_x(const T* x) = 0;
 };
 
 }  // namespace spmvgpu

@@ -146,17 +146,6 @@ bool Matrix<T>::panels_are_worth_copies(index_t vectors) const {
 }
 
 template <class T>
-void Matrix<T>::set_x(const T* x) {
-    if (traits().gathers_x_first) return declared_x_.declare(x);
-    std::string known;
-    for_each_format<T>([&]<class Format>() {
-        if (Format::kTraits.gathers_x_first) known += (known.empty() ? "" : ", ") + std::string(Format::kName);
-    });
-    throw UnknownOption("format '" + format() +
-                        "' does not keep gathered values of x, so it has no set_x; formats that do: " + known);
-}
-
-template <class T>
 bool Matrix<T>::gathers_on_host() const {
     return std::visit(
         []<class Format>(const Format& format) {

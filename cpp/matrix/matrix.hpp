@@ -32,7 +32,11 @@ public:
     void spmv_host(const Product<T>& product) const override;
     bool takes_rows() const override;
     bool panels_are_worth_copies(index_t vectors) const override;
-    void set_x(const T* x) override;
+
+    // Declares that products with this very x follow, unchanged: a format that gathers x then does so once per stream,
+    // until the next call; nullptr ends it.
+    void set_x(const T* x) { declared_x_.declare(x); }
+
     double time_products(const Series& series) const override;
 
     CsrMatrix<T> to_csr() const;     // in host memory

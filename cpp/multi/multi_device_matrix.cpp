@@ -3,7 +3,6 @@
 #include <chrono>
 #include <stdexcept>
 
-#include "core/errors.hpp"
 #include "core/host_vector.hpp"
 #include "gpu/runtime.hpp"
 #include "gpu/stream.hpp"
@@ -49,11 +48,6 @@ template <class T>
 void MultiDeviceMatrix<T>::spmv_host(const Product<T>& product) const {
     if (!product.is_of_vectors()) return multiply_in_host_memory(*this, product);
     make_once(host_products_, [&] { return std::make_unique<HostProducts<T>>(parts_); }).run(product);
-}
-
-template <class T>
-void MultiDeviceMatrix<T>::set_x(const T*) {
-    throw UnknownOption("a matrix on several devices does not keep gathered values of x, so it has no set_x");
 }
 
 template <class T>

@@ -24,7 +24,6 @@ public:
     void spmv(const Product<T>& product, Stream stream) const override;
     void spmv_host(const Product<T>& product) const override;
     bool can_be_recorded() const override { return false; }
-    void set_x(const T* x) override;  // throws, because gathered values are not kept
     // Wall time; with vectors that stay on the devices, if possible.
     double time_products(const Series& series) const override;
 

@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/errors.hpp"
 #include "core/passes/csr_operations.hpp"
 #include "gpu/gather.hpp"
 #include "gpu/run.hpp"
@@ -174,11 +173,6 @@ bool PartedMatrix<T>::takes_rows() const {
     return device().is_gpu() && std::all_of(parts_.begin(), parts_.end(), [this](const Part& part) {
                return part.matrix->takes_rows() && (!part.cols.scattered() || is_permuted());
            });
-}
-
-template <class T>
-void PartedMatrix<T>::set_x(const T*) {
-    throw UnknownOption("a matrix made of parts does not keep gathered values of x, so it has no set_x");
 }
 
 template <class T>

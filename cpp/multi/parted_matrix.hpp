@@ -38,7 +38,6 @@ public:
     void spmv_parts(std::size_t first, std::size_t last, const Product<T>& product, Stream stream) const;
     void spmv_host(const Product<T>& product) const override;
     bool takes_rows() const override;
-    void set_x(const T* x) override;  // throws, because parts do not keep gathered values
     double time_products(const Series& series) const override;
 
     Device device() const override { return parts_.front().matrix->device(); }

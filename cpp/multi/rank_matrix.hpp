@@ -79,7 +79,6 @@ public:
     void spmv(const Product<T>& product, Stream stream) const override;
 
     void spmv_host(const Product<T>&) const override { refuse(); }
-    void set_x(const T*) override { refuse(); }
     double time_products(const Series&) const override { refuse(); }
     bool can_be_recorded() const override;
     Device device() const override { return blocks_.inner->device(); }

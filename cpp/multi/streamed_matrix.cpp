@@ -4,7 +4,6 @@
 #include <chrono>
 #include <stdexcept>
 
-#include "core/errors.hpp"
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
 #include "gpu/runtime.hpp"
@@ -111,11 +110,6 @@ void StreamedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
 template <class T>
 void StreamedMatrix<T>::spmv_host(const Product<T>& product) const {
     host_vectors_.run(*this, product);
-}
-
-template <class T>
-void StreamedMatrix<T>::set_x(const T*) {
-    throw UnknownOption("a matrix that is streamed from the host keeps no gathered values of x, so it has no set_x");
 }
 
 template <class T>

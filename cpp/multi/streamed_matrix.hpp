@@ -25,7 +25,6 @@ public:
     void spmv_host(const Product<T>& product) const override;
     bool can_be_recorded() const override { return false; }
     bool takes_rows() const override { return true; }
-    void set_x(const T* x) override;                            // throws, because nothing is gathered
     double time_products(const Series& series) const override;  // wall time
 
     CsrMatrix<T> to_csr() const;  // in host memory

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._core import Matrix
+from ..formats import formats, traits
+from ..planning.parts import format_of
 from .operands import address, operand
 
 
@@ -38,8 +41,15 @@ def set_x(self: Any, x: object) -> None:
     (array([5., 3.]), array([5., 3.]))
     >>> op.set_x(None)
     """
+    matrix = self._matrix
+    if not isinstance(matrix, Matrix) or not traits(matrix.format).gathers_x_first:
+        able = ", ".join(name for name in formats() if traits(name).gathers_x_first)
+        raise TypeError(
+            f"a matrix in {format_of(matrix)!r} keeps no gathered values of x, so it has no set_x; build the "
+            f"operator with format={able!r}, in one part on one device"
+        )
     located = None if x is None else operand(self, "x", x, self.shape[1])[1]
-    self._matrix.set_x(0)  # first, so that no array is declared that may be freed
+    matrix.set_x(0)  # first, so that no array is declared that may be freed
     self._stored.references["x"] = x
     if located is not None:
-        self._matrix.set_x(address(located))
+        matrix.set_x(address(located))
