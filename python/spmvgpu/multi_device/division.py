@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, starmap
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,9 +17,9 @@ from .._util.types import HostArray
 from ..devices import CPU, device_name
 from ..formats import Choice, Indices, traits
 from ..inputs.csr import CanonicalCsr, Rows
-from ..multi_device.partitions import Partition, by_nnz, by_rows, check_powers
+from ..multi_device.partitions import Partition, check_powers, ends_by_nnz, ends_by_rows
 from ..planning.choosing import choose
-from ..planning.parts import estimate, formats_in
+from ..planning.parts import bytes_of, formats_in
 from ..planning.predict import fastest, predict_considered
 from ..planning.profile import calibrated_power, device_model
 from ..planning.request import Request
@@ -39,9 +41,17 @@ _LARGEST_CHUNK = 64 << 20
 # Entries of an interior that is worth kernels of its own: its product takes longer than their launches.
 _LEAST_INTERIOR = 4_000_000
 
-PARTITIONS: Mapping[str, Callable[[HostArray, Sequence[float]], Partition]] = Plugins(
-    "partition", nnz=by_nnz, rows=by_rows
-)
+# Where neighbouring rows with these offsets are cut, for these powers.
+_ENDS: Mapping[str, Callable[[HostArray, HostArray], HostArray]] = {"nnz": ends_by_nnz, "rows": ends_by_rows}
+
+# Partitions that may put rows anywhere, of row lengths and powers.
+_SCATTERED: Mapping[str, Callable[[HostArray, Sequence[float]], Partition]] = Plugins("partition")
+
+PARTITIONS = (*_ENDS, *_SCATTERED)
+
+
+#: The first column with an entry and the end of the last, and the lowest and the highest diagonal.
+_Reach: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,11 @@ def divide(
         sets = given.sets
     else:
         powers = division.powers or measured_powers(csr, request, ordinals)
-        sets = PARTITIONS[given](np.diff(csr.indptr), powers).sets
+        if given in _ENDS:
+            ends = _ENDS[given](csr.indptr, check_powers(powers)).tolist()
+            parts = zip(starmap(range, pairwise([0, *ends])), ordinals, strict=True)
+            return list(starmap(DevicePart, parts))
+        sets = _SCATTERED[given](np.diff(csr.indptr), powers).sets
     return [DevicePart(_as_rows(rows), ordinal) for rows, ordinal in zip(sets, ordinals, strict=True)]
 
 
@@ -225,7 +239,7 @@ def _bytes_needed(own: CanonicalCsr, request: Request, ordinal: int) -> int:
         request = replace(request, tune="cached", symmetric=of_part(request.symmetric))
         expected = fastest(predict_considered(own, request, ordinal))
         choice = Choice(expected.format, expected.options)
-    return estimate(own, choice, ordinal)
+    return bytes_of(own, choice, ordinal)
 
 
 def _store(own: CanonicalCsr, request: Request, ordinal: int, *, untuned: bool = False) -> AnyMatrix:
@@ -240,10 +254,11 @@ def build(csr: CanonicalCsr, request: Request, parts: Sequence[DevicePart]) -> M
     made = []
     for part in parts:
         own = csr.rows(part.rows)
-        interior = _interior(own, part) if has_pieces else range(0)
+        reach = _core.column_reach(own.indptr, own.indices)
+        interior = _interior(own, part, reach) if has_pieces else range(0)
         matrix = _store_part(own, request, part, interior)
         first = part.rows.start if isinstance(part.rows, range) else part.rows
-        made.append((matrix, first, *_window(own, matrix), 1 if interior else 0))
+        made.append((matrix, first, *_window(own, reach, matrix), 1 if interior else 0))
     return MultiDeviceMatrix(csr.shape[0], csr.shape[1], made)
 
 
@@ -270,7 +285,7 @@ def _store_part(own: CanonicalCsr, request: Request, part: DevicePart, interior:
     return made[0][0] if len(made) == 1 else PartedMatrix(own.shape[0], own.shape[1], made)
 
 
-def _interior(own: CanonicalCsr, part: DevicePart) -> range:
+def _interior(own: CanonicalCsr, part: DevicePart, reach: _Reach) -> range:
     """The rows of a part, counted from its first, that are multiplied while it gets its halo of x.
 
     They are those further from its first and last row than any of its entries is from the diagonal, so that
@@ -280,35 +295,24 @@ def _interior(own: CanonicalCsr, part: DevicePart) -> range:
     stays = part.ordinal != CPU and part.resident is None and not part.is_full
     if not stays or not isinstance(rows, range) or own.nnz < 2 * _LEAST_INTERIOR:
         return nothing
-    filled, first, last = _ends_of_rows(own)
-    below, above = int((filled + rows.start - first).max()), int((last - filled - rows.start).max())
-    start = 0 if rows.start == 0 else max(0, below)
-    stop = len(rows) if rows.stop == own.shape[1] else len(rows) - max(0, above)
+    _, _, low, high = reach
+    start = 0 if rows.start == 0 else max(0, rows.start - low)
+    stop = len(rows) if rows.stop == own.shape[1] else len(rows) - max(0, high - rows.start)
     worthwhile = start < stop and own.indptr[stop] - own.indptr[start] >= max(_LEAST_INTERIOR, own.nnz // 2)
     return range(start, stop) if worthwhile and stop - start < len(rows) else nothing
 
 
-def _ends_of_rows(csr: CanonicalCsr) -> tuple[HostArray, HostArray, HostArray]:
-    """The rows of a canonical matrix that are not empty, and the columns of their first and last entries."""
-    filled = np.flatnonzero(csr.indptr[:-1] < csr.indptr[1:])
-    first = csr.indices[csr.indptr[filled]].astype(np.int64)
-    last = csr.indices[csr.indptr[filled + 1] - 1].astype(np.int64)
-    return filled, first, last
-
-
-def _window(csr: CanonicalCsr, matrix: AnyMatrix) -> tuple[int, int]:
+def _window(csr: CanonicalCsr, reach: _Reach, matrix: AnyMatrix) -> tuple[int, int]:
     """The columns in which products of a canonical matrix, stored as `matrix`, read x: first and end."""
     known = list(map(traits, formats_in(matrix)))
+    first, end, low, high = reach
     if any(format.reads_all_of_x for format in known):
         return 0, csr.shape[1]
-    filled, first, last = _ends_of_rows(csr)
-    if not filled.size:
-        return 0, 0
-    if any(format.reads_whole_diagonals for format in known):  # from one end of the rows to the other
-        return max(0, int((first - filled).min())), min(
-            csr.shape[1], csr.shape[0] + int((last - filled).max())
-        )
-    return int(first.min()), int(last.max()) + 1
+    if csr.nnz and any(
+        format.reads_whole_diagonals for format in known
+    ):  # from one end of the rows to the other
+        return max(0, low), min(csr.shape[1], csr.shape[0] + high)
+    return first, end
 
 
 def _as_rows(rows: Indices) -> Rows:

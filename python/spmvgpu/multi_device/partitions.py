@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -256,9 +256,7 @@ def by_rows(A: object, powers: Sequence[float]) -> Partition:
     >>> partition.by_rows([9, 1, 1, 1, 2, 2, 1, 1], powers=[1, 1]).sets
     (array([0, 1, 2, 3]), array([4, 5, 6, 7]))
     """
-    lengths, checked = row_lengths(A), check_powers(powers)
-    ends = np.floor(targets_of(checked, len(lengths), up_to=True)).astype(np.int64)
-    return _partition_of(_cut(np.arange(len(lengths)), ends, checked), lengths, checked)
+    return _neighbours(ends_by_rows, A, powers)
 
 
 @with_hints
@@ -293,8 +291,7 @@ def by_nnz(A: object, powers: Sequence[float]) -> Partition:
     >>> partition.by_nnz([9, 1, 1, 1, 2, 2, 1, 1], powers=[1, 1]).sets
     (array([0]), array([1, 2, 3, 4, 5, 6, 7]))
     """
-    lengths, checked = row_lengths(A), check_powers(powers)
-    return in_order(np.arange(len(lengths)), lengths, checked)
+    return _neighbours(ends_by_nnz, A, powers)
 
 
 def row_lengths(A: object) -> HostArray:
@@ -344,32 +341,51 @@ def _partition_of(sets: tuple[HostArray, ...], lengths: HostArray, powers: HostA
     return Partition(powers=powers, rows=rows, nnz=nnz, elements=rows * width, width=width, sets=sets)
 
 
-def in_order(order: HostArray, lengths: HostArray, powers: HostArray) -> Partition:
-    """The partition of rows that are in an order, with non-zeros proportional to each power."""
-    ends = _ends_by_nnz(lengths[order], powers)
-    return _partition_of(_cut(order, ends, powers), lengths, powers)
+def ends_by_rows(offsets: HostArray, powers: HostArray) -> HostArray:
+    """Where each part ends in rows with these offsets, with a number of rows proportional to each power."""
+    rows = len(offsets) - 1
+    ends = np.floor(targets_of(powers, rows, up_to=True)).astype(np.int64)
+    return _to_the_last(ends, rows, powers)
 
 
-def _ends_by_nnz(lengths: HostArray, powers: HostArray) -> HostArray:
-    """Where each part ends if its non-zeros shall come nearest to its target."""
-    before = np.concatenate(([0], np.cumsum(lengths)))  # non-zeros of all rows before each
+def ends_by_nnz(offsets: HostArray, powers: HostArray) -> HostArray:
+    """The same with a number of non-zeros nearest to what is proportional to each power."""
     ends = np.zeros(len(powers), dtype=np.int64)
     begin = 0
-    for part, target in enumerate(targets_of(powers, int(before[-1]))):
+    for part, target in enumerate(targets_of(powers, int(offsets[-1]))):
         if target > 0:
-            wanted = before[begin] + target
-            end = min(int(np.searchsorted(before, wanted)), len(lengths))
-            if before[end] - wanted >= wanted - before[end - 1]:
+            wanted = offsets[begin] + target
+            end = min(int(np.searchsorted(offsets, wanted)), len(offsets) - 1)
+            if offsets[end] - wanted >= wanted - offsets[end - 1]:
                 end -= 1
             begin = end
         ends[part] = begin
+    return _to_the_last(ends, len(offsets) - 1, powers)
+
+
+def _to_the_last(ends: HostArray, rows: int, powers: HostArray) -> HostArray:
+    """The ends, where the rows that are left over go to the last part that has power."""
+    ends[np.flatnonzero(powers)[-1] :] = rows
     return ends
 
 
-def _cut(order: HostArray, ends: HostArray, powers: HostArray) -> tuple[HostArray, ...]:
-    """The rows of each part in ascending order; what is left over goes to the last one that has power."""
-    ends[np.flatnonzero(powers)[-1] :] = len(order)
-    return tuple(np.sort(rows) for rows in np.split(order, ends[:-1]))
+def in_order(
+    order: HostArray,
+    lengths: HostArray,
+    powers: HostArray,
+    ends_of: Callable[[HostArray, HostArray], HostArray] = ends_by_nnz,
+) -> Partition:
+    """The partition of rows that are in an order, with non-zeros proportional to each power."""
+    offsets = np.concatenate(([0], np.cumsum(lengths[order])))
+    sets = np.split(order, ends_of(offsets, powers)[:-1])
+    return _partition_of(tuple(map(np.sort, sets)), lengths, powers)
+
+
+def _neighbours(
+    ends_of: Callable[[HostArray, HostArray], HostArray], A: object, powers: Sequence[float]
+) -> Partition:
+    lengths, checked = row_lengths(A), check_powers(powers)
+    return in_order(np.arange(len(lengths)), lengths, checked, ends_of)
 
 
 def check_sizes(value_size: object, index_size: object) -> None:
