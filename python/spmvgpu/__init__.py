@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._core import CudaError, FormatError
 from .devices import DeviceInfo, build_info, devices, limit_threads, release_memory
-from .formats import estimate, format_options, formats
+from .formats import format_options, formats
 
 if TYPE_CHECKING:
     from . import cache, distributed, gallery, linalg, matrix_io, partition, planning, plot
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .multi_device.operator import MultiDeviceOperator, MultiDeviceVector
     from .operator.construct import aslinearoperator
     from .operator.operator import SparseOperator
-    from .planning.predict import predict
+    from .planning.predict import estimate, predict
     from .versions import show_versions
 
 __version__ = build_info()["version"]
@@ -66,6 +66,7 @@ _MODULE_OF = {
     "MultiDeviceOperator": "multi_device.operator",
     "SparseOperator": "operator.operator",
     "aslinearoperator": "operator.construct",
+    "estimate": "planning.predict",
     "predict": "planning.predict",
     "show_versions": "versions",
 }

@@ -1,24 +1,18 @@
-"""Storage formats: their options and costs, and how a matrix is built in one of them."""
+"""Storage formats: their names, options and traits, and the choice of one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from ._util.arguments import did_you_mean, plain_options, with_hints
+from ._util.arguments import did_you_mean
 from ._util.lazy import lazy
 from ._util.schema import Range
 from ._util.types import Options
-from .devices import CPU, resolve_device
-from .inputs import limits
-
-if TYPE_CHECKING:
-    from .inputs.csr import CanonicalCsr
 
 Indices: TypeAlias = npt.NDArray[np.int32]
 #: Which row, or column, comes where: an array, or what is on the device of the matrix and stays there.
@@ -151,83 +145,6 @@ def _table_of(allowed: Any) -> Any:
         return set(allowed)
     low, high, *names = allowed
     return (Range(low, high, whole=True), set(names)) if names else Range(low, high)
-
-
-@with_hints
-def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[str, float]:
-    """Return the memory and the padding of a matrix in a format, without building it.
-
-    Parameters
-    ----------
-    A : sparse matrix
-        As in `aslinearoperator`.
-    format : str
-        One of `formats()`.
-    device : str, default "auto"
-        As in `aslinearoperator`.
-    **options
-        Options of the format, see `format_options`.
-
-    Returns
-    -------
-    dict
-        "bytes" is the memory on the device, including scratch memory for products. "padding" is the number of
-        stored slots per non-zero.
-
-    Raises
-    ------
-    FormatError
-        If the format cannot hold the matrix.
-    TypeError, ValueError
-        As `aslinearoperator`.
-
-    Examples
-    --------
-    >>> import spmvgpu as sg
-    >>> A = sg.gallery.poisson2d(16)
-    >>> for format in "csr", "ellpack":
-    ...     print(f"{format}: {sg.estimate(A, format, 'cpu')['padding']:.2f}")
-    csr: 1.00
-    ellpack: 1.05
-    """
-    from .inputs.canonical import (
-        canonical_csr,  # with SciPy, which the formats' names and options need not wait for
-    )
-
-    ordinal = resolve_device(device)
-    return estimate_csr(canonical_csr(A), check_format(format), ordinal, plain_options(options))
-
-
-def estimate_csr(
-    csr: CanonicalCsr, format: str, ordinal: int, options: Options | None = None
-) -> dict[str, float]:
-    """`estimate` of a canonical matrix.
-
-    For a GPU that is not here, without what would be planned for it.
-    """
-    ordinal = ordinal if ordinal < _core.device_count() else CPU
-    plans = [(piece.nnz, piece.plan(format, ordinal, options)) for piece in pieces_for(csr, format)]
-    if len(plans) == 1:
-        _, plan = plans[0]
-        return {"bytes": plan.bytes, "padding": plan.padding}
-    slots = sum(nnz * plan.padding for nnz, plan in plans)
-    return {"bytes": sum(plan.bytes for _, plan in plans), "padding": slots / csr.nnz}
-
-
-def pieces_for(csr: CanonicalCsr, format: str) -> Iterator[CanonicalCsr]:
-    """The pieces that a canonical matrix is stored in: one, unless it has 2**31 entries or more.
-
-    Raises
-    ------
-    FormatError
-        If there are several, and the format holds whole matrices only.
-    """
-    if csr.is_wide and traits(format).needs_symmetry:
-        raise _core.FormatError(
-            f"format {format!r} holds at most {limits.ENTRY_LIMIT} stored entries; this matrix has "
-            f"{csr.nnz}. Use format='csr', which takes {csr.nnz * (4 + csr.dtype.itemsize)} bytes"
-        )
-    return csr.pieces()
 
 
 def candidates(format: str) -> list[Options]:

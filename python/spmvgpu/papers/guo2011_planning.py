@@ -18,11 +18,12 @@ from .._util.arguments import with_hints
 from .._util.schema import Range
 from .._util.value_types import type_in_profiles
 from ..devices import CPU, resolve_device
-from ..formats import Choice, Indices, Part, estimate_csr
+from ..formats import Choice, Indices, Part
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
 from ..planning.calibrate import Job, Record
 from ..planning.measure import Variant
+from ..planning.parts import estimate_csr
 from ..planning.predict import Model, Prediction
 from ..planning.profile import DTYPES, Profile, load_profile
 from ..planning.samples import Sample

@@ -12,8 +12,9 @@ import scipy.sparse as sp
 
 from .. import _core
 from .._core import AnyMatrix, Matrix, MultiDeviceMatrix, PartedMatrix, StreamedMatrix
-from .._util.types import HostArray
-from ..formats import Choice, Indices, Order, Part, estimate_csr, indices_of, pieces_for
+from .._util.types import HostArray, Options
+from ..devices import CPU
+from ..formats import Choice, Indices, Order, Part, indices_of, traits
 from ..inputs import limits
 from ..inputs.csr import CanonicalCsr
 
@@ -107,16 +108,48 @@ def _parted(
     return PartedMatrix(*shape, made)
 
 
-def estimate(csr: CanonicalCsr, choice: Choice, ordinal: int) -> int:
+def bytes_of(csr: CanonicalCsr, choice: Choice, ordinal: int) -> int:
     """Bytes that the matrix takes that `build` makes."""
     if not choice.parts:
         return int(estimate_csr(csr, choice.format, ordinal, choice.options)["bytes"])
     return sum(
-        estimate(submatrix(csr, part.rows, part.cols), part.choice, ordinal)
+        bytes_of(submatrix(csr, part.rows, part.cols), part.choice, ordinal)
         + part.rows.nbytes
         + (0 if part.cols is None else part.cols.nbytes)
         for part in choice.parts
     )
+
+
+def estimate_csr(
+    csr: CanonicalCsr, format: str, ordinal: int, options: Options | None = None
+) -> dict[str, float]:
+    """`spmvgpu.estimate` of a canonical matrix.
+
+    For a GPU that is not here, without what would be planned for it.
+    """
+    ordinal = ordinal if ordinal < _core.device_count() else CPU
+    plans = [(piece.nnz, piece.plan(format, ordinal, options)) for piece in pieces_for(csr, format)]
+    if len(plans) == 1:
+        _, plan = plans[0]
+        return {"bytes": plan.bytes, "padding": plan.padding}
+    slots = sum(nnz * plan.padding for nnz, plan in plans)
+    return {"bytes": sum(plan.bytes for _, plan in plans), "padding": slots / csr.nnz}
+
+
+def pieces_for(csr: CanonicalCsr, format: str) -> Iterator[CanonicalCsr]:
+    """The pieces that a canonical matrix is stored in: one, unless it has 2**31 entries or more.
+
+    Raises
+    ------
+    FormatError
+        If there are several, and the format holds whole matrices only.
+    """
+    if csr.is_wide and traits(format).needs_symmetry:
+        raise _core.FormatError(
+            f"format {format!r} holds at most {limits.ENTRY_LIMIT} stored entries; this matrix has "
+            f"{csr.nnz}. Use format='csr', which takes {csr.nnz * (4 + csr.dtype.itemsize)} bytes"
+        )
+    return csr.pieces()
 
 
 def submatrix(csr: CanonicalCsr, rows: Indices, cols: Indices | None = None) -> CanonicalCsr:

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from .._core import CsrSource
-from .._util.arguments import one_of, with_hints
+from .._util.arguments import one_of, plain_options, with_hints
 from .._util.plugins import Plugins
 from .._util.show import Brief, html_table, wrapped
 from .._util.steps import took
 from .._util.types import Options
 from ..devices import device_name, resolve_device
-from ..formats import formats, variant_name
+from ..formats import check_format, formats, variant_name
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
+from .parts import estimate_csr
 from .profile import Profile, is_profile_of, load_model, load_profile, model_of
 from .request import Request
 
@@ -322,3 +323,44 @@ def _together(pieces: Sequence[Sequence[Prediction]]) -> list[Prediction]:
             padding = max(entry.padding or 0.0 for entry in same)
             entries.append(replace(same[0], time_us=time, bytes=size, padding=padding))
     return entries
+
+
+@with_hints
+def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[str, float]:
+    """Return the memory and the padding of a matrix in a format, without building it.
+
+    Parameters
+    ----------
+    A : sparse matrix
+        As in `aslinearoperator`.
+    format : str
+        One of `formats()`.
+    device : str, default "auto"
+        As in `aslinearoperator`.
+    **options
+        Options of the format, see `format_options`.
+
+    Returns
+    -------
+    dict
+        "bytes" is the memory on the device, including scratch memory for products. "padding" is the number of
+        stored slots per non-zero.
+
+    Raises
+    ------
+    FormatError
+        If the format cannot hold the matrix.
+    TypeError, ValueError
+        As `aslinearoperator`.
+
+    Examples
+    --------
+    >>> import spmvgpu as sg
+    >>> A = sg.gallery.poisson2d(16)
+    >>> for format in "csr", "ellpack":
+    ...     print(f"{format}: {sg.estimate(A, format, 'cpu')['padding']:.2f}")
+    csr: 1.00
+    ellpack: 1.05
+    """
+    ordinal = resolve_device(device)
+    return estimate_csr(canonical_csr(A), check_format(format), ordinal, plain_options(options))
