@@ -92,9 +92,9 @@ def _broken(rng: np.random.Generator, matrix: Any, shape: dict[str, Any]) -> tup
         return (*matrix[:place], spoilt, *matrix[place + 1 :]), shape
     if isinstance(matrix, np.ndarray):
         return spoiled(rng, matrix), shape
-    if not hasattr(matrix, "asformat"):
+    if not hasattr(matrix, "asformat") or matrix.format == "dok":
         return matrix, shape
-    names = {"coo": ["data", "row", "col"], "dia": ["data", "offsets"], "lil": ["rows", "data"], "dok": []}
+    names = {"coo": ["data", "row", "col"], "dia": ["data", "offsets"], "lil": ["rows", "data"]}
     own = names.get(matrix.format, ["data", "indices", "indptr"])
     name = pick(rng, [*own, "shape"])
     if name == "shape":
@@ -111,9 +111,6 @@ def _broken(rng: np.random.Generator, matrix: Any, shape: dict[str, Any]) -> tup
             setattr(matrix, name, spoilt)
     else:
         setattr(matrix, name, spoiled(rng, getattr(matrix, name)))
-    if matrix.format == "dok" and maybe(rng, 0.7):
-        key = pick(rng, [(0, -1), (2**32, 0), (np.nan, 0), ("a", 0), (0,), (10**6, 10**6), (1.5, 0), 3])
-        matrix._dict[key] = pick(rng, [1.0, "x", None, 1j, [1]])
     return matrix, shape
 
 

@@ -1,22 +1,144 @@
-"""Unchecked CSR arrays, made into canonical CSR: copied, checked, sorted, summed.
+"""Matrices in host memory, sparse and dense, made into canonical CSR: copied, checked, sorted, summed.
 
-Every way from a caller's matrix to an operator ends here.
+Arrays of a SciPy matrix may have been broken, or replaced by others, after it was made, and SciPy's own
+conversions would follow them out of bounds. So every array is copied, the copy is checked, and SciPy converts
+the copy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from .. import _core
 from .._util.types import DType, HostArray
 from .._util.value_types import NAMES, is_value_type
+from ..arrays import as_array
 from . import limits
 from .csr import CanonicalCsr
 from .limits import INDEX_LIMIT
 
 _ALLOWED_TYPES = f"allowed are {NAMES}, and integers or bool (as float64)"
+
+
+def csr_of_sparse(A: Any, wanted: DType | None) -> CanonicalCsr:
+    """A SciPy sparse matrix or array as a canonical matrix; `wanted` is of `wanted_dtype`.
+
+    Raises
+    ------
+    TypeError
+        For values or indices of a type that is not supported.
+    ValueError
+        For arrays that do not describe a matrix.
+    """
+    dimensions = len(A.shape)  # of older versions of SciPy, ndim is 2 whatever the shape
+    if dimensions != 2:
+        raise ValueError(f"A must have 2 dimensions, not {dimensions}")
+    check_lengths(A.shape)
+    try:
+        if A.format not in _CONVERSIONS:
+            A = A.tocsr()
+        given = A.dtype if A.format in ("lil", "dok") else as_array("data", A.data).dtype
+        return _CONVERSIONS[A.format](A, storage_dtype(given, wanted))
+    except (AttributeError, IndexError, KeyError, OverflowError) as error:
+        raise ValueError(
+            f"A is an invalid {type(A).__name__}: its attributes do not fit together ({error})"
+        ) from error
+
+
+def csr_of_dense(dense: HostArray, wanted: DType | None) -> CanonicalCsr:
+    """A 2-D array as a canonical matrix."""
+    dtype = storage_dtype(dense.dtype, wanted)
+    # A copy, so that no other thread changes what is counted before it is stored.
+    return _from_csr(sp.csr_array(np.array(dense, dtype, order="C")), dtype)
+
+
+def _arrays(A: Any, *names: str) -> list[HostArray]:
+    return [as_array(name, getattr(A, name)) for name in names]
+
+
+def _from_csr(A: Any, dtype: DType) -> CanonicalCsr:
+    data, indices, indptr = _arrays(A, "data", "indices", "indptr")
+    return compressed(data, indices, indptr, A.shape, dtype)
+
+
+def _from_csc(A: Any, dtype: DType) -> CanonicalCsr:
+    data, indices, indptr = _arrays(A, "data", "indices", "indptr")
+    return compressed(data, indices, indptr, A.shape[::-1], dtype, axis="row").transposed()
+
+
+def _from_bsr(A: Any, dtype: DType) -> CanonicalCsr:
+    data, indices, indptr = _arrays(A, "data", "indices", "indptr")
+    if data.ndim != 3 or data.shape[0] != indices.size or 0 in data.shape[1:]:
+        raise ValueError(
+            f"mismatched lengths: data has shape {data.shape}, but there are {indices.size} block indices"
+        )
+    shape = tuple(length // block for length, block in zip(A.shape, data.shape[1:], strict=True))
+    if np.any(np.multiply(shape, data.shape[1:]) != A.shape):
+        raise ValueError(f"shape {A.shape} cannot be divided into blocks of shape {data.shape[1:]}")
+    indptr, indices, _ = pattern(indices, indptr, shape, axis="block column")
+    copy = sp.bsr_array((np.array(data, dtype, order="C"), indices, indptr), shape=A.shape)
+    return _from_csr(copy.tocsr(), dtype)
+
+
+def _from_coo(A: Any, dtype: DType) -> CanonicalCsr:
+    (data,), indices = _arrays(A, "data"), []
+    for name, length in zip(("row", "col"), A.shape, strict=True):
+        (array,) = _arrays(A, name)
+        if array.ndim != 1 or array.shape != data.shape:
+            raise ValueError(f"mismatched lengths: data has shape {data.shape}, {name} {array.shape}")
+        check_integers(f"{name} indices", array)
+        copy = np.array(array)
+        if copy.size and (copy.min() < 0 or copy.max() >= length):
+            raise ValueError(
+                f"{name} indices must lie in 0..{length - 1}; these reach from {copy.min()} to {copy.max()}"
+            )
+        indices.append(copy.astype(np.int32, copy=False))
+    coo = sp.coo_array((np.array(data, dtype), tuple(indices)), shape=A.shape)
+    coo.has_canonical_format = True  # else SciPy would sort; `compressed` does so on all cores
+    return _from_csr(coo.tocsr(), dtype)
+
+
+def _from_dia(A: Any, dtype: DType) -> CanonicalCsr:
+    data, offsets = _arrays(A, "data", "offsets")
+    if data.ndim != 2 or offsets.shape != data.shape[:1]:
+        raise ValueError(f"mismatched lengths: data has shape {data.shape}, offsets {offsets.shape}")
+    check_integers("offsets", offsets)
+    copy = np.array(offsets) if offsets.size else np.zeros(0, np.int32)  # none may be of any type
+    if len(np.unique(copy)) != copy.size:
+        raise ValueError("offsets contains a diagonal twice")
+    inside = (copy > -A.shape[0]) & (copy < A.shape[1])  # SciPy would wrap what does not fit int32
+    diagonals = np.array(data, dtype, order="C")[inside]
+    dia = sp.dia_array((diagonals, copy[inside].astype(np.int32)), shape=A.shape)
+    return _from_csr(dia.tocsr(), dtype)
+
+
+def _from_lil(A: Any, dtype: DType) -> CanonicalCsr:
+    if not all(isinstance(row, list) for lists in (A.rows, A.data) for row in lists):
+        raise ValueError("rows and data of a lil matrix must contain lists only")
+    rows, values = ([list(row) for row in lists] for lists in (A.rows, A.data))
+    lengths = [len(row) for row in rows]
+    if lengths != [len(row) for row in values]:
+        raise ValueError("mismatched lengths of the lists in rows and data of the lil matrix")
+    data, indices = (as_array(name, [*chain(*lists)]) for name, lists in (("data", values), ("rows", rows)))
+    storage_dtype(data.dtype, dtype)
+    indptr = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+    return compressed(data, indices, indptr, A.shape, dtype)
+
+
+_CONVERSIONS: dict[str, Callable[[Any, DType], CanonicalCsr]] = {
+    "csr": _from_csr,
+    "csc": _from_csc,
+    "bsr": _from_bsr,
+    "coo": _from_coo,
+    "dia": _from_dia,
+    "lil": _from_lil,
+    "dok": lambda A, dtype: _from_coo(A.tocoo(), dtype),  # SciPy checks the keys
+}
 
 
 def compressed(
@@ -87,9 +209,10 @@ def check_integers(name: str, array: HostArray) -> None:
 
 
 def check_lengths(shape: tuple[int, int]) -> None:
-    if max(shape) > INDEX_LIMIT:
+    if min(shape) < 0 or max(shape) > INDEX_LIMIT:
+        problem = "negative" if min(shape) < 0 else "too large"
         raise ValueError(
-            f"shape {shape} is too large; at most {INDEX_LIMIT} (2**31 - 1) rows and columns are allowed"
+            f"shape {shape} is {problem}; at most {INDEX_LIMIT} (2**31 - 1) rows and columns are allowed"
         )
 
 

@@ -14,10 +14,9 @@ from .._util.types import DType, HostArray
 from .._util.value_types import is_value_type
 from ..arrays import ArrayInfo, as_array, library_of, on_host
 from . import limits
-from .compressed import compressed, storage_dtype
+from .compressed import compressed, csr_of_dense, csr_of_sparse, storage_dtype
 from .csr import CanonicalCsr
 from .limits import INDEX_LIMIT
-from .sparse import csr_of_dense, csr_of_sparse
 
 ALLOWED = "give a sparse matrix, a (data, indices, indptr) tuple with shape=, or a 2-D array"
 
