@@ -5,54 +5,11 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, from_lengths, matrix, typed, vector
-from examples import FIVE_ROWS as MATRIX
+from battery import from_lengths, typed, vector
 from reference import assert_product
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.csr import CanonicalCsr
-from support import allowed_values, assert_multiplies, each_type
-
-KERNELS = ["balanced", "shuffle", "shared", "half_warp"]
-TUNABLES = {option["name"]: allowed_values(option) for option in sg.format_options("csr")}
-NASTIEST = ["long_rows_in_a_row", "warp_lengths", "empty_rows_every_other", "power_law_rows", "hypersparse"]
-
-
-def test_golden_arrays(dtype, device):
-    arrays = sg.aslinearoperator(MATRIX, format="csr", device=device, dtype=dtype).arrays()
-    np.testing.assert_array_equal(arrays["row_offsets"], [0, 2, 2, 3, 6, 7])
-    np.testing.assert_array_equal(arrays["col_indices"], [0, 3, 1, 0, 2, 3, 3])
-    np.testing.assert_array_equal(arrays["values"], [10, 11, 20, 30, 31, 32, 40])
-    assert arrays["values"].dtype == dtype
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kernel", KERNELS)
-@each_type
-def test_kernel_through_the_battery(kernel, case, dtype, cuda_device):
-    A = matrix(case, dtype)
-    op = sg.aslinearoperator(A, format="csr", device=cuda_device, kernel=kernel)
-    assert op.options["kernel"] == kernel
-    assert_multiplies(op, A)
-
-
-@pytest.mark.parametrize("case", NASTIEST)
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("lanes_per_row", TUNABLES["lanes_per_row"])
-@pytest.mark.parametrize("tile", TUNABLES["tile"])
-@each_type
-def test_every_shape_of_every_kernel(kernel, lanes_per_row, tile, case, dtype, cuda_device):
-    A = matrix(case, dtype)
-    options = {"kernel": kernel, "lanes_per_row": lanes_per_row, "tile": tile}
-    op = sg.aslinearoperator(A, format="csr", device=cuda_device, **options)
-    x = vector(A.shape[1], dtype)
-    y = vector(A.shape[0], dtype, seed=21)
-    assert_product(op.spmv(x, out=y.copy(), alpha=2.0, beta=-0.5), A, x, 2.0, -0.5, y)
-
-
-def test_estimate_is_exact():
-    estimate = sg.estimate(MATRIX, "csr")
-    assert estimate["bytes"] >= 7 * (4 + 8) + 6 * 4
-    assert estimate["padding"] == 1.0
+from support import each_type
 
 
 # Below and above what a GPU loads at once: rows are cut more finely below.
@@ -75,15 +32,6 @@ def test_long_rows_are_cut_finely_where_they_are_all_that_is_waited_for():
         return A.plan("csr", 0, {"kernel": "balanced"}, processors).bytes
 
     assert bytes_on(132) > bytes_on(1)
-
-
-@pytest.mark.parametrize("tile", [512, 2048, 4096])
-def test_rows_of_some_thousand_entries(tile, dtype, device):
-    """Such rows are whole up to a length, where most are that long."""
-    A = from_lengths([2049, 4096, 4097, 0, 3000, 9000, 1], 9001).astype(dtype)
-    op = sg.aslinearoperator(A, format="csr", kernel="balanced", tile=tile, device=device)
-    x = vector(A.shape[1], A.dtype)
-    assert_product(op @ x, A, x)
 
 
 @pytest.mark.parametrize("tile", [512, 2048])

@@ -29,19 +29,6 @@ def csr_m(gather, dtype, device):
     )
 
 
-def test_golden_arrays(gather, dtype, device):
-    op = sg.aslinearoperator(MATRIX, format="csr_m", device=device, dtype=dtype, gather=gather)
-    arrays = op.arrays()
-    np.testing.assert_array_equal(arrays["row_offsets"], [0, 2, 4, 7, 9])
-    np.testing.assert_array_equal(arrays["values"], [1, 7, 2, 8, 5, 3, 9, 6, 4])
-    if gather == "host" and device != "cpu":
-        assert "col_indices" not in arrays  # the paper's point: they never reach the device
-    else:
-        np.testing.assert_array_equal(arrays["col_indices"], [0, 1, 1, 2, 0, 2, 3, 1, 3])
-    np.testing.assert_array_equal(op.tocsr().indices, MATRIX.indices)
-    assert arrays["values"].dtype == dtype
-
-
 @pytest.mark.parametrize("case", CASES)
 @each_type
 def test_battery_with_declared_x(case, dtype):
@@ -122,19 +109,6 @@ def test_transposed_and_pickled_operators_start_undeclared(op, dtype):
     np.testing.assert_array_equal(copy @ x, 2 * first)
 
 
-def test_set_x_refuses_what_spmv_refuses(op, dtype):
-    cols = op.shape[1]
-    other = np.float64 if dtype == np.float32 else np.float32
-    with pytest.raises(TypeError, match="dtype"):
-        op.set_x(np.ones(cols, other))
-    with pytest.raises(ValueError, match="shape"):
-        op.set_x(np.ones(cols + 1, dtype))
-    with pytest.raises(ValueError, match="contiguous"):
-        op.set_x(np.ones(2 * cols, dtype)[::2])
-    with pytest.raises(TypeError, match="list"):
-        op.set_x([1.0] * cols)
-
-
 @pytest.mark.parametrize("fmt", sorted(set(formats_of(MATRIX)) - {"csr_m"}))
 def test_other_formats_have_no_set_x(fmt, device):
     op = build(MATRIX, fmt, device)
@@ -189,12 +163,6 @@ def test_host_gather_where_x_is_never_in_host_memory(dtype, cuda_device):
     op = sg.aslinearoperator(A, device=cuda_device, **asked)
     with pytest.raises(ValueError, match="gather='device'"):
         sg.linalg.cg(op, np.ones(25, dtype))
-
-
-def test_estimate_is_exact():
-    values, indices, offsets = 9 * 8, 9 * 4, 5 * 4
-    assert sg.estimate(MATRIX, "csr_m") == {"bytes": 2 * values + indices + offsets, "padding": 1.0}
-    assert sg.estimate(MATRIX, "csr_m", "cpu", gather="host") == sg.estimate(MATRIX, "csr_m", "cpu")
 
 
 def test_host_gather_holds_no_indices_and_no_x_on_the_device(dtype, cuda_device):

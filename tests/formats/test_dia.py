@@ -6,24 +6,10 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import banded, vector
-from examples import BELL_GARLAND as MATRIX
 from reference import assert_product
 from support import assert_same_entries
 
 PITCH = 32
-
-
-def test_golden_arrays(dtype, device):
-    arrays = sg.aslinearoperator(MATRIX, format="dia", device=device, dtype=dtype).arrays()
-    np.testing.assert_array_equal(arrays["offsets"], [-2, 0, 1])
-    values = arrays["values"].reshape(3, PITCH)
-    np.testing.assert_array_equal(values[:, :4], [[0, 0, 5, 6], [1, 2, 3, 4], [7, 8, 9, 0]])
-    assert not values[:, 4:].any()
-    assert arrays["values"].dtype == dtype
-
-
-def test_estimate_is_exact():
-    assert sg.estimate(MATRIX, "dia") == {"bytes": 3 * (PITCH * 8 + 4), "padding": 3 * PITCH / 9}
 
 
 def with_stored_zero(dtype, extra=()):

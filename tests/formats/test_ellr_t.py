@@ -5,34 +5,11 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import from_lengths, matrix, vector
-from examples import BELL_GARLAND as MATRIX
-from reference import assert_product
-from support import each_type, poisoned
+from battery import from_lengths, matrix
+from support import each_type
 
 PITCH = 32
 THREADS = [1, 2, 4, 8, 16, 32]
-
-
-def test_golden_arrays_of_two_threads(dtype, device):
-    """The picture of the header: each thread of the four rows has a slot in every column."""
-    op = sg.aslinearoperator(MATRIX, format="ellr_t", device=device, dtype=dtype, threads_per_row=2)
-    arrays = op.arrays()
-    columns = arrays["col_indices"].reshape(2, PITCH)
-    values = arrays["values"].reshape(2, PITCH)
-    np.testing.assert_array_equal(columns[:, :8], [[0, 1, 1, 2, 0, 2, 1, 3], [-1, -1, -1, -1, 3, -1, -1, -1]])
-    np.testing.assert_array_equal(values[:, :8], [[1, 7, 2, 8, 5, 3, 6, 4], [0, 0, 0, 0, 9, 0, 0, 0]])
-    assert (columns[:, 8:] == -1).all()
-    np.testing.assert_array_equal(arrays["row_lengths"], [2, 2, 3, 2])
-    assert arrays["values"].dtype == dtype
-
-
-def test_one_thread_is_ellpack_r(dtype):
-    one = sg.aslinearoperator(MATRIX, format="ellr_t", device="cpu", dtype=dtype, threads_per_row=1).arrays()
-    other = sg.aslinearoperator(MATRIX, format="ellpack_r", device="cpu", dtype=dtype).arrays()
-    assert set(one) == set(other)
-    for name, array in other.items():
-        np.testing.assert_array_equal(one[name], array)
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -47,21 +24,6 @@ def test_slot_of_every_entry(threads, dtype):
         entries = A.data[A.indptr[row] : A.indptr[row + 1]]
         k = np.arange(entries.size)
         np.testing.assert_array_equal(values[k // threads, row * threads + k % threads], entries)
-
-
-@pytest.mark.parametrize("block_size", [64, 128, 256, 512])
-@pytest.mark.parametrize("threads", THREADS)
-@each_type
-@pytest.mark.parametrize("case", ["warp_lengths", "growing_rows", "rows_1025", "no_entries", "wide"])
-def test_every_shape_of_the_kernel(case, threads, block_size, dtype, device):
-    A = matrix(case, dtype)
-    options = {"threads_per_row": threads, "block_size": block_size, "max_padding": 1e6}
-    op = sg.aslinearoperator(A, format="ellr_t", device=device, **options)
-    x = vector(A.shape[1], dtype)
-    assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
-    y = vector(A.shape[0], dtype, seed=21)
-    assert_product(op.spmv(x, out=y.copy(), alpha=2.0, beta=-0.5), A, x, 2.0, -0.5, y)
-    np.testing.assert_array_equal(op.tocsr().toarray(), A.toarray())
 
 
 @pytest.mark.parametrize(

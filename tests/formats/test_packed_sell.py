@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spmvgpu as sg
-from battery import CASES, COMPLEX_TYPES, TYPES, from_lengths, matrix, vector
+from battery import COMPLEX_TYPES, TYPES, from_lengths, matrix, vector
 from reference import assert_product
 from spmvgpu.devices import CPU
 from spmvgpu.inputs.canonical import canonical_csr
-from support import assert_same_entries, check_refusal, each_type, explained, poisoned
+from support import assert_same_entries, each_type, explained, poisoned
 
 FORMAT = "packed_sell"
 SLICE, GRANULE, GROUP_SLOTS, BATCH = 32, 32, 32, 4
@@ -377,52 +377,6 @@ def test_products_are_sums_in_the_order_of_the_columns(dtype, data):
     x = np.random.default_rng(0).standard_normal(A.shape[1]).astype(dtype)
     op = sg.aslinearoperator(A, format=FORMAT, device="cpu", sigma=sigma, max_padding=1e6)
     np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], dtype)), sums_in_order(A, x))
-
-
-@pytest.mark.parametrize("case", CASES)
-@each_type
-def test_battery_whatever_it_pads(case, dtype, device):
-    """The battery of all formats skips what is refused by default; the kernel must be right there too."""
-    A = matrix(case, dtype)
-    op = sg.aslinearoperator(A, format=FORMAT, device=device, max_padding=1e6)
-    assert_same_entries(op.tocsr(), A)
-    x = vector(A.shape[1], dtype)
-    assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
-
-
-@pytest.mark.parametrize("warps", [1, 2, 4, 8])
-@each_type
-@pytest.mark.parametrize("sigma", [1, SLICE])
-def test_slots_are_shared_among_warps(sigma, warps, dtype, device):
-    """Slices with no slots, a few and several groups of them, all with one launch."""
-    A = from_lengths(np.arange(200) // 32 * 17, 4000)
-    A = sp.csr_array(A.astype(dtype))
-    op = sg.aslinearoperator(A, format=FORMAT, device=device, sigma=sigma, warps_per_slice=warps)
-    assert op.options["warps_per_slice"] == warps
-    x, y = vector(A.shape[1], dtype), vector(A.shape[0], dtype, seed=22)
-    assert_product(op.spmv(x, out=y.copy(), beta=1.0), A, x, 1.0, 1.0, y)
-
-
-@pytest.mark.parametrize("sigma", [0, 1, 32, 128, 1024, 16384])
-@each_type
-@pytest.mark.parametrize(
-    "case", ["growing_rows", "power_law_rows", "rows_1025", "empty_rows_first", "Nx1_holes"]
-)
-def test_permutation_is_undone(case, sigma, dtype, device):
-    A = matrix(case, dtype)
-    op = sg.aslinearoperator(A, format=FORMAT, device=device, sigma=sigma, max_padding=1e6)
-    x, y = vector(A.shape[1], dtype), vector(A.shape[0], dtype, seed=22)
-    assert_product(op.spmv(x, out=y.copy(), beta=1.0), A, x, 1.0, 1.0, y)
-    assert_same_entries(op.tocsr(), A)
-
-
-SKEWED = from_lengths(np.where(np.arange(8192) % 32 == 0, 200, 1), 8192)
-
-
-def test_refuses_a_matrix_whose_lanes_would_mostly_idle(device):
-    with pytest.raises(sg.FormatError, match="max_padding") as caught:
-        sg.aslinearoperator(SKEWED, format=FORMAT, device=device, sigma=1)
-    check_refusal(SKEWED, FORMAT, str(caught.value))
 
 
 def test_explain_says_where_the_bytes_went():

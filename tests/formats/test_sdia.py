@@ -26,17 +26,6 @@ def with_diagonals(n, offsets, dtype, hermitian=False):
     return sp.csr_array(upper + (mirror.conj() if hermitian else mirror)).astype(dtype)
 
 
-def test_layout():
-    A = sp.csr_array(np.array([[1.0, 5, 0, 0], [5, 2, 6, 0], [0, 6, 3, 7], [0, 0, 7, 4]]))
-    op = sg.aslinearoperator(A, format="sdia", device="cpu")
-    arrays = op.arrays()
-    assert arrays["offsets"].tolist() == [0, 1]
-    values = arrays["values"].reshape(2, 32)
-    assert values[0, :4].tolist() == [1, 2, 3, 4]
-    assert values[1, :4].tolist() == [5, 6, 7, 0]
-    assert op.nnz == A.nnz
-
-
 @pytest.mark.parametrize("offsets", [(0, 1, 40), (1, 3), (0,), (0, 1, 2, 3, 4, 5, 6, 7, 8, 599)], ids=str)
 @pytest.mark.parametrize("dtype", TYPES + COMPLEX_TYPES, ids=str)
 def test_the_same_bits_as_dia(offsets, dtype, device):
@@ -128,13 +117,6 @@ def test_transposed_rows(rows, symmetry, dtype, device):
     assert_multiplies(op.T, sp.csr_array(A.T))
     assert_multiplies(op.H, sp.csr_array(A.conj().T))
     assert op.T.T is op
-
-
-def test_the_layout_of_rows():
-    A = sp.csr_array(np.array([[6.0, 3, 7, 0], [0, 7, 4, 8]]))
-    values = sg.aslinearoperator(A, format="sdia", device="cpu").arrays()["values"].reshape(2, 32)
-    assert values[0, :3].tolist() == [0, 3, 4]
-    assert values[1, :3].tolist() == [6, 7, 8]
 
 
 @pytest.mark.parametrize("rows", PARTS)

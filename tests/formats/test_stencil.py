@@ -19,37 +19,6 @@ def bands(n, values=(5.0, 2.0, 7.0)):
     return sp.csr_array(sp.diags_array(values, offsets=[-1, 0, 1], shape=(n, n)))
 
 
-def test_layout():
-    op = sg.aslinearoperator(bands(4), format="stencil", device="cpu")
-    arrays = op.arrays()
-    assert arrays["kinds"].tolist() == [0, 1, 1, 2]
-    assert arrays["examples"].tolist() == [0, 1, 3]
-    # Of each kind where its slots begin, how many they are, where its mask is, and the kind that has all.
-    assert arrays["stencils"].reshape(-1, 4).tolist() == [[0, 3, 0, 1], [0, 3, 1, 1], [0, 3, 2, 1]]
-    assert arrays["masks"].tolist() == [0b110, 0b111, 0b011]
-    assert arrays["offsets"].tolist() == [-1, 0, 1, 0]
-    assert arrays["values"].tolist() == [5, 2, 7, 0]
-
-
-def test_rows_with_other_values_have_slots_of_their_own():
-    A = bands(5)
-    A[4, 4] = 3.0
-    A[2] = 0.0
-    A = sp.csr_array(A)
-    A.eliminate_zeros()
-    arrays = sg.aslinearoperator(A, format="stencil", device="cpu").arrays()
-    assert arrays["kinds"].tolist() == [0, 1, 2, 1, 3]
-    assert arrays["stencils"].reshape(-1, 4).tolist() == [
-        [0, 3, 0, 1],
-        [0, 3, 1, 1],
-        [0, 3, 2, 1],
-        [4, 2, 3, 3],
-    ]
-    assert arrays["masks"].tolist() == [0b110, 0b111, 0, 0b11]
-    assert arrays["offsets"].tolist() == [-1, 0, 1, 0, -1, 0, 0, 0]
-    assert arrays["values"].tolist() == [5, 2, 7, 0, 5, 3, 0, 0]
-
-
 GRIDS = {
     "a line": lambda: gallery.poisson1d(5000),
     "5 points": lambda: gallery.poisson2d(70, 90),

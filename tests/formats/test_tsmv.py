@@ -8,10 +8,6 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import (
-    SYMMETRIC_CASES,
-    TYPES,
-    integer_matrix,
-    integer_vector,
     matrix,
     symmetric,
     uniform,
@@ -19,7 +15,7 @@ from battery import (
     vector,
 )
 from reference import assert_product
-from support import assert_multiplies, assert_same_entries, check_refusal, each_type, in_turn, poisoned
+from support import assert_multiplies, assert_same_entries, check_refusal, each_type
 
 FAKE = 0xFFFF
 VARIANTS = ["halo", "poster"]
@@ -178,38 +174,6 @@ def test_half_the_memory(dtype):
 
 
 # -- products ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@each_type
-@pytest.mark.parametrize("case", SYMMETRIC_CASES)
-def test_symmetric_battery(case, variant, dtype, device):
-    A = matrix(case, dtype)
-    try:
-        op = build(A, device, variant=variant)
-    except sg.FormatError as refused:
-        check_refusal(A, "tsmv", str(refused))
-        op = build(A, device, variant=variant, max_memory=1e6)
-    assert_multiplies(op, A)
-    assert_same_entries(op.tocsr(), A)
-    x, y = vector(A.shape[0], dtype), vector(A.shape[0], dtype, seed=21)
-    assert_product(op.spmv(x, out=y.copy(), alpha=2.0, beta=-0.5), A, x, 2.0, -0.5, y)
-    whole = integer_matrix(case, dtype)
-    whole = symmetric(whole)
-    x = integer_vector(A.shape[0], dtype)
-    op = build(whole, device, variant=variant, max_memory=1e6)
-    np.testing.assert_array_equal(op.spmv(x, out=poisoned(A.shape[0], dtype)), whole @ x)
-
-
-@pytest.mark.parametrize("case", ["sym_random", "sym_blocks", "sym_mixed_nodes", "sym_hubs"])
-@pytest.mark.parametrize("block", [1, 2, 3])
-@pytest.mark.parametrize("slices", [1, 2, 8])
-@pytest.mark.parametrize(("threads", "dtype"), in_turn([64, 128, 256, 512], TYPES))
-def test_every_shape_of_the_tiles(block, slices, threads, case, dtype, device):
-    A = matrix(case, dtype)
-    op = build(A, device, threads=threads, slices=slices, block=block, max_memory=1e6)
-    assert_multiplies(op, A)
-    assert_same_entries(op.tocsr(), A)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
