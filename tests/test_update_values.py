@@ -4,6 +4,7 @@ import gc
 import pickle
 import signal
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -219,18 +220,14 @@ def test_the_caller_s_arrays_are_left_alone(fmt, device):
     np.testing.assert_array_equal(op.tocsr().data, before * 2)
 
 
-def test_matrices_of_one_source_have_values_of_their_own(device):
-    from spmvgpu.devices import resolve_device
-    from spmvgpu.inputs.canonical import source_of
-
+def test_operators_made_of_each_other_have_values_of_their_own(device):
     A = matrix("uniform", np.dtype("float64"))
-    source = source_of(A).on_device(resolve_device(device), None)
-    first, second = (source.build(name, {}, source.ordinal) for name in ("csr", "coo"))
+    first = sg.aslinearoperator(A, "csr", device)
+    second = sg.aslinearoperator(first, "coo")
     first.update_values(A.data * 2)
     second.update_values(A.data * 3)
-    np.testing.assert_array_equal(first.to_csr()[0], A.data * 2)
-    np.testing.assert_array_equal(second.to_csr()[0], A.data * 3)
-    assert_same_entries(source.host, A)
+    assert_same_entries(first.tocsr(), with_values(A, A.data * 2))
+    assert_same_entries(second.tocsr(), with_values(A, A.data * 3))
 
 
 def test_memory_of_updates_is_counted(fmt, device):
@@ -241,6 +238,7 @@ def test_memory_of_updates_is_counted(fmt, device):
     kept = op.nbytes - before
     in_order = {"csr", "csr_b", "csr_m", "coo"}
     assert (kept == 0) == (fmt in in_order)
+    assert kept == 4 * (A.shape[0] + 1 + A.nnz) or fmt != "packed_sell"  # its pattern
     assert (f"update_values keeps {kept} bytes" in explained(op)) == (kept > 0)
     op.update_values(A.data)
     assert op.nbytes == before + kept
@@ -249,67 +247,48 @@ def test_memory_of_updates_is_counted(fmt, device):
 # Operators of every kind
 
 
-@pytest.mark.parametrize("triangle", ["lower", "upper"])
-def test_an_operator_of_half_a_matrix_takes_all_values(triangle, device):
+@pytest.mark.parametrize("said", ["lower", "upper", "hermitian"])
+def test_an_operator_that_was_said_to_be_symmetric_takes_all_values(said, device):
     A = matrix("sym_blocks", np.dtype("float64"))
-    half = sp.tril(A, format="csr") if triangle == "lower" else sp.triu(A, format="csr")
-    op = sg.aslinearoperator(half, device=device, symmetric=triangle)
-    with pytest.raises(ValueError, match=rf"shape \({half.nnz},\).*{A.nnz} stored entries.*op.tocsr"):
-        op.update_values(half.data)
-    assert_same_entries(op.tocsr(), A)
+    A = hermitian(A) if said == "hermitian" else A
+    half = sp.csr_array({"lower": sp.tril, "upper": sp.triu}.get(said, sp.csr_array)(A))
+    op = sg.aslinearoperator(half, format="csr", device=device, symmetric=said)
+    with pytest.raises(ValueError, match=rf"shape \({half.nnz - 1},\).*{A.nnz} stored entries.*op.tocsr"):
+        op.update_values(half.data[1:])
     op.update_values(A.data * 2)
     assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
-    assert op.T is op
-
-
-@pytest.mark.parametrize("dtype", ["float64", "complex128"])
-def test_a_hermitian_operator_stays_hermitian(dtype, device):
-    A = matrix("sym_blocks", np.dtype("float64"))
-    A = hermitian(A) if dtype == "complex128" else A
-    op = sg.aslinearoperator(A, format="csr", device=device, symmetric="hermitian")
-    op.update_values(A.data * 2)
-    assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
-    with pytest.raises(ValueError, match=r"symmetric='hermitian'.*entry \(0, 126\)"):
-        op.update_values(A.data * np.arange(1, A.nnz + 1))
-    assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
+    assert (op.H if said == "hermitian" else op.T) is op
+    if said == "hermitian":
+        with pytest.raises(ValueError, match=r"symmetric='hermitian'.*entry \(0, "):
+            op.update_values(A.data * np.arange(1, A.nnz + 1))
+        assert_same_entries(op.tocsr(), with_values(A, A.data * 2))
 
 
 # What is refused leaves the operator as it was
 
 
-def test_a_stencil_that_was_found_gives_way(device):
-    """Nobody asked for rows that are the same, so values of any kind are taken."""
-    A = sp.csr_array(gallery.poisson2d(180))
-    B = with_values(A, np.random.default_rng(0).random(A.nnz))
-    op = sg.aslinearoperator(A, device=device)
-    if op.format != "stencil":  # a GPU may have a faster one
-        op = asked_by_nobody(sg.aslinearoperator(A, format="stencil", device=device))
-    for found in (op, pickle.loads(pickle.dumps(op))):
-        found.update_values(B.data)
-        assert found.format != "stencil"
-        assert_multiplies(found, B)
-    asked = sg.aslinearoperator(A, format="stencil", device=device)
-    with pytest.raises(sg.FormatError, match="differ between rows"):
-        asked.update_values(B.data)
-    assert_multiplies(asked, A)
-
-
-def test_a_format_that_was_found_gives_way(device):
-    """Nobody asked for a symmetric format, so values of any kind are taken."""
-    A = positive(matrix("sym_blocks", np.dtype("float64")))
+@pytest.mark.parametrize(
+    ("fmt", "make", "says"),
+    [
+        ("stencil", lambda: sp.csr_array(gallery.poisson2d(180)), "differ between rows"),
+        ("sdia", lambda: positive(matrix("sym_blocks", np.dtype("float64"))), "sdia"),
+    ],
+)
+def test_a_format_that_was_found_gives_way(fmt, make, says, device):
+    """Values of any kind are taken where rows that are the same, or symmetry, were not asked for."""
+    A, options = make(), ROOMY.get(fmt, {})
     B = with_values(A, np.arange(1.0, A.nnz + 1))
-    op = sg.aslinearoperator(A, format="sdia", device=device, max_padding=1e6)
-    tuned = sg.aslinearoperator(A, format="sdia", device=device, tune="full", max_padding=1e6)
+    op = sg.aslinearoperator(A, format=fmt, device=device, **options)
+    tuned = sg.aslinearoperator(A, format=fmt, device=device, tune="full", **options)
     for asked in (op, tuned, pickle.loads(pickle.dumps(tuned))):
-        with pytest.raises(sg.FormatError, match="sdia"):
+        with pytest.raises(sg.FormatError, match=says):
             asked.update_values(B.data)
         assert_same_entries(asked.tocsr(), A)
-    op = asked_by_nobody(op)
-    op.update_values(B.data)
-    assert op.format != "sdia"
-    assert_same_entries(op.tocsr(), B)
-    x = vector(A.shape[1], A.dtype)
-    assert_product(op @ x, B, x)
+    for found in (asked_by_nobody(op), pickle.loads(pickle.dumps(asked_by_nobody(op)))):
+        found.update_values(B.data)
+        assert found.format != fmt
+        assert_same_entries(found.tocsr(), B)
+        assert_multiplies(found, B)
 
 
 @pytest.mark.parametrize("fmt", ["tsmv", "sdia"])
@@ -389,6 +368,185 @@ def test_values_on_another_device(library, cuda_device):
         )
     op.update_values(library.asarray(A.data.astype(np.float32), cuda_device))
     assert_same_entries(op.tocsr(), with_values(A, A.data.astype(np.float32).astype(np.float64)))
+
+
+# Values that decide how they are stored
+
+MODES = ["constant", "dictionary", "full"]
+
+
+def values_of(mode, n, dtype, seed=0):
+    """Values all of which are stored in a mode."""
+    rng = np.random.default_rng(seed)
+
+    def draw():
+        if mode == "constant":
+            return np.full(n, rng.random())
+        if mode == "dictionary":
+            return rng.random(12)[rng.integers(0, 12, n)]
+        return rng.random(n)
+
+    data = np.empty(n, dtype)
+    data.real = draw()
+    if data.dtype.kind == "c":
+        data.imag = draw()
+    return data
+
+
+def grid(side, dtype=np.float64):
+    return sp.csr_array(gallery.poisson2d(side).astype(dtype))
+
+
+def special_values(A, rng):
+    """NaN with whatever payload, subnormal numbers, infinities and zeros of both signs; all else."""
+    part = A.data.real.dtype
+    for special in ([0.0, -0.0], [-0.0], [np.inf, -np.inf, np.nan, -np.nan], [1e-310, 1e-45, 1.0]):
+        with np.errstate(under="ignore"):
+            yield rng.choice(np.array(special).astype(part), A.data.nbytes // part.itemsize).view(A.dtype)
+    yield np.frombuffer(rng.bytes(A.data.nbytes), A.dtype)
+
+
+@pytest.mark.parametrize("dtype", ALL_TYPES)
+def test_values_are_packed_in_the_fewest_bytes_again(dtype, device):
+    """Each way to store them follows every other, and the very bits are stored, however many there are."""
+    A, rng = grid(60, dtype), np.random.default_rng(1)
+    op = sg.aslinearoperator(A, format="packed_sell", device=device)
+    for number, mode in enumerate([*MODES, *reversed(MODES), "full", "constant"]):
+        B = with_values(A, values_of(mode, A.nnz, dtype, number))
+        op.update_values(B.data)
+        assert_is_as_new(op, B, "packed_sell", device)
+        assert f"values_{mode}" in explained(op)
+    drawn = [rng.random(count)[rng.integers(0, count, A.nnz)] for count in (200, 256, 257, 20, 4000, 20)]
+    for data in [*(data.astype(dtype) for data in drawn), *special_values(A, rng), A.data]:
+        B = with_values(A, data)
+        op.update_values(B.data)
+        with np.errstate(all="ignore"):
+            assert_is_as_new(op, B, "packed_sell", device)
+        assert op.tocsr().data.tobytes() == data.tobytes()
+
+
+def test_solves_after_updates(device):
+    """A solver finds the new arrays, wherever they lie."""
+    A = grid(40)
+    op = sg.aslinearoperator(A, format="packed_sell", device=device)
+    scale = sp.diags_array(np.random.default_rng(3).uniform(0.5, 2, A.shape[0]))
+    b = vector(A.shape[0], A.dtype)
+    sg.linalg.cg(op, b)
+    for B in (sp.csr_array(scale @ A @ scale), A, sp.csr_array(scale @ A @ scale)):
+        op.update_values(B.data)
+        new = sg.aslinearoperator(B, format="packed_sell", device=device)
+        for M in (None, "jacobi"):
+            found, expected = (sg.linalg.cg(made, b, rtol=1e-10, M=M) for made in (op, new))
+            assert found[1] == expected[1] == 0
+            assert found[0].tobytes() == expected[0].tobytes()
+
+
+def test_what_is_read_during_updates(device):
+    """Each time it is one of the matrices, and not a part of two."""
+    A = grid(60)
+    op = sg.aslinearoperator(A, format="packed_sell", device=device)
+    written = [A.data, values_of("full", A.nnz, A.dtype)]
+    sizes = {"heads", "stream", "dictionary", "permutation"}
+    with ThreadPoolExecutor(1) as other:
+        updates = other.submit(lambda: [op.update_values(data) for data in written * 20])
+        while not updates.done():
+            stored = op.tocsr().data
+            assert any(np.array_equal(stored, data) for data in written)
+            assert op.arrays().keys() == sizes
+            assert op.nbytes > 0
+        updates.result()
+
+
+SHRINKING_ROOM = """
+    import resource
+    import numpy as np
+    import spmvgpu as sg
+
+    A = sg.gallery.poisson2d(400)
+    rng = np.random.default_rng(0)
+    op = sg.aslinearoperator(A, format="packed_sell", device="cpu")
+    x = rng.random(A.shape[1])
+    if {keeps_pattern}:
+        op.update_values(A.data)
+    sg.aslinearoperator(A, format="packed_sell", device="cpu")  # starts all threads
+    stored, free, outcomes = A.data, resource.RLIM_INFINITY, []
+    for room in (*range(1, 24, 3), 600):
+        data, expected = rng.random(A.nnz), op @ x
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + room * 1_000_000, free))
+        try:
+            op.update_values(data)
+            outcomes.append("done")
+        except MemoryError:
+            outcomes.append("refused")
+        resource.setrlimit(resource.RLIMIT_AS, (free, free))
+        if outcomes[-1] == "done":
+            stored = data
+        else:
+            assert (op @ x).tobytes() == expected.tobytes()
+        assert op.tocsr().data.tobytes() == stored.tobytes()
+    assert outcomes[0] == "refused" and outcomes[-1] == "done", outcomes
+"""
+
+
+@pytest.mark.parametrize("keeps_pattern", [False, True])
+def test_too_little_memory_for_an_update(keeps_pattern):
+    pytest.importorskip("resource", reason="needs limits of POSIX")
+    run_python(
+        SHRINKING_ROOM.format(keeps_pattern=keeps_pattern),
+        MALLOC_MMAP_THRESHOLD_="65536",
+        MALLOC_TRIM_THRESHOLD_="0",
+    )
+
+
+@pytest.mark.alone_on_gpu
+@pytest.mark.parametrize("keeps_pattern", [False, True])
+def test_too_little_memory_on_the_device(keeps_pattern, cuda_device):
+    """It is filled to 64 MiB; an update needs 160 MB for what is stored."""
+    cupy = pytest.importorskip("cupy")
+    n, per_row = 1_000_000, 20
+    indices = (np.arange(n, dtype=np.int32)[:, None] + np.arange(per_row, dtype=np.int32)).ravel()
+    indptr = np.arange(n + 1, dtype=np.int32) * per_row
+    data = np.random.default_rng(0).random(n * per_row)
+    A = sp.csr_array((data, indices, indptr), shape=(n, n + per_row))
+    op = sg.aslinearoperator(A, format="packed_sell", device=cuda_device)
+    if keeps_pattern:
+        op.update_values(data)
+    x = vector(A.shape[1], A.dtype)
+    before = op @ x
+    with cupy.cuda.Device(int(cuda_device.partition(":")[2])):
+        sg.release_memory()
+        free, _ = cupy.cuda.runtime.memGetInfo()
+        filler = cupy.cuda.runtime.malloc(free - 2**26)
+        try:
+            with pytest.raises(MemoryError):
+                op.update_values(-data)
+            assert (op @ x).tobytes() == before.tobytes()
+        finally:
+            cupy.cuda.runtime.free(filler)
+    assert_same_entries(op.tocsr(), A)
+    op.update_values(-data)
+    assert (op @ x).tobytes() == (-before).tobytes()
+
+
+@pytest.mark.gpu
+def test_a_graph_that_is_captured_after_an_update(library, cuda_device):
+    """The arrays lie elsewhere then, so one that was captured before must not be replayed."""
+    A = grid(60)
+    op = sg.aslinearoperator(A, format="packed_sell", device=cuda_device)
+    x = vector(A.shape[1], A.dtype)
+    device_x, out = (library.asarray(array, cuda_device) for array in (x, np.zeros(A.shape[0])))
+    graphs = []  # kept: none may go while another is captured
+    for mode in MODES:
+        B = with_values(A, values_of(mode, A.nnz, A.dtype))
+        op.update_values(library.asarray(B.data, cuda_device))
+        op.spmv(device_x, out=out)
+        with library.capture(cuda_device) as replay:
+            op.spmv(device_x, out=out, alpha=-1.0)
+        graphs.append(replay)
+        replay[0]()
+        assert_product(library.to_numpy(out), B, x, alpha=-1.0)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
