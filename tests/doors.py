@@ -195,6 +195,30 @@ def unaligned(values):
     return memory[1:].view(values.dtype)
 
 
+class Elsewhere:
+    """An array of another kind of device, or one that cannot be exported."""
+
+    def __init__(self, kind, said=None):
+        self.kind, self.said = kind, said
+
+    def __dlpack__(self, **options):
+        raise BufferError(self.said) if self.said else AssertionError("nobody may read it")
+
+    def __dlpack_device__(self):
+        return self.kind, 0
+
+
+class OnlyConverts(Elsewhere):
+    """A read-only array that, as NumPy's before 2.1, cannot cross DLPack, but converts."""
+
+    def __init__(self, values):
+        super().__init__(1, "read-only")
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
 def of_h5py(values, on):
     name = f"{uuid.uuid4()}.h5"  # HDF5 keeps names apart, also of files in memory
     file = need("h5py").File(name, "w", driver="core", backing_store=False)
@@ -261,6 +285,7 @@ VECTORS = {
     "memoryview": numpy_kind(memoryview),
     "__array__": numpy_kind(Convertible),
     "__array_interface__": numpy_kind(Interface),
+    "only converts": Kind(lambda x, on: in_host_memory(OnlyConverts(x), on), as_it_is=True),
     "nothing masked": numpy_kind(lambda x: np.ma.masked_array(x, mask=False), as_it_is=True),
     "Series": numpy_kind(lambda x: need("pandas").Series(x, index=range(N, 0, -1))),
     "nullable Series": numpy_kind(lambda x: need("pandas").Series(x, dtype="Float64")),
@@ -314,6 +339,11 @@ VECTORS = {
     "objects": refused(lambda x, on: x.astype(object), TypeError, "dtype object"),
     "times": refused(lambda x, on: x.astype("m8[s]"), TypeError, "dtype timedelta64"),
     "masked": refused(lambda x, on: np.ma.masked_equal(x, 3.0), TypeError, r"masked entries.*\.filled"),
+    **{
+        f"on {name}": refused(lambda x, on, kind=kind: Elsewhere(kind), BOTH, name)
+        for kind, name in ((8, "Metal"), (10, "ROCm"), (14, "oneAPI"), (99, "99"))
+    },
+    "no export": refused(lambda x, on: Elsewhere(1, "not today"), TypeError, "Elsewhere.*not today"),
     "too short": refused(lambda x, on: x[:-1], ValueError, rf"shape \({N - 1},\)"),
     "too long": refused(lambda x, on: np.ones(N + 1), ValueError, rf"shape \({N + 1},\)"),
     "empty": refused(lambda x, on: np.ones(0), ValueError, r"shape \(0,\)"),
@@ -486,6 +516,11 @@ def after_two_steps(A, X, **options):
         return linalg.lobpcg(A, X, maxiter=2, **options)[0]
 
 
+def after_set_x(op, x):
+    op.set_x(x)
+    return None if x is None else op.spmv(x)
+
+
 def assigned(vector, b):
     vector.assign(b)
     return vector
@@ -530,6 +565,10 @@ DOORS = {
     **{f"x @ {name}": from_left(name) for name in ("SparseOperator", "MultiDeviceOperator", "op + op")},
     "spmv": Door(
         lambda A, b, on: op(A, on).spmv(b), "*Operator.spmv.x", b="operand", means=itself, as_it_is=True
+    ),
+    "set_x": Door(
+        lambda A, b, on: after_set_x(op(A, on, format="csr_m"), b), "[!M]*Operator.set_x.x", b="operand",
+        means=itself, as_it_is=True, shapes=(FLAT,), takes=("None",),
     ),
     "vector": Door(
         lambda A, b, on: both(A, on).vector(b).collect(), "MultiDeviceOperator.vector.x", b="values",
@@ -726,7 +765,7 @@ LEFT_OUT = {
     "distributed.*": "ranks call these together: tests/distributed/check_doors.py",
     "*Operator.spmv.out": "memory that is written: test_errors_products.py has what is refused",
     "*Operator.distribute.x": "the old name of vector",
-    "*Operator.set_x.x": "memory that stays in use, as an x of spmv: test_operands.py",
+    "MultiDeviceOperator.set_x.x": "always refused: test_multi.py",
     "linalg.amg.B": "vectors of the near null space, from a function that computes them: test_multigrid.py",
     "linalg.aspreconditioner.ml": "hierarchies of pyamg, whose matrices are CSR: test_multigrid.py",
     "linalg.eigsh.Minv": "not for the problems that it solves",

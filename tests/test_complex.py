@@ -1,7 +1,5 @@
 """Complex matrices: every format multiplies them, transposes do not conjugate, adjoints do."""
 
-import pickle
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -84,23 +82,6 @@ def test_half_of_a_hermitian_matrix(case, variant, device):
 
 def has_imaginary_parts(A):
     return bool(A.data.imag.any())
-
-
-@pytest.mark.parametrize("how", ["symmetric", "hermitian"])
-@pytest.mark.parametrize("fmt", ["csr", "tsmv"])
-def test_its_own_transpose_or_adjoint(fmt, how, device):
-    real = matrix("sym_random", REAL)
-    A = hermitian(real) if how == "hermitian" else matrix("sym_random", DOUBLE)
-    op = build(A, fmt, device, symmetric="hermitian" if how == "hermitian" else True)
-    itself, other = (op.H, op.T) if how == "hermitian" else (op.T, op.H)
-    assert itself is op
-    assert other is not op
-    np.testing.assert_array_equal(other.toarray(), A.conj().toarray())
-    x = vector(A.shape[0], DOUBLE)
-    assert_product(op.rmatvec(x), A.conj().T, x)
-    assert_product(op.T @ x, A.T, x)
-    again = pickle.loads(pickle.dumps(op))
-    assert (again.H is again) == (how == "hermitian")
 
 
 @pytest.mark.parametrize("fmt", ["csr", "tsmv"])
@@ -246,26 +227,6 @@ def test_imaginary_parts_are_never_dropped():
 
 
 # -- parts, orders, devices ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"format": "partitioned", "separator": 900},
-        {"format": "sell", "reorder": "rcm"},
-        {"format": "csr_m"},
-    ],
-    ids=lambda options: options["format"],
-)
-def test_parts_and_orders(options, device):
-    check_products(sg.aslinearoperator(SQUARE, device=device, **options), SQUARE)
-
-
-@pytest.mark.parametrize("partition", ["nnz", "pmf"])
-def test_several_devices(partition, device):
-    op = sg.aslinearoperator(SQUARE, device=[device, "cpu"], partition=partition, powers=[1, 1])
-    check_products(op, SQUARE)
-    assert_same_entries(op.tocsr(), SQUARE)
 
 
 def test_distributed_vectors(device):

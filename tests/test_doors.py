@@ -228,7 +228,8 @@ def refused(door, kind_name, plain, given):
             return BOTH, f"{kind.words}|used where it lies|has shape"
         return kind.error, kind.words
     if shape_name(plain) not in door.shapes:
-        return ValueError, re.escape(str(plain.shape))
+        other = "|contiguous|used where it lies" if door.as_it_is else ""
+        return BOTH, re.escape(str(plain.shape)) + other
     if door.as_it_is and not (kind.as_it_is and plain.dtype == float):
         return BOTH, "dtype|contiguous|used where it lies"
     if plain.dtype.kind == "c" and (door.is_real or door.b == "guess"):

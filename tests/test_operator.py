@@ -128,56 +128,7 @@ def test_environment_with_nonsense(monkeypatch):
 # Products
 
 
-def test_rmatvec_and_rmatmat(op, A, rng):
-    X = rng.uniform(-1, 1, (120, 4)).astype(op.dtype)
-    assert_product(op.rmatvec(X[:, 0]), A.T, X[:, 0])
-    assert op.rmatvec(X[:, :1]).shape == (80, 1)
-    assert_product(op.rmatmat(X), A.T, X)
-
-
-def test_result_is_writeable_and_owned(op, rng):
-    x = rng.uniform(-1, 1, 80).astype(op.dtype)
-    first = op @ x
-    kept = first.copy()
-    second = op @ (2 * x)
-    np.testing.assert_array_equal(first, kept)
-    assert not np.shares_memory(first, second)
-    first[:] = 0
-
-
-def test_spmv_into_a_part_of_an_array(op, A, rng):
-    x = rng.uniform(-1, 1, 80).astype(op.dtype)
-    whole = np.full(200, -7.0, dtype=op.dtype)
-    op.spmv(x, out=whole[40:160])
-    assert_product(whole[40:160], A, x)
-    np.testing.assert_array_equal(np.delete(whole, slice(40, 160)), -7.0)
-
-
 # Transposition
-
-
-def test_transpose(op, A, fmt, device):
-    assert op.T.shape == (80, 120)
-    assert isinstance(op.T, sg.SparseOperator)
-    assert op.T.device == device
-    assert (abs(op.T.tocsr() - A.T)).nnz == 0
-
-
-def test_transpose_is_made_once(op):
-    assert op.T is op.T
-    assert op.T.T is op
-    assert op.H.H is op
-    assert op.adjoint() is op.H
-    assert op.transpose() is op.T
-
-
-def test_transposed_products_forth_and_back(op, A, rng):
-    x = rng.uniform(-1, 1, 120).astype(op.dtype)
-    y = rng.uniform(-1, 1, 80).astype(op.dtype)
-    assert_product(op.T @ x, A.T, x)
-    assert_product(op.H @ x, A.T, x)
-    assert_product(op.T.rmatvec(y), A, y)
-    np.testing.assert_array_equal(op.rmatvec(x), op.T @ x)
 
 
 @each_format_of(ONE_DENSE_COLUMN)
@@ -201,19 +152,6 @@ def test_transpose_that_the_format_refuses_is_stored_as_csr(fmt, device, dtype):
 
 
 # LinearOperator algebra
-
-
-def test_algebra(op, A, rng):
-    x = rng.uniform(-1, 1, 80).astype(op.dtype)
-    y = A @ x
-    close = {"rtol": 1e-4, "atol": 1e-5}
-    np.testing.assert_allclose((2 * op) @ x, 2 * y, **close)
-    np.testing.assert_allclose((op * 3) @ x, 3 * y, **close)
-    np.testing.assert_allclose((op + op) @ x, 2 * y, **close)
-    np.testing.assert_allclose((-op) @ x, -y, **close)
-    np.testing.assert_allclose((op - 2 * op) @ x, -y, **close)
-    np.testing.assert_allclose((op.T @ op) @ x, A.T @ y, **close)
-    np.testing.assert_allclose((op @ op.T) @ y, A @ (A.T @ y), **close)
 
 
 def test_scipy_takes_it_as_it_is(op):

@@ -202,25 +202,6 @@ def test_small_systems(rows, solver, device):
     np.testing.assert_array_equal(info, 0)
 
 
-def test_kinds_of_matrices(solver):
-    A = spd("poisson3d", np.float64)
-    B = columns(A, A.dtype)
-    for given in (
-        A,
-        A.toarray(),
-        spla.aslinearoperator(A),
-        sg.aslinearoperator(A, device=["cpu", "cpu"]),
-        sg.aslinearoperator(A, device="cpu", format="partitioned", separator=6),
-        sg.aslinearoperator(A, device="cpu", reorder="rcm"),
-    ):
-        X, info = solver(given, B, rtol=1e-9)
-        np.testing.assert_array_equal(info, 0)
-        assert (residuals(A, X, B) <= 1.01e-9).all()
-    several = sg.aslinearoperator(A, device=["cpu", "cpu"])
-    solver(several, B, M=linalg.chebyshev(several))
-    assert several.solve_info.pieces == 1
-
-
 def test_foreign_operators_get_all_columns_at_once(solver, device):
     A = spd("poisson2d", np.float64)
     B, shapes = columns(A, A.dtype)[:, :3], []

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from battery import from_lengths, integer_vector, matrix, vector
+from battery import integer_vector, matrix, vector
 from reference import assert_product, assert_within, reference
 from support import build, each_format_of, each_pair, each_type, naming, poisoned
 
@@ -76,14 +76,6 @@ def test_stored_zeros_multiply(special, fmt, device, dtype):
     np.testing.assert_array_equal(op @ np.array([special, 1.0], dtype), [np.nan, 0.0, 2 * special])
 
 
-@each_format_of("only_explicit_zeros")
-@each_type
-def test_stored_zeros_survive(fmt, device, dtype):
-    op = build(matrix("only_explicit_zeros", dtype), fmt, device)
-    assert op.nnz == op.tocsr().nnz == matrix("only_explicit_zeros", dtype).nnz
-    assert op.T.nnz == op.nnz
-
-
 @each_format_of(sp.csr_array((2, 8)))
 @each_type
 def test_signs_of_zero_and_payload_survive(fmt, device, dtype):
@@ -121,21 +113,6 @@ def test_special_values_in_the_result(case, fmt, device, dtype):
         assert_product(op.spmv(x, out=start.copy(), beta=0.5), A, x, beta=0.5, y=start)
 
 
-MANY_EMPTY_ROWS = from_lengths([0, 3, 0, 0, 5] * 50, 100)
-
-
-@each_format_of(MANY_EMPTY_ROWS)
-@pytest.mark.parametrize("beta", [1.0, -0.25])
-@each_type
-def test_beta_scales_empty_rows(beta, fmt, device, dtype):
-    A = MANY_EMPTY_ROWS.astype(dtype)
-    start = vector(250, dtype)
-    y = start.copy()
-    build(A, fmt, device).spmv(vector(100, dtype), out=y, beta=beta)
-    empty = np.diff(A.indptr) == 0
-    np.testing.assert_array_equal(y[empty], dtype.type(beta) * start[empty])
-
-
 @each_type
 def test_factors_may_be_any_real_number(fmt, device, dtype):
     A = matrix("tridiagonal", dtype)
@@ -144,20 +121,6 @@ def test_factors_may_be_any_real_number(fmt, device, dtype):
     expected = 2 * (A @ x)
     for alpha in (2, 2.0, np.float32(2), np.int8(2), np.array(2.0)):
         np.testing.assert_array_equal(op.spmv(x, alpha=alpha), expected)
-
-
-@each_format_of("power_law_rows")
-@each_type
-def test_repeated_accumulation(fmt, device, dtype):
-    A = matrix("power_law_rows", dtype)
-    A = sp.csr_array((np.ones(A.nnz, dtype), A.indices, A.indptr), shape=A.shape)
-    op = build(A, fmt, device)
-    x = integer_vector(A.shape[1], dtype)
-    y = poisoned(A.shape[0], dtype)
-    op.spmv(x, out=y)
-    for _ in range(4):
-        op.spmv(x, out=y, beta=1.0)
-    np.testing.assert_array_equal(y, 5 * (A @ x))
 
 
 # Determinism
