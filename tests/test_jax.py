@@ -1,19 +1,19 @@
-"""Products with arrays of JAX: in functions that it transforms and outside, and its sparse matrices."""
+"""Products and solves in functions that JAX transforms, and its sparse matrices."""
 
-import copy
 import gc
-import pickle
 import threading
 import weakref
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
 
 import spmvgpu as sg
+from differentiable import GENERAL, SYMMETRIC, TIGHT, numbers
 from programs import COMPILER, FLAGS, ROOT, subprocess
 from spmvgpu.inputs import jax_sparse
-from support import naming
+from support import in_turn, naming, run_python
 
 jax = pytest.importorskip("jax", minversion="0.10")
 from jax.experimental import sparse  # noqa: E402
@@ -23,8 +23,6 @@ jnp, lax = jax.numpy, jax.lax
 N = 9
 A = sg.gallery.poisson1d(N)
 RECTANGLE = sp.csr_array(np.array([[4.0, 1, 0, 0, -2], [0, 5, 2, 0, 0], [1, 0, 6, 1, 0]]))
-TIGHT = {"atol": 1e-5, "rtol": 1e-5}
-BOTH = ("fwd", "rev")
 
 
 @pytest.fixture(autouse=True)
@@ -38,18 +36,7 @@ def op(device):
 
 
 def array(shape, dtype=np.float64, seed=0):
-    random = np.random.default_rng(seed)
-    values = random.normal(size=shape)
-    if np.dtype(dtype).kind == "c":
-        values = values + 1j * random.normal(size=shape)
-    return jnp.asarray(values, dtype)
-
-
-def with_rectangle(dtype):
-    return RECTANGLE * (1 + 0.5j) if np.dtype(dtype).kind == "c" else RECTANGLE
-
-
-# Outside of transformed functions
+    return jnp.asarray(numbers(shape, dtype, seed))
 
 
 # Transformed functions
@@ -85,57 +72,16 @@ def test_transformations(transformation, call, op):
     np.testing.assert_allclose(result, expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
-@pytest.mark.parametrize("shape", [(5,), (5, 1), (5, 3), (5, 0), (5, 9)])
-def test_products_are_those_outside(dtype, shape, fmt, device):
+@pytest.mark.parametrize(
+    ("fmt", "dtype"), in_turn(sg.formats(), [np.float32, np.float64, np.complex64, np.complex128])
+)
+def test_products_are_those_outside(dtype, fmt, device):
     matrix = sg.gallery.poisson1d(5).astype(dtype)
     op = sg.aslinearoperator(matrix, format=fmt, device=device)
-    x = array(shape, dtype)
-    np.testing.assert_array_equal(jax.jit(lambda x: op @ x)(x), op @ x)
-    y = array(shape[::-1], dtype)
-    np.testing.assert_array_equal(jax.jit(lambda y: y @ op)(y), y @ op)
-
-
-@pytest.mark.parametrize(("dtype", "shape"), [(np.float64, (5, 3)), (np.complex128, (5,))])
-def test_derivatives(dtype, shape, device):
-    op = sg.aslinearoperator(with_rectangle(dtype), device=device)
-    pattern = sg.jax.MatrixPattern(with_rectangle(dtype), device=device)
-    x, y = array(shape, dtype), array((*shape[1:], 3), dtype)
-    check_grads(lambda x: (op @ x) ** 2, (x,), 2, BOTH, **TIGHT)
-    check_grads(jax.jit(lambda y: (y @ op) ** 2), (y,), 2, BOTH, **TIGHT)
-    check_grads(pattern.matmul, (pattern.values, x), 2, BOTH, **TIGHT)
-    check_grads(jax.jit(lambda *given: pattern.matmul(*given) ** 2), (pattern.values, x), 2, BOTH, **TIGHT)
-
-
-def test_values_are_read_where_they_are(device, monkeypatch):
-    """Products with values, and their gradients, copy none of them in compiled functions."""
-    pattern = sg.jax.MatrixPattern(RECTANGLE, device=device)
-    monkeypatch.delattr(sg.SparseOperator, "update_values")
-    product = jax.jit(pattern.matmul)
-    gradient = jax.jit(jax.grad(lambda *given: pattern.matmul(*given).sum(), (0, 1)))
-    for factor in (1.0, -2.0):
-        values, scaled = factor * pattern.values, factor * RECTANGLE
-        for shape in ((5,), (5, 3)):
-            x = array(shape)
-            np.testing.assert_allclose(product(values, x), scaled @ np.asarray(x), atol=1e-12)
-            _, to_x = gradient(values, x)
-            expected = scaled.T @ np.ones((RECTANGLE.shape[0], *shape[1:]))
-            np.testing.assert_allclose(to_x, expected, atol=1e-12)
-
-
-def test_mixed_types(device):
-    """A gradient has the type of its argument, also of a real one of a complex product."""
-    op = sg.aslinearoperator(with_rectangle(complex), device=device)
-    dense = jnp.asarray(with_rectangle(complex).toarray())
-    for dtype in (np.float32, np.float64, np.complex64):
-        x = array(5, dtype)
-        gradient = jax.grad(lambda x: jnp.abs(op @ x).sum())(x)
-        assert gradient.dtype == x.dtype
-        np.testing.assert_allclose(gradient, jax.grad(lambda x: jnp.abs(dense @ x).sum())(x), rtol=1e-5)
-    real = sg.aslinearoperator(RECTANGLE, device=device)
-    check_grads(jax.jit(lambda x: real @ x), (array(5, complex),), 2, BOTH, **TIGHT)
-    x = jnp.asarray([1j * jnp.inf, 0, 0, 0, 0])
-    np.testing.assert_array_equal(jax.jit(lambda x: real @ x)(x), real @ x)
+    for shape in ((5,), (5, 1), (5, 3), (5, 0), (5, 9)):
+        x, y = array(shape, dtype), array(shape[::-1], dtype)
+        np.testing.assert_array_equal(jax.jit(lambda x: op @ x)(x), op @ x)
+        np.testing.assert_array_equal(jax.jit(lambda y: y @ op)(y), y @ op)
 
 
 def test_without_types_of_64_bits(device):
@@ -165,30 +111,6 @@ def test_sums_and_products_of_operators(op):
         (op[:4], dense[:4]),
     ):
         np.testing.assert_allclose(jax.jit(lambda v, made=made: made @ v)(v), expected @ v, atol=1e-12)
-
-
-def test_batches_of_values(device):
-    pattern = sg.jax.MatrixPattern(RECTANGLE, device=device)
-    values, X = jnp.stack([pattern.values, 2 * pattern.values]), array((2, 5))
-    dense = RECTANGLE.toarray()
-    expected = np.stack([dense @ X[0], 2 * dense @ X[1]])
-    np.testing.assert_allclose(jax.vmap(pattern.matmul)(values, X), expected)
-    np.testing.assert_allclose(jax.jit(jax.vmap(pattern.matmul, (0, None)))(values, X[0])[0], expected[0])
-    np.testing.assert_allclose(jax.vmap(pattern.matmul, (None, 1))(pattern.values, X.T)[0], expected[0])
-
-
-def test_pattern(device, place):
-    pattern = sg.jax.MatrixPattern(RECTANGLE, device=device)
-    assert (pattern.shape, pattern.nnz) == (RECTANGLE.shape, RECTANGLE.nnz)
-    assert pattern.values.devices() == pattern.rows.devices() == {place}
-    dense = jnp.zeros(pattern.shape).at[pattern.rows, pattern.cols].set(pattern.values)
-    np.testing.assert_array_equal(dense, RECTANGLE.toarray())
-    np.testing.assert_array_equal(pattern.operator(2 * pattern.values).toarray(), 2 * RECTANGLE.toarray())
-    for wrong in (pattern.values[1:], pattern.values.astype(np.float16), pattern.values[None]):
-        with pytest.raises(ValueError, match=r"values has shape .* it must have shape \(8,\) and one of"):
-            pattern.matmul(wrong, array(5))
-    with pytest.raises(TypeError, match="traced by JAX"):
-        jax.jit(lambda v: pattern.operator(v).nnz)(pattern.values)
 
 
 # Programs
@@ -225,35 +147,6 @@ def test_a_program_of_another_process(place):
         jax.jit(lambda x: call(x, callee=np.int64(1)))(jnp.ones(3)).block_until_ready()
     with pytest.raises(jax.errors.JaxRuntimeError, match="without the number of its callee"):
         jax.jit(lambda x: call(x, other=np.int64(1)))(jnp.ones(3)).block_until_ready()
-
-
-def test_programs_in_threads(op, device):
-    pattern = sg.jax.MatrixPattern(A, device=device)
-    function = jax.jit(lambda values, v: op @ v + pattern.matmul(values, v))
-    wrong = []
-
-    def work(seed):
-        v = array(N, seed=seed)
-        for k in range(20):
-            y = function((k + seed) * pattern.values, v)
-            if not np.allclose(y, (1 + k + seed) * (A @ v)):
-                wrong.append((seed, k))
-
-    with jax.enable_x64(True):
-        threads = [threading.Thread(target=in_64_bits(work), args=(seed,)) for seed in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert wrong == []
-
-
-def in_64_bits(work):
-    def run(seed):
-        with jax.enable_x64(True):
-            work(seed)
-
-    return run
 
 
 def test_the_layouts_are_those_of_xla(tmp_path):
@@ -301,21 +194,6 @@ KINDS = {"BCOO": sparse.BCOO, "BCSR": sparse.BCSR}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", ["float32", "complex128", "bfloat16", "int64", "bool"])
-@pytest.mark.parametrize("nse", [8, 11])
-def test_sparse_matrices(kind, dtype, nse, device):
-    """Also with entries that fill them up."""
-    dense = jnp.asarray(RECTANGLE.toarray(), dtype)
-    given = KINDS[kind].fromdense(dense, nse=nse)
-    op = sg.aslinearoperator(given, device=device)
-    expected = np.asarray(dense)
-    if dtype in ("bfloat16", "int64", "bool"):
-        expected = expected.astype(np.float64)
-    assert (op.dtype, op.nnz) == (expected.dtype, 8)
-    np.testing.assert_array_equal(op.toarray(), expected)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_sparse_matrices_stay_where_they_are(kind, device, place, monkeypatch):
     """On a GPU they are converted and checked there; what does so in this test runs on the CPU, too."""
     given = KINDS[kind].fromdense(jnp.asarray(RECTANGLE.toarray()), nse=11)
@@ -327,29 +205,6 @@ def test_sparse_matrices_stay_where_they_are(kind, device, place, monkeypatch):
     if device != "cpu":
         monkeypatch.setattr(jax_sparse, "_host", None)
         assert sg.aslinearoperator(given, device=device).nnz == 8
-
-
-def test_duplicates_of_sparse_matrices_are_summed(device):
-    given = sparse.BCOO((jnp.array([1.0, 2, 3]), jnp.array([[1, 2], [0, 1], [1, 2]])), shape=(2, 3))
-    arrays = [np.asarray(array).tolist() for array in jax_sparse.JaxSource(given).arrays()]
-    assert arrays == [[2, 4], [1, 2], [0, 1, 2]]
-    np.testing.assert_array_equal(sg.aslinearoperator(given, device=device).toarray(), [[0, 2, 0], [0, 0, 4]])
-
-
-def pickled(thing):
-    return pickle.loads(pickle.dumps(thing))
-
-
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
-def test_patterns_travel(duplicate, device):
-    """With the values that they have now."""
-    pattern = sg.jax.MatrixPattern(RECTANGLE, format="sell", device=device, sigma=32)
-    pattern.values = 2 * pattern.values
-    made, x = duplicate(pattern), array(5)
-    assert repr(made) == repr(pattern)
-    np.testing.assert_array_equal(made.values, pattern.values)
-    np.testing.assert_array_equal(made.matmul(made.values, x), pattern.matmul(pattern.values, x))
-    np.testing.assert_allclose(jax.jit(made.matmul)(made.values, x), 2 * RECTANGLE @ x)
 
 
 def test_values_that_are_traced_are_refused(device):
@@ -386,3 +241,144 @@ def test_sparse_matrices_that_are_none(device):
             sg.aslinearoperator(given, device=device)
     with pytest.raises(TypeError, match=r"A\.data is traced by JAX"):
         jax.jit(lambda A: sg.aslinearoperator(A, device=device) @ jnp.ones(3))(broken[1])
+
+
+# Solves
+
+
+def test_guesses(device):
+    big = sg.aslinearoperator(sg.gallery.poisson2d(20), device=device)
+    b = array(400)
+    solution = sg.jax.solve(big, b, "cg")
+
+    def with_guess(guess, b):
+        return sg.jax.solve(big, b, "cg", x0=guess, rtol=1e-7, maxiter=1)
+
+    two, many = jnp.stack([solution, solution]), jnp.stack([b, b])
+    for function in (with_guess, jax.jit(with_guess)):
+        np.testing.assert_allclose(function(solution, b), solution, atol=1e-5)
+        np.testing.assert_allclose(function(two.T, many.T), two.T, atol=1e-5)
+        for axes, given in (((0, None), (two, b)), ((None, 0), (solution, many)), ((0, 1), (two, many.T))):
+            np.testing.assert_allclose(jax.vmap(function, axes)(*given), two, atol=1e-5)
+    gradient = jax.grad(lambda guess: with_guess(guess, b).sum())(solution)
+    np.testing.assert_array_equal(gradient, 0)
+
+
+def test_a_program_has_the_values_of_its_trace(device):
+    """And the preconditioner."""
+    op = sg.aslinearoperator(SYMMETRIC, device=device)
+    b = array(4)
+    function = jax.jit(jax.grad(lambda b: (sg.jax.solve(op, b, "cg", M="amg", **TIGHT) ** 2).sum()))
+    before = function(b)
+    op.update_values(2 * SYMMETRIC.data)
+    np.testing.assert_array_equal(function(b), before)
+
+
+def test_errors_of_compiled_solves(device):
+    op = sg.aslinearoperator(sg.gallery.poisson2d(20), device=device)
+    for options, text in (
+        ({"maxiter": 2}, "NotSolvedError: cg ended after 2"),
+        ({"rtol": -1}, "ValueError: rtol"),
+    ):
+        with pytest.raises(jax.errors.JaxRuntimeError, match=text):
+            jax.jit(lambda b, o=options: sg.jax.solve(op, b, "cg", **o))(array(400)).block_until_ready()
+
+
+def test_batches_of_values(device):
+    pattern = sg.jax.MatrixPattern(GENERAL, device=device)
+    values, B = jnp.stack([pattern.values, 2 * pattern.values]), array((2, 4))
+    solve = jax.vmap(lambda v, b: sg.jax.solve(pattern, b, "gmres", values=v, **TIGHT))
+    expected = np.linalg.solve(GENERAL.toarray(), B.T).T / np.array([[1], [2]])
+    for function in (solve, jax.jit(solve)):
+        np.testing.assert_allclose(function(values, B), expected)
+
+
+def test_loops(device):
+    """Steps in time, each of which solves, differentiated as a whole."""
+    op = sg.aslinearoperator(SYMMETRIC, device=device)
+
+    def last(u):
+        return jax.lax.scan(lambda u, _: (sg.jax.solve(op, u, "cg", **TIGHT), None), u, None, length=3)[0]
+
+    inverse = np.linalg.matrix_power(np.linalg.inv(SYMMETRIC.toarray()), 3)
+    np.testing.assert_allclose(jax.jit(jax.jacrev(last))(array(4)), inverse, rtol=1e-9)
+    np.testing.assert_allclose(jax.jacfwd(last)(array(4)), inverse, rtol=1e-9)
+
+
+def test_preconditioners_of_ones_own(device):
+    op = sg.aslinearoperator(GENERAL, device=device)
+    inverse = np.diag(1 / GENERAL.diagonal())
+    ones_own = LinearOperator(
+        (4, 4), matvec=lambda x: inverse @ x, rmatvec=lambda x: inverse @ x, dtype=float
+    )
+    for M in (sg.linalg.ilu0(op), sg.linalg.amg(op), ones_own):
+        solve = jax.jit(lambda b, M=M: sg.jax.solve(op, b, "bicgstab", M=M, **TIGHT))
+        check_grads(solve, (array(4),), 1, ("fwd", "rev"), atol=1e-5, rtol=1e-5)
+
+
+def test_programs_in_threads(device, place):
+    """Which solve at the same time, while others do something else in Python."""
+    op = sg.aslinearoperator(sg.gallery.poisson2d(15), device=device)
+    pattern = sg.jax.MatrixPattern(sg.gallery.poisson2d(15), device=device)
+
+    @jax.jit
+    def residual(scale, b):
+        x = sg.jax.solve(op, b, "cg", M="jacobi", rtol=1e-10)
+        y = sg.jax.solve(pattern, b, "gmres", values=scale * pattern.values, rtol=1e-10, maxiter=500)
+        return jnp.abs(op @ x - b).max() + jnp.abs(scale * (op @ y) - b).max()
+
+    found = []
+
+    def work(b):
+        with jax.enable_x64(True):
+            found.extend(float(residual(1.0 + k, b)) for k in range(5))
+
+    # A thread has no default device but JAX's own, which is where it takes arrays to that are nowhere else.
+    given = [jax.device_put(array(225, seed=seed), place) for seed in range(4)]
+    threads = [threading.Thread(target=work, args=(b,)) for b in given]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert len(found) == 20
+    assert max(found) < 1e-7
+
+
+def test_shard_map():
+    """Over two devices that JAX makes of the CPU."""
+    run_python(
+        """
+        import jax, jax.numpy as jnp, numpy as np, spmvgpu as sg
+        from jax.sharding import AxisType, PartitionSpec as P
+        jax.config.update("jax_enable_x64", True)
+        A = sg.gallery.poisson1d(8)
+        op = sg.aslinearoperator(A, device="cpu")
+        X = jnp.asarray(np.random.default_rng(0).normal(size=(2, 8)))
+        mesh = jax.make_mesh((2,), ("i",), axis_types=(AxisType.Auto,))
+        for of_one, dense in (
+            (lambda v: op @ v, A.toarray()),
+            (lambda v: sg.jax.solve(op, v, "cg", rtol=1e-12), np.linalg.inv(A.toarray())),
+        ):
+            f = jax.shard_map(jax.vmap(of_one), mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+            np.testing.assert_allclose(jax.jit(f)(X), X @ dense.T, atol=1e-9)
+            gradient = jax.jit(jax.grad(lambda X: (f(X) ** 2).sum()))(X)
+            np.testing.assert_allclose(gradient, 2 * X @ dense.T @ dense, atol=1e-9)
+        """,
+        XLA_FLAGS="--xla_force_host_platform_device_count=2",
+        JAX_PLATFORMS="cpu",
+    )
+
+
+def test_exit_while_programs_run():
+    """Those that have begun end, the others do not begin, and nothing waits for what never comes."""
+    run_python(
+        """
+        import jax, jax.numpy as jnp, spmvgpu as sg
+        op = sg.aslinearoperator(sg.gallery.poisson2d(100), device="cpu")
+        with jax.default_device(jax.devices("cpu")[0]):
+            solve = jax.jit(lambda b: sg.jax.solve(op, b, "cg", rtol=1e-4))
+            solve(jnp.ones(10000)).block_until_ready()
+            for k in range(4):
+                solve(jnp.ones(10000) + k)
+        """
+    )

@@ -1,4 +1,4 @@
-"""Products that PyTorch differentiates: gradients against differences, for x and for the values."""
+"""Products and solves with tensors of PyTorch, its sparse tensors, transformed and compiled functions."""
 
 import copy
 import io
@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from reference import assert_product
+from differentiable import GENERAL, SYMMETRIC, TIGHT, matrix_for
 from spmvgpu.inputs import torch_sparse
 from support import naming
 
@@ -31,95 +31,12 @@ def tensor(shape, place, seed=0, dtype=None):
     return made.to(place).requires_grad_()
 
 
-def check_product(y, A, x):
-    y, x = y.detach().cpu().numpy(), x.detach().cpu().numpy()
-    assert_product(np.ascontiguousarray(y.real), A, x.real)
-    assert_product(np.ascontiguousarray(y.imag), A, x.imag)
-
-
-@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 0)])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-def test_gradient_of_x(shape, dtype, device, place):
-    op = sg.aslinearoperator(A, device=device)
-    x = tensor(shape, place, dtype=dtype)
-    y = op @ x
-    check_product(y, A, x)
-    assert y.requires_grad
-    assert torch.autograd.gradcheck(lambda x: op @ x, x)
-    assert torch.autograd.gradgradcheck(lambda x: (op @ x) ** 2, x)
-
-
-@pytest.mark.parametrize(
-    ("fmt", "dtype", "shape"),
-    [
-        ("csr", torch.float64, (5,)),
-        ("sell", torch.float64, (5, 3)),
-        ("dia", torch.complex128, (5,)),
-        ("csr", torch.complex128, (5, 3)),
-    ],
-)
-def test_gradient_of_x_and_values(fmt, dtype, shape, device, place):
-    pattern = sg.torch.MatrixPattern(
-        A, format=fmt, device=device, **({"max_padding": 9} if fmt == "dia" else {})
-    )
-    x, values = tensor(shape, place, dtype=dtype), tensor(A.nnz, place, seed=1)
-    B = A.copy()
-    B.data = values.detach().cpu().numpy()
-    check_product(pattern.matmul(values, x), B, x)
-    assert torch.autograd.gradcheck(pattern.matmul, (values, x))
-    assert torch.autograd.gradgradcheck(lambda values, x: pattern.matmul(values, x) ** 2, (values, x))
-
-
-def test_pattern(device, place):
-    pattern = sg.torch.MatrixPattern(A, device=device)
-    coo = A.tocoo()
-    assert pattern.values.device.type == place.type
-    for ours, theirs in ((pattern.rows, coo.row), (pattern.cols, coo.col), (pattern.values, coo.data)):
-        np.testing.assert_array_equal(ours.cpu().numpy(), theirs)
-    with pytest.raises(
-        ValueError,
-        match=r"shape \(3,\) and dtype .* must have shape \(\d+,\) .* dtypes float32, float64, complex64",
-    ):
-        pattern.matmul(torch.ones(3), torch.ones(5))
-    with pytest.raises(ValueError, match="unknown format"):
-        sg.torch.MatrixPattern(A, format="cuckoo", device=device)
-
-
-def test_values_are_read_where_they_are(device, place, monkeypatch):
-    """Products with values, and their gradients, copy none of them."""
-    pattern = sg.torch.MatrixPattern(A, device=device)
-    values = [tensor(2 * A.nnz, place, seed)[::2] for seed in range(3)]
-    x, X = tensor((5,), place), tensor((5, 3), place)
-    monkeypatch.delattr(sg.SparseOperator, "update_values")
-    results = [pattern.matmul(some, y) for some in values for y in (x, X, X.to(torch.complex128))]
-    results[0].sum().backward()
-    for number, some in enumerate(values):
-        B = sp.csr_array((some.detach().cpu().numpy(), A.indices, A.indptr), shape=A.shape)
-        for y, operand in zip(results[3 * number :], (x, X, X.to(torch.complex128)), strict=False):
-            check_product(y, B, operand)
-    B = sp.csr_array((values[0].detach().cpu().numpy(), A.indices, A.indptr), shape=A.shape)
-    np.testing.assert_allclose(x.grad.cpu().numpy(), B.T @ np.ones(7))
-
-
 def test_formats_of_solves_are_chosen(device, place):
     grid = sg.gallery.poisson2d(30)
     pattern = sg.torch.MatrixPattern(grid, device=device)
     chosen = sg.aslinearoperator(grid, device=device, tune="off").format
     assert pattern.operator(pattern.values).format == chosen
     assert sg.torch.MatrixPattern(grid, format="coo", device=device).operator(pattern.values).format == "coo"
-
-
-def test_types_are_kept(device, place):
-    op = sg.aslinearoperator(A, device=device)
-    x = tensor((5,), place, dtype=torch.float32)
-    y = op @ x
-    assert y.dtype == torch.float64
-    y.sum().backward()
-    assert x.grad.dtype == torch.float32
-    pattern = sg.torch.MatrixPattern(A, device=device)
-    values = tensor(A.nnz, place, dtype=torch.float32)
-    pattern.matmul(values, tensor((5,), place)).sum().backward()
-    assert values.grad.dtype == torch.float32
 
 
 def test_no_graph_where_none_is_wanted(device, place):
@@ -130,7 +47,7 @@ def test_no_graph_where_none_is_wanted(device, place):
     assert not (op @ x.detach()).requires_grad
 
 
-SQUARE = sp.csr_array(np.array([[4.0, 1, 0], [1, 5, 2], [0, 2, 6]]))
+SQUARE = SYMMETRIC[:3, :3]
 # Where a gradient is lost that a tensor of this name wants, and what computes it.
 DOORS = {
     "b": {
@@ -191,11 +108,6 @@ def test_transformed_vectors_are_refused(device, place):
         torch.vmap(lambda b: sg.linalg.cg(op, b)[0])(tensor((2, 3), place).detach())
 
 
-def test_gradients_over_several_devices(device, place):
-    op = sg.aslinearoperator(A, device=[device, "cpu"])
-    assert torch.autograd.gradcheck(lambda x: op @ x, tensor((5,), place))
-
-
 # Sparse tensors
 
 
@@ -216,19 +128,6 @@ def sparse_tensor(layout, place, dtype=torch.float64):
 
 @quiet
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128, torch.bfloat16, torch.int64])
-def test_sparse_tensors_are_matrices(layout, dtype, device, place):
-    given = sparse_tensor(layout, place, dtype)
-    op = sg.aslinearoperator(given, device=device)
-    expected = given.to_dense().cpu()
-    if dtype in (torch.bfloat16, torch.int64):
-        expected = expected.double()
-    assert op.dtype == expected.numpy().dtype
-    np.testing.assert_array_equal(op.toarray(), expected.numpy())
-
-
-@quiet
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_sparse_tensors_stay_where_they_are(layout, device, place, monkeypatch):
     """On a GPU they are converted and checked there; what does so in this test runs on the CPU, too."""
     given = sparse_tensor(layout, place)
@@ -242,16 +141,6 @@ def test_sparse_tensors_stay_where_they_are(layout, device, place, monkeypatch):
     if place.type == "cuda":
         monkeypatch.setattr(torch_sparse, "_host", None)
         assert sg.aslinearoperator(given, device=device).nnz == len(data)
-
-
-@quiet
-@pytest.mark.parametrize("on_device", [False, True])
-def test_duplicates_of_sparse_tensors_are_summed(on_device, device, place):
-    given = torch.sparse_coo_tensor([[1, 0, 1], [2, 1, 2]], [1.0, 2.0, 3.0], (2, 3)).to(place)
-    if on_device:
-        data, indices, indptr = (part.cpu().numpy() for part in torch_sparse.TorchSource(given).tensors())
-        assert (data.tolist(), indices.tolist(), indptr.tolist()) == ([2, 4], [1, 2], [0, 1, 2])
-    np.testing.assert_array_equal(sg.aslinearoperator(given, device=device).toarray(), [[0, 2, 0], [0, 0, 4]])
 
 
 @quiet
@@ -376,3 +265,186 @@ def test_patterns_travel(duplicate, device, place):
         layer = Layer()
         torch.testing.assert_close(duplicate(layer)(x), layer(x))
         assert torch.autograd.gradcheck(duplicate(layer), x.requires_grad_())
+
+
+# Solves
+
+
+def test_guesses_have_no_gradient(device, place):
+    op = sg.aslinearoperator(SYMMETRIC, device=device)
+    guess = tensor((4,), place)
+    sg.torch.solve(op, tensor((4,), place), "cg", x0=guess).sum().backward()
+    assert guess.grad is None
+
+
+def test_the_gradient_is_solved_for_as_well(device, place):
+    op = sg.aslinearoperator(sg.gallery.poisson2d(20), device=device)
+    b = tensor((400,), place)
+    x = sg.torch.solve(op, b, "cg", x0=sg.torch.solve(op, b, "cg").detach(), rtol=1e-7, maxiter=1)
+    with pytest.raises(sg.linalg.NotSolvedError, match="cg ended after 1 iterations"):
+        (x**2).sum().backward()
+    with torch.autocast(place.type, dtype=torch.bfloat16):
+        assert sg.torch.solve(op, b, "cg").dtype == sg.torch.matmul(op, b).dtype == torch.float64
+
+
+def dense(A, place):
+    return torch.from_numpy(A.toarray()).to(place)
+
+
+def test_preconditioner_is_kept_for_the_gradient(device, place):
+    """And the values that the operator had."""
+    op = sg.aslinearoperator(SYMMETRIC, device=device)
+    b = tensor((4,), place)
+    x = sg.torch.solve(op, b, "cg", M="amg", **TIGHT)
+    op.update_values(2 * SYMMETRIC.data)
+    x.sum().backward()
+    expected = torch.linalg.solve(dense(SYMMETRIC, place), torch.ones_like(b))
+    torch.testing.assert_close(b.grad, expected)
+
+
+def test_several_values_in_one_graph(device, place):
+    """Each product and solve has the values that it was given, in whatever order gradients are computed."""
+    pattern = sg.torch.MatrixPattern(GENERAL, device=device)
+    b = tensor((4,), place).detach()
+    values = [(scale * pattern.values).requires_grad_() for scale in (1.0, 2.0, 3.0)]
+    solutions = [sg.torch.solve(pattern, b, "gmres", values=v, M="jacobi", **TIGHT) for v in values]
+    for k in (1, 0, 2):
+        solutions[k].sum().backward()
+        expected = values[k].detach().requires_grad_()
+        A = torch.zeros(4, 4, dtype=torch.float64, device=place)
+        A = A.index_put((pattern.rows, pattern.cols), expected)
+        torch.linalg.solve(A, b).sum().backward()
+        torch.testing.assert_close(values[k].grad, expected.grad)
+
+
+def test_function_transforms(device, place):
+    op = sg.aslinearoperator(GENERAL, device=device)
+    A, b = dense(GENERAL, place), tensor((4,), place).detach()
+    torch.testing.assert_close(torch.func.jacrev(lambda x: op @ x)(b), A)
+    torch.testing.assert_close(torch.func.grad(lambda x: (op @ x).sum())(b), A.sum(0))
+    inverse = torch.func.jacrev(lambda b: sg.torch.solve(op, b, "gmres", **TIGHT))(b)
+    torch.testing.assert_close(inverse, torch.linalg.inv(A))
+    assert torch.autograd.gradcheck(lambda x: op @ x, b.requires_grad_(), check_batched_grad=True)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")  # PyTorch uses it
+def test_forward_differentiation_is_refused(device, place):
+    """Rather than give a result without a tangent."""
+    op = sg.aslinearoperator(GENERAL, device=device)
+    b = tensor((4,), place).detach()
+    for function in (lambda b: op @ b, lambda b: sg.torch.solve(op, b, "gmres")):
+        with pytest.raises(RuntimeError, match="jvp"):
+            torch.func.jvp(function, (b,), (b,))
+        with torch.autograd.forward_ad.dual_level(), pytest.raises(RuntimeError, match="jvp"):
+            function(torch.autograd.forward_ad.make_dual(b, b))
+
+
+@pytest.fixture
+def compiled():
+    """Compile a function into one graph, gradients included."""
+    torch._dynamo.reset()
+    yield lambda function: torch.compile(function, fullgraph=True, backend="aot_eager")
+    torch._dynamo.reset()
+
+
+def test_compiled_products(compiled, device, place):
+    op = sg.aslinearoperator(GENERAL, device=device)
+    pattern = sg.torch.MatrixPattern(GENERAL, device=device)
+    A = dense(GENERAL, place)
+    for shape in ((4,), (4, 3)):
+        x, y = (torch.nn.Parameter(tensor(shape, place)) for _ in range(2))
+        compiled(lambda x: sg.torch.matmul(op, x + 1).sin().sum())(x).backward()
+        (A @ (y + 1)).sin().sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+    values, x = pattern.values.clone().requires_grad_(), tensor((4,), place)
+    compiled(lambda values, x: pattern.matmul(values, x).sin().sum())(values, x).backward()
+    given = x.grad, values.grad
+    x.grad = values.grad = None
+    pattern.matmul(values, x).sin().sum().backward()
+    torch.testing.assert_close(given, (x.grad, values.grad))
+
+
+@pytest.mark.parametrize(("method", "M"), [("cg", "jacobi"), ("gmres", None)])
+def test_compiled_solves(method, M, compiled, device, place):
+    A = matrix_for(method)
+    pattern, op = sg.torch.MatrixPattern(A, device=device), sg.aslinearoperator(A, device=device)
+    values, b = pattern.values.requires_grad_(), tensor((4,), place)
+
+    def loss(values, b):
+        x = sg.torch.solve(pattern, b, method, values=values, M=M, **TIGHT)
+        return sg.torch.solve(op, x * x, method, M=M, **TIGHT).sum()
+
+    compiled(loss)(values, b).backward()
+    given = b.grad, values.grad
+    b.grad = values.grad = None
+    loss(values, b).backward()
+    torch.testing.assert_close(given, (b.grad, values.grad))
+
+
+@pytest.mark.parametrize("make", [sg.linalg.amg, sg.linalg.jacobi])
+def test_compiled_solves_with_a_preconditioner_made_before(make, compiled, device, place):
+    op = sg.aslinearoperator(SYMMETRIC, device=device)
+    M, b = make(op), tensor((4,), place)
+    solve = compiled(lambda b: sg.torch.solve(op, b, "cg", M=M, **TIGHT))
+    x = solve(b)
+    x.sum().backward()
+    torch.testing.assert_close(x, torch.linalg.solve(dense(SYMMETRIC, place), b))
+    torch.testing.assert_close(b.grad, torch.linalg.solve(dense(SYMMETRIC, place), torch.ones_like(b)))
+
+
+def test_compiled_solves_drop_no_imaginary_part(compiled, device, place):
+    op = sg.aslinearoperator(GENERAL, device=device)
+    b = tensor((4,), place, dtype=torch.complex128).detach()
+    for method in ("auto", "gmres"):
+        with pytest.raises(TypeError, match="b has dtype complex128; allowed are real numbers"):
+            compiled(lambda b, method=method: sg.torch.solve(op, b, method))(b)
+
+
+def test_compiled_again_for_another_operator(compiled, device, place):
+    ops = [sg.aslinearoperator(scale * SYMMETRIC, device=device) for scale in (1, 2)]
+    x = tensor((4,), place).detach()
+    function = compiled(lambda op, x: sg.torch.matmul(op, x))
+    for op in (*ops, *ops):
+        torch.testing.assert_close(function(op, x), op @ x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bfloat16, torch.complex64])
+def test_compiled_functions_have_the_types_of_others(dtype, compiled, device, place):
+    op = sg.aslinearoperator(SYMMETRIC.astype(np.float32), device=device)
+    x = torch.ones(4, device=place).to(dtype)
+    y = compiled(lambda x: sg.torch.matmul(op, x))(x)
+    assert y.dtype == (op @ x).dtype
+    torch.testing.assert_close(y, op @ x)
+
+
+def test_the_operations_are_as_pytorch_wants_them(device, place):
+    op = sg.aslinearoperator(GENERAL, device=device)
+    pattern = sg.torch.MatrixPattern(GENERAL, device=device)
+    b = tensor((4, 2), place).detach()
+    from spmvgpu.arrays.torch_gradients import name_of
+
+    ops, name = torch.ops.spmvgpu, name_of(op)
+    torch.library.opcheck(ops.product.default, (name, b))
+    torch.library.opcheck(ops.product_of_values.default, (name_of(pattern), pattern.values, b))
+    how = f"{name} None gmres 1e-08 0.0 None None None"
+    torch.library.opcheck(ops.solve.default, (how, None, b, None))
+
+
+def test_copies_are_objects_of_their_own(device, place):
+    """Which do not inherit the name that PyTorch knows the original by."""
+    from spmvgpu.arrays.torch_gradients import name_of
+
+    op = sg.aslinearoperator(GENERAL, device=device)
+    original = op + op
+    name = name_of(original)
+    copy = pickle.loads(pickle.dumps(original))
+    assert name_of(copy) != name == name_of(original)
+    assert torch.autograd.gradcheck(lambda x: copy @ x, tensor((4,), place))
+
+
+def test_a_deleted_operator_is_named(device, place):
+    from spmvgpu.arrays.torch_gradients import name_of
+
+    name = name_of(sg.aslinearoperator(GENERAL, device=device))
+    with pytest.raises(RuntimeError, match="has been deleted; keep it"):
+        torch.ops.spmvgpu.product(name, torch.ones(4, device=place))
