@@ -1,9 +1,13 @@
-"""A system of equations for `solve`, and what is known of its matrix."""
+"""A system of equations for `solve`, what is known of its matrix, and the refinement of its solution."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import cached_property
+from time import perf_counter
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,8 +24,10 @@ from ..inputs.compressed import storage_dtype
 from ..inputs.source import ForeignOperator, Source
 from ..operator.construct import as_operator
 from ..operator.operator import SparseOperator
+from ..operator.solve_info import SolveInfo
 from .choice import dominance
 from .factors import norms
+from .krylov import Watch
 from .nullspace import NullSpace
 from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
 from .systems import System, check_square, system_of
@@ -31,6 +37,9 @@ _SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any o
 _SMALL_ENTRIES = 50  # in a row of such a matrix, unless it is very small
 _VERY_SMALL_ROWS = 500
 _SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
+
+#: Solves for a right-hand side within a tolerance and a number of iterations.
+Solve: TypeAlias = Callable[[HostArray, float, int, Watch], tuple[HostArray, SolveInfo]]
 
 
 class DoubleSystem:
@@ -260,3 +269,52 @@ class DoubleSystem:
         if self.diagonal is None or isinstance(self._given, SparseOperator):
             return 0.0
         return dominance(self.matrix, self.diagonal)
+
+
+def refine(
+    problem: DoubleSystem, solve: Solve, rtol: float, maxiter: int, watch: Watch
+) -> tuple[HostArray, SolveInfo, int, float]:
+    """Solve, and solve again for the correction while the true residual is too large and gets smaller.
+
+    The residual that a solver updates drifts from the true one by rounding: hardly in double precision, but
+    in single precision long before a usual tolerance.
+
+    Returns
+    -------
+    x : array
+    how : SolveInfo
+        Of all rounds together, with the residual of `x`.
+    rounds : int
+    verify_seconds : float
+        Time for the residuals.
+    """
+    double = np.result_type(problem.dtype, np.float64)
+    least = 1000 * float(np.finfo(problem.dtype).eps)
+    residual = on_host("b", problem.b)
+    x = np.zeros(len(residual), double)
+    left = norm_b = problem.norm(residual)
+    done, rounds, verify_seconds = 0, 0, 0.0
+    while True:
+        scale, before = left or 1.0, done
+
+        def look(
+            iterations: int, norm: float, of_1: float, scale: float = scale, before: int = before
+        ) -> None:
+            watch(before + iterations, norm / (of_1 or 1.0) * scale, norm_b)
+
+        right, goal = (residual / scale).astype(problem.dtype), max(rtol * norm_b / scale, least)
+        correction, how = solve(right, goal, maxiter - done, look)
+        start = perf_counter()
+        x += scale * correction.astype(double)
+        residual, previous = problem.residual(x), left
+        left = problem.norm(residual)
+        verify_seconds += perf_counter() - start
+        done, rounds, status = done + how.iterations, rounds + 1, how.status
+        if left <= rtol * norm_b:
+            status = "converged"
+        elif status == "converged":
+            status = "exhausted" if done >= maxiter else "stagnated"
+        may_go_on = how.status in ("converged", "stagnated") and left <= 0.5 * previous
+        if status == "converged" or done >= maxiter or not may_go_on:
+            total = replace(how, status=status, iterations=done, true_residual=left, norm_b=norm_b)
+            return x, total, rounds, verify_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from time import perf_counter
 from typing import NamedTuple
 
@@ -23,8 +23,7 @@ from .direct import splu
 from .factors import contradiction, solve_by_factors
 from .krylov import KrylovRequest, Watch
 from .named import SYMMETRIC_SOLVERS, named
-from .problem import DoubleSystem
-from .refinement import refine
+from .problem import DoubleSystem, refine
 from .stopping import Info, SolverWarning
 from .systems import OverRanks
 from .vectors import random_vector
@@ -73,14 +72,11 @@ class Attempt(NamedTuple):
         return str(Approach(self.method, self.preconditioner))
 
 
-class StalledError(Exception):
-    """A residual has ceased to fall."""
+class _GivenUpError(Exception):
+    """A method has stalled, or is so slow that another one is likely to be faster: its status and outcome."""
 
 
-class SlowError(StalledError):
-    """A residual falls so slowly that another method is likely to be faster."""
-
-
+@dataclass
 class Search:
     """Methods that are tried one after the other, until one reaches the tolerance.
 
@@ -117,27 +113,21 @@ class Search:
         For preconditioners, solvers, and residuals that are computed beside these.
     """
 
-    def __init__(
-        self,
-        problem: DoubleSystem,
-        rtol: float,
-        atol: float = 0.0,
-        nullspace: object = None,
-        *,
-        solver: str = "auto",
-        preconditioner: str = "auto",
-        options: dict[str, object] | None = None,
-        maxiter: int | None = None,
-        restart: int = _RESTART,
-        direct: bool = True,
-        refines: bool = False,
-        shown: Callable[[Approach, str], AbstractContextManager[Watch | None]] | None = None,
-    ) -> None:
-        self._problem, self._rtol, self._atol = problem, rtol, atol
-        self._nullspace, self._solver, self._preconditioner = nullspace, solver, preconditioner
-        self._options, self._maxiter, self._restart = options or {}, maxiter, restart
-        self._may_be_direct, self._refines = direct, refines
-        self._shown = shown or (lambda *_: nullcontext())
+    problem: DoubleSystem
+    rtol: float
+    atol: float = 0.0
+    nullspace: object = None
+    _: KW_ONLY
+    solver: str = "auto"
+    preconditioner: str = "auto"
+    options: dict[str, object] | None = None
+    maxiter: int | None = None
+    restart: int = _RESTART
+    direct: bool = True
+    refines: bool = False
+    shown: Callable[[Approach, str], AbstractContextManager[Watch | None]] = lambda *_: nullcontext()
+
+    def __post_init__(self) -> None:
         self.tried: list[Attempt] = []
         self.statuses: list[str] = []
         self.reason, self.device = "", "cpu"
@@ -148,14 +138,14 @@ class Search:
 
     def solve(self) -> bool:
         """Try what suits the problem; whether it is solved."""
-        if self._is_direct() and self._problem.is_small:
+        if self._is_direct() and self.problem.is_small:
             return self._direct() or self._iterate()
         return self._iterate() or (self._is_direct() and self._direct())
 
     @property
     def x(self) -> AnyArray:
         """The best approximation so far, as the caller gets it; None before there is one."""
-        return self._problem.delivered(self._x)
+        return self.problem.delivered(self._x)
 
     @property
     def best(self) -> Attempt:
@@ -166,9 +156,9 @@ class Search:
 
     def _iterate(self) -> bool:
         """Try solvers of `spmvgpu.linalg`; whether one has found the solution."""
-        self.device = str(getattr(self._problem.op, "device", "cpu"))
-        if self._solver != "auto":
-            return self._attempt(Approach(self._solver, self._preconditioner)) == "converged"
+        self.device = str(getattr(self.problem.op, "device", "cpu"))
+        if self.solver != "auto":
+            return self._attempt(Approach(self.solver, self.preconditioner)) == "converged"
         if self._begins_at_the_end():
             return True
         if self.contradiction():
@@ -185,7 +175,7 @@ class Search:
             most = None  # of the first one alone
             if status == "converged":
                 return True
-            if status == "exhausted" and self._maxiter is not None and self.tried[-1].residual < 1:
+            if status == "exhausted" and self.maxiter is not None and self.tried[-1].residual < 1:
                 return False
             if status == "slow":  # it is the way to the solution if no other is
                 approaches.insert(sum(other.solver == "cg" for other in approaches), approach)
@@ -201,23 +191,19 @@ class Search:
         if not np.all(info == 0):
             return False
         self.reason = "the initial guess is a solution, or b is zero"
-        with self._shown(_GUESS, self.reason):
+        with self.shown(_GUESS, self.reason):
             self._keep(Attempt(*_GUESS, "converged", 0, _relative(how), how.seconds), x, "converged")
         return True
 
     def _choice(self) -> tuple[list[Approach], str]:
-        problem = self._problem
+        problem = self.problem
         hermitian, on_gpu = problem.is_hermitian, self.device != "cpu"
         positive = problem.has_positive_diagonal
+        given = hermitian, positive, "none" if problem.is_foreign else self.preconditioner, problem.kind
+        indefinite = hermitian and positive and not self._seems_definite()
+        dominance = 0.0 if hermitian or on_gpu else problem.dominance
         approaches, reason = choose(
-            hermitian,
-            positive,
-            "none" if problem.is_foreign else self._preconditioner,
-            problem.kind,
-            indefinite=hermitian and positive and not self._seems_definite(),
-            divides=problem.divides,
-            dominance=0.0 if hermitian or on_gpu else problem.dominance,
-            on_gpu=on_gpu,
+            *given, indefinite=indefinite, divides=problem.divides, dominance=dominance, on_gpu=on_gpu
         )
         if problem.is_foreign and approaches[0].solver == "cg":
             reason = f"products with random vectors are those of a {problem.kind} matrix"
@@ -225,23 +211,23 @@ class Search:
 
     def _seems_definite(self) -> bool:
         """Whether a few steps of cg, which is a Lanczos method, find no negative eigenvalue."""
-        problem = self._problem
+        problem = self.problem
         if isinstance(problem.op, OverRanks):
             return True
         v = random_vector(problem.rows, problem.dtype, 2, problem.ordinal).owner
         M = problem.preconditioner("jacobi" if problem.divides else "none")
-        request = KrylovRequest("cg", None, M, 1e-8, 0.0, _LANCZOS_STEPS, self._nullspace, warns=False)
+        request = KrylovRequest("cg", None, M, 1e-8, 0.0, _LANCZOS_STEPS, self.nullspace, warns=False)
         _, _, how = krylov.run(problem.op, v, request)
         return how.status not in ("indefinite", "bad_preconditioner")
 
     def _most_before_multigrid(self) -> float | None:
         """A guess: how many iterations of cg take longer than multigrid with its setup."""
-        op = self._problem.op
+        op = self.problem.op
         if not isinstance(op, SparseOperator) or op._stored.description.is_divided:
             return None
         iterations, seconds = _SETUP
         fixed, each = _OF_CPU if op._ordinal < 0 else _OF_GPU
-        return iterations + seconds / (fixed + each * self._problem.rows)
+        return iterations + seconds / (fixed + each * self.problem.rows)
 
     def _attempt(self, approach: Approach, most: float | None = None) -> str:
         """Try a method; its status.
@@ -249,14 +235,13 @@ class Search:
         It ends if it seems to take more than `most` further iterations, and multigrid suits the matrix.
         """
         start, x, iterations, residual = perf_counter(), None, 0, np.inf
+        status = ""
         reason = f"{self.tried[-1]} {self.tried[-1].outcome}" if self.tried else self.reason
-        with self._shown(approach, reason) as watch:
+        with self.shown(approach, reason) as watch:
             try:
-                x, info, how = self._run(approach, self._maxiter, most, watch)
-            except SlowError as slow:
-                status, outcome = "slow", f"was slow, {slow}"
-            except StalledError as stalled:
-                status, outcome = "stalled", f"stalled, {stalled}"
+                x, info, how = self._run(approach, self.maxiter, most, watch)
+            except _GivenUpError as error:
+                status, outcome = error.args
             except (ArithmeticError, TypeError, ValueError, MemoryError, np.linalg.LinAlgError) as error:
                 status, outcome = "refused", str(error)
                 if approach.solver == "minres" and "non-symmetric" in outcome:
@@ -280,7 +265,7 @@ class Search:
     def _run(
         self, approach: Approach, maxiter: int | None, slow: float | None = None, watch: Watch | None = None
     ) -> tuple[AnyArray, Info, SolveInfo]:
-        problem, rtol, atol, solver = self._problem, self._rtol, self._atol, approach.solver
+        problem, rtol, atol, solver = self.problem, self.rtol, self.atol, approach.solver
         root = int(np.sqrt(problem.rows))
         most = min(10 * problem.rows, 1000 + 50 * root) if maxiter is None else maxiter
         each = _PATIENCE_EACH if solver in SYMMETRIC_SOLVERS else 0
@@ -294,22 +279,14 @@ class Search:
         def look(iterations: int, residual: float, norm_b: float) -> None:
             if watch is not None:
                 watch(iterations, residual, norm_b)
-            if self._solver == "auto":
+            if self.solver == "auto":
                 patience(iterations, residual, norm_b)
 
+        limits = rtol, atol, most, self.nullspace
         request = KrylovRequest(
-            solver,
-            M=M,
-            rtol=rtol,
-            atol=atol,
-            maxiter=most,
-            nullspace=self._nullspace,
-            restart=self._restart,
-            callback_type="legacy",
-            watch=look,
-            warns=False,
+            solver, None, M, *limits, restart=self.restart, callback_type="legacy", watch=look, warns=False
         )
-        if self._refines and approach != _DIRECT:
+        if self.refines and approach != _DIRECT:
 
             def solve(b: HostArray, rtol: float, most: int, look: Watch) -> tuple[HostArray, SolveInfo]:
                 one = replace(request, rtol=rtol, atol=0.0, maxiter=most, watch=look)
@@ -332,23 +309,23 @@ class Search:
 
     def _made(self, approach: Approach) -> object:
         """The preconditioner of an approach, as solvers take it."""
-        M = self._problem.preconditioner(approach.preconditioner)
+        M = self.problem.preconditioner(approach.preconditioner)
         if not isinstance(M, str):
             return M
-        with self._problem.agreement():
-            return named(M, self._problem.op, approach.solver, **self._options)
+        with self.problem.agreement():
+            return named(M, self.problem.op, approach.solver, **(self.options or {}))
 
     # Direct solver
 
     def _is_direct(self) -> bool:
         """Whether factors can be tried."""
-        problem = self._problem
-        is_possible = self._may_be_direct and not problem.is_foreign and self._nullspace is None
+        problem = self.problem
+        is_possible = self.direct and not problem.is_foreign and self.nullspace is None
         return is_possible and problem.rows <= _LARGEST_DIRECT
 
     def _direct(self) -> bool:
         """Try factors, of cuDSS if the matrix is on a GPU, and of SciPy; whether one has solved it."""
-        problem = self._problem
+        problem = self.problem
         is_on_gpu = not problem.is_small and problem.ordinal != CPU and cudss.is_available()
         if is_on_gpu and self._attempt(_DIRECT) == "converged":
             return True
@@ -361,8 +338,8 @@ class Search:
         matrix = problem.matrix.astype(problem.dtype)
         if not np.isfinite(matrix.data).all():
             raise ValueError("A contains inf or NaN")
-        with self._shown(_DIRECT, self.reason):
-            x, residual, outcome = solve_by_factors(matrix, b, x0, self._rtol, self._atol)
+        with self.shown(_DIRECT, self.reason):
+            x, residual, outcome = solve_by_factors(matrix, b, x0, self.rtol, self.atol)
         if x is not None:
             x = problem.library.from_host(np.ascontiguousarray(x), problem.b)
         seconds = perf_counter() - start
@@ -375,15 +352,15 @@ class Search:
 
     def contradiction(self) -> str:
         """Why there is no solution, whatever the other rows are; empty if nothing says so."""
-        problem = self._problem
-        if self._nullspace is not None or not len(problem.empty_rows):
+        problem = self.problem
+        if self.nullspace is not None or not len(problem.empty_rows):
             return ""
-        return contradiction(problem.empty_rows, problem.host_vectors[0], self._rtol, self._atol)
+        return contradiction(problem.empty_rows, problem.host_vectors[0], self.rtol, self.atol)
 
     def advice(self) -> str:
         """What else the caller may give; empty if nothing is known to help."""
-        problem = self._problem
-        if self._nullspace is not None or not problem.has_constant_null_space:
+        problem = self.problem
+        if self.nullspace is not None or not problem.has_constant_null_space:
             return ""
         count = 1 if problem.is_foreign else connected_components(problem.matrix, directed=False)[0]
         if count == 1:
@@ -416,36 +393,36 @@ _WORDS = {
 }
 
 
+@dataclass
 class _Patience:
     """Ends a method whose residual has ceased to fall; called with each look at a solve."""
 
-    def __init__(
-        self, patience: int, most: float | None, rtol: float, atol: float, may_end: Callable[[], bool]
-    ) -> None:
-        self._patience, self._most, self._may_end = patience, most, may_end
-        self._rtol, self._atol = rtol, atol
+    patience: int
+    most: float | None
+    rtol: float
+    atol: float
+    may_end: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         self._best: list[tuple[int, float]] = []  # iterations, and the smallest residual up to there
         self._third = 0  # which of them was at a third of the iterations
 
     def __call__(self, iterations: int, residual: float, norm_b: float) -> None:
         best = min(residual, self._best[-1][1]) if self._best else residual
         self._best.append((iterations, best))
-        if iterations < (self._patience if self._most is None else _FORECAST_FROM):
+        if iterations < (self.patience if self.most is None else _FORECAST_FROM):
             return
+        outcome = f"at a relative residual of {best / (norm_b or 1.0):.1e} after {iterations} iterations"
         while self._third + 1 < len(self._best) and 3 * self._best[self._third + 1][0] <= iterations:
             self._third += 1
         since, before = self._best[self._third]
-        if self._most is not None:
-            goal = max(self._rtol * norm_b, self._atol)
+        if self.most is not None:
+            goal = max(self.rtol * norm_b, self.atol)
             more = _forecast(iterations - since, before, best, goal)
-            if more > self._most and self._may_end():
-                raise SlowError(
-                    f"at a relative residual of {best / (norm_b or 1.0):.1e} after {iterations} iterations"
-                )
-        if iterations >= self._patience and best > 0.7 * before:
-            raise StalledError(
-                f"at a relative residual of {best / (norm_b or 1.0):.1e} after {iterations} iterations"
-            )
+            if more > self.most and self.may_end():
+                raise _GivenUpError("slow", f"was slow, {outcome}")
+        if iterations >= self.patience and best > 0.7 * before:
+            raise _GivenUpError("stalled", f"stalled, {outcome}")
 
 
 def _forecast(iterations: int, before: float, now: float, goal: float) -> float:
