@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._util.types import DType
-from .library import AnyArray, ArrayInfo, Operator, Shape
+from .library import AnyArray, ArrayInfo, Operator
 from .protocols import Protocols
 
 
@@ -34,12 +34,6 @@ class Jax(Protocols):
     def contiguous(self, x: AnyArray, dtype: DType) -> AnyArray:
         with self.module.enable_x64(True):  # else there may be no such type
             return super().contiguous(x, dtype)
-
-    def permuted(self, x: AnyArray, axes: Shape) -> AnyArray:
-        return x.transpose(axes)
-
-    def reshaped(self, x: AnyArray, shape: Shape) -> AnyArray:
-        return x.reshape(shape)
 
     def stacked(self, vectors: Sequence[AnyArray]) -> AnyArray:
         with self.module.enable_x64(True):

@@ -10,7 +10,7 @@ import atexit
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from jax.interpreters import ad, batching, mlir
 from .. import _core
 from .._util.types import DType
 from ..devices import CPU, device_name
-from .library import AnyArray, Memory, Operator
+from .library import AnyArray, Memory
 from .products import mismatch, promoted
 
 _CALL = "spmvgpu"  # what programs call
@@ -52,34 +52,6 @@ def register_rules(primitive: Primitive, batch: Callable[..., Any], call: Callab
         mlir.register_lowering(primitive, partial(call, platform), platform=platform)
 
 
-class TracedOperator(Operator, Protocol):
-    """What is asked of an operator whose products are traced."""
-
-    shape: tuple[int, int]
-    dtype: DType
-    _matrix: Any
-    _stored: Any
-
-    @property
-    def T(self) -> TracedOperator: ...  # noqa: N802
-
-
-class TracedPattern(Protocol):
-    """A matrix whose values are an array."""
-
-    shape: tuple[int, int]
-    _ordinal: int
-
-    @property
-    def rows(self) -> AnyArray: ...
-    @property
-    def cols(self) -> AnyArray: ...
-    @property
-    def _turned(self) -> tuple[TracedPattern, AnyArray]: ...
-    def _with_values(self, values: object) -> Any: ...
-    def _multiplier(self, dtype: DType) -> tuple[Any, bool]: ...
-
-
 # Products of any type
 
 
@@ -88,7 +60,7 @@ def differentiable(op: Any, x: AnyArray) -> AnyArray:
     return _of_any_type(op.shape, op.dtype, x, partial(product_p.bind, op=op))
 
 
-def product(pattern: TracedPattern, values: AnyArray, x: AnyArray) -> AnyArray:
+def product(pattern: Any, values: AnyArray, x: AnyArray) -> AnyArray:
     """A product with values, differentiable with respect to these and to `x`."""
     dtype = np.dtype(values.dtype)
     return _of_any_type(pattern.shape, dtype, x, partial(values_p.bind, values, pattern=pattern))
@@ -133,26 +105,26 @@ product_p = Primitive("spmvgpu_product")
 
 
 @product_p.def_impl
-def _product_now(x: AnyArray, *, op: TracedOperator) -> AnyArray:
+def _product_now(x: AnyArray, *, op: Any) -> AnyArray:
     with longest_types():
         return op @ jnp.asarray(x)
 
 
 @product_p.def_abstract_eval
-def _product_shape(x: Any, *, op: TracedOperator) -> Any:
+def _product_shape(x: Any, *, op: Any) -> Any:
     return shaped(x, op.shape[0], op.dtype)
 
 
-def _product_transpose(gradient: AnyArray, x: Any, *, op: TracedOperator) -> list[AnyArray]:
+def _product_transpose(gradient: AnyArray, x: Any, *, op: Any) -> list[AnyArray]:
     return [product_p.bind(gradient, op=op.T)]
 
 
-def _product_batch(args: Any, axes: Any, *, op: TracedOperator) -> tuple[AnyArray, int]:
+def _product_batch(args: Any, axes: Any, *, op: Any) -> tuple[AnyArray, int]:
     x, batch = as_columns(args[0], axes[0])
     return from_columns(product_p.bind(x, op=op), batch)
 
 
-def _product_call(platform: str, ctx: Any, x: Any, *, op: TracedOperator) -> Any:
+def _product_call(platform: str, ctx: Any, x: Any, *, op: Any) -> Any:
     stored = op._stored
     _check_platform(platform, stored.ordinal, stored.device)
     return call(ctx, _core.XlaCallee(op._matrix, stored.places), x)
@@ -168,17 +140,17 @@ values_p = Primitive("spmvgpu_product_of_values")
 
 
 @values_p.def_impl
-def _values_now(values: AnyArray, x: AnyArray, *, pattern: TracedPattern) -> AnyArray:
+def _values_now(values: AnyArray, x: AnyArray, *, pattern: Any) -> AnyArray:
     with longest_types():
         return pattern._with_values(jnp.asarray(values)) @ jnp.asarray(x)
 
 
 @values_p.def_abstract_eval
-def _values_shape(values: Any, x: Any, *, pattern: TracedPattern) -> Any:
+def _values_shape(values: Any, x: Any, *, pattern: Any) -> Any:
     return shaped(x, pattern.shape[0], values.dtype)
 
 
-def _to_values(gradient: AnyArray, values: Any, x: AnyArray, *, pattern: TracedPattern) -> AnyArray:
+def _to_values(gradient: AnyArray, values: Any, x: AnyArray, *, pattern: Any) -> AnyArray:
     def of_vectors(y: AnyArray, x: AnyArray) -> AnyArray:
         return take(y, pattern.rows) * take(x, pattern.cols)
 
@@ -190,12 +162,12 @@ def _to_values(gradient: AnyArray, values: Any, x: AnyArray, *, pattern: TracedP
     return lax.scan(lambda total, both: (total + of_vectors(*both), None), begin, columns)[0]
 
 
-def _to_x(gradient: AnyArray, values: AnyArray, x: Any, *, pattern: TracedPattern) -> AnyArray:
+def _to_x(gradient: AnyArray, values: AnyArray, x: Any, *, pattern: Any) -> AnyArray:
     transposed, order = pattern._turned
     return values_p.bind(take(values, order), gradient, pattern=transposed)
 
 
-def _values_batch(args: Any, axes: Any, *, pattern: TracedPattern) -> tuple[AnyArray, int]:
+def _values_batch(args: Any, axes: Any, *, pattern: Any) -> tuple[AnyArray, int]:
     values, x = args
     if axes[0] is not None:
         return each(partial(values_p.bind, pattern=pattern), args, axes)
@@ -203,7 +175,7 @@ def _values_batch(args: Any, axes: Any, *, pattern: TracedPattern) -> tuple[AnyA
     return from_columns(values_p.bind(values, x, pattern=pattern), batch)
 
 
-def _values_call(platform: str, ctx: Any, values: Any, x: Any, *, pattern: TracedPattern) -> Any:
+def _values_call(platform: str, ctx: Any, values: Any, x: Any, *, pattern: Any) -> Any:
     op, reads = pattern._multiplier(np.dtype(ctx.avals_in[0].dtype))
     if reads:
         _check_platform(platform, op._stored.ordinal, op._stored.device)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from ctypes import cast, py_object
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -29,16 +29,13 @@ _library = torch.library.Library("spmvgpu", "FRAGMENT")
 class MatrixEntries(NamedTuple):
     """The entries of a matrix that PyTorch differentiates with respect to, in the order of its pattern."""
 
-    rows: torch.Tensor | None = None
-    cols: torch.Tensor | None = None
-    values: torch.Tensor | None = None
+    rows: Any = None
+    cols: Any = None
+    values: Any = None
 
     def gradient(self, name: str, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """That of the values where `y` is that of the product of a matrix, or of its adjoint, with `x`."""
         rows, cols, values = self
-        assert rows is not None
-        assert cols is not None
-        assert values is not None
         left, right = (x, y) if name.endswith(_ADJOINT) else (y, x)
         if y.ndim == 1:
             # `index_select` takes a fraction of the time of indexing.
@@ -52,21 +49,6 @@ class MatrixEntries(NamedTuple):
 
 
 NO_ENTRIES = MatrixEntries()
-
-
-class Context(Protocol):
-    """What PyTorch keeps of a call for its gradient."""
-
-    needs_input_grad: tuple[bool, ...]
-    saved_tensors: tuple[torch.Tensor, ...]
-
-    def save_for_backward(self, *tensors: torch.Tensor | None) -> None: ...
-
-
-class _OfProduct(Context):
-    name: str
-    op: object
-    dtype: torch.dtype
 
 
 # Names
@@ -144,19 +126,13 @@ def product(op: str, entries: MatrixEntries, x: torch.Tensor) -> torch.Tensor:
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(
-        op: str,
-        rows: torch.Tensor | None,
-        cols: torch.Tensor | None,
-        values: torch.Tensor | None,
-        x: torch.Tensor,
-    ) -> torch.Tensor:
+    def forward(op: str, rows: Any, cols: Any, values: Any, x: torch.Tensor) -> torch.Tensor:
         if not has_no_memory(x):
             return _multiplied(op, values, x)
         return _in_graph(op, x) if values is None else _of_values_in_graph(op, values, x)
 
     @staticmethod
-    def setup_context(ctx: _OfProduct, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
         ctx.name, rows, cols, values, x = inputs
         ctx.dtype = x.dtype
         if values is not None:
@@ -165,11 +141,9 @@ class _Product(torch.autograd.Function):
             ctx.op = owner(ctx.name)
 
     @staticmethod
-    def backward(ctx: _OfProduct, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        entries, to_values, to_x = NO_ENTRIES, None, None
-        if saved := ctx.saved_tensors:
-            *of_matrix, x = saved
-            entries = MatrixEntries(*of_matrix)
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        *of_matrix, x = ctx.saved_tensors or (None,)
+        entries, to_values, to_x = MatrixEntries(*of_matrix), None, None
         if ctx.needs_input_grad[3]:
             to_values = entries.gradient(ctx.name, gradient, x)
         if ctx.needs_input_grad[4]:
@@ -189,7 +163,7 @@ class _PlainProduct(torch.autograd.Function):
     """The same without transforms, which PyTorch needs more time for than a small product takes."""
 
     @staticmethod
-    def forward(ctx: _OfProduct, *inputs: Any) -> torch.Tensor:
+    def forward(ctx: Any, *inputs: Any) -> torch.Tensor:
         y = _Product.forward(*inputs)
         _Product.setup_context(ctx, inputs, y)
         return y

@@ -154,27 +154,15 @@ def eigsh(
     shift = None if sigma is None else real_number("sigma", sigma, "a finite real number", np.isfinite)
     method = one_of("inner", inner, _INNER)
     if shift is None:
-        for name, is_given in (
-            ("OPinv", OPinv is not None),
-            ("inner", method != "auto"),
-            ("preconditioner", preconditioner is not None),
-        ):
-            if is_given:
+        given = {"OPinv": OPinv, "inner": None if method == "auto" else method}
+        for name, value in {**given, "preconditioner": preconditioner}.items():
+            if value is not None:
                 raise ValueError(f"{name} is for solves with A - sigma * I; give sigma")
         product = system.core_map()
     else:
         product = _inverse(system, vectors, shift, OPinv, method, preconditioner, tol)
-    lanczos = Lanczos(
-        product,
-        n,
-        system.dtype,
-        vectors.ordinal,
-        ncv,
-        places_of(k, ncv, n),
-        _core.SolverMemory(vectors.ordinal),
-        system.max_threads,
-        seed,
-    )
+    kind = n, system.dtype, vectors.ordinal
+    lanczos = Lanczos(product, *kind, ncv, places_of(k, ncv, n), system.max_threads, seed)
     found = lanczos.find(start, k, which, tol, restarts, copies=tol == 0)
     values, factors = found.values, found.factors
     if shift is not None:
@@ -185,13 +173,10 @@ def eigsh(
     w = system.library.from_host(values.astype(np.finfo(system.dtype).dtype), system.b)
     if found.converged and not return_eigenvectors:
         return w
-    columns = vectors.of(system, len(values))
-    v = columns.new()
-    if len(values):
-        lanczos.write(factors, v.pointer)
+    v = lanczos.columns(factors, vectors, system)
     if not found.converged:
-        raise no_convergence(len(values), k, found.restarts, w, columns.result())
-    return w, columns.result()
+        raise no_convergence(found, k, w, v)
+    return w, v
 
 
 def _inverse(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..operator.construct import as_operator
 from .copies import CopySearch, best_of, better, chosen_first
 from .stopping import warn
 from .systems import refuse_ranks
-from .vectors import DeviceVector, Vectors, random_vector
+from .vectors import DeviceVector, Space, Vectors, random_vector
 
 WHICH = ("LM", "SM", "LA", "SA", "BE")
 
@@ -42,6 +43,7 @@ class Eigenpairs(NamedTuple):
     converged: bool
 
 
+@dataclass(eq=False)
 class Lanczos:
     """An orthonormal basis, and the matrix that a Hermitian map is on it.
 
@@ -59,8 +61,6 @@ class Lanczos:
         Number of basis vectors.
     places : int
         Number of basis vectors while copies are searched for, at least `ncv`.
-    memory : SolverMemory
-        For them.
     threads : int or None
         Of the CPU.
     seed : int
@@ -72,29 +72,25 @@ class Lanczos:
         The largest magnitude of an eigenvalue that the matrix has had: about the norm of the map.
     """
 
-    def __init__(
-        self,
-        map: LinearMap,
-        n: int,
-        dtype: DType,
-        ordinal: int,
-        ncv: int,
-        places: int,
-        memory: _core.SolverMemory,
-        threads: int | None,
-        seed: int,
-    ) -> None:
-        self.basis = _core.KrylovBasis(dtype, n, places + 1, memory, threads)
-        self._map, self.n, self.dtype, self.ordinal = map, n, dtype, ordinal
-        self._ncv, self._places = ncv, places
-        self._matrix = np.zeros((places, places))
+    map: LinearMap
+    n: int
+    dtype: DType
+    ordinal: int
+    ncv: int
+    places: int
+    threads: int | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        memory = _core.SolverMemory(self.ordinal)
+        self.basis = _core.KrylovBasis(self.dtype, self.n, self.places + 1, memory, self.threads)
+        self._matrix = np.zeros((self.places, self.places))
         self._size = 0  # of the matrix that is known
-        self._half = (ncv + 1) // 2  # of the vectors to come, after which to look at the matrix
+        self._half = (self.ncv + 1) // 2  # of the vectors to come, after which to look at the matrix
         self._locked = 0  # vectors at the start of the basis that the search stays orthogonal to
         self._beside = 0.0  # what stands beside the matrix, for the next vector
         self._is_whole = False  # whether there is no vector beside the basis
-        self._seed = seed
-        self.eps = float(np.finfo(dtype).eps)
+        self.eps = float(np.finfo(self.dtype).eps)
         self._largest = 0.0
 
     def find(
@@ -124,7 +120,7 @@ class Lanczos:
             wanted = better(found, values, k, which, self.eps)
             good = wanted[is_good[wanted]]
             # Where the map does not leave a subspace, all in it has converged, but the best may be outside.
-            is_full = self._size == self._ncv or search is not None
+            is_full = self._size == self.ncv or search is not None
             is_new = len(wanted) > 0 and len(good) == len(wanted) and (self._beside > 0.0 or is_full)
             is_new &= len(found) + len(wanted) >= k
             if is_new or self._is_whole:
@@ -138,7 +134,7 @@ class Lanczos:
                 factors = np.eye(k)
             elif search is not None and search.is_sure and not len(wanted):
                 break
-            elif self._size < self._ncv:
+            elif self._size < self.ncv:
                 continue
             elif restarts == maxiter:
                 if search is None:
@@ -165,9 +161,13 @@ class Lanczos:
         """Put combinations of the basis vectors in their place."""
         self.basis.restart(self.wide(factors))
 
-    def write(self, factors: HostArray, to: int) -> None:
-        """Write combinations of the basis vectors to an address, one after the other."""
-        self.basis.combine(self.wide(factors), to)
+    def columns(self, factors: HostArray, vectors: Vectors, space: Space) -> AnyArray:
+        """Combinations of the basis vectors for the caller."""
+        made = vectors.of(space, len(factors))
+        to = made.new()
+        if len(factors):
+            self.basis.combine(self.wide(factors), to.pointer)
+        return made.result()
 
     def wide(self, factors: HostArray) -> HostArray:
         """Factors of vectors, of the type that the core takes."""
@@ -178,8 +178,8 @@ class Lanczos:
         if number >= self.n:
             return False
         for _ in range(3):
-            self._seed += 1
-            vector = random_vector(self.n, self.dtype, self._seed, self.ordinal)
+            self.seed += 1
+            vector = random_vector(self.n, self.dtype, self.seed, self.ordinal)
             parts = np.abs(self.basis.put(vector.pointer, number))
             if parts[-1] > 1e-6 * np.linalg.norm(parts):
                 return True
@@ -197,20 +197,20 @@ class Lanczos:
         # A map whose numbers are far from 1 is scaled, so that no square leaves the range of numbers.
         far = far_exponent(self.dtype)
         self._exponent = 0
-        steps = self.basis.extend(self._map, 0, 1, 0)
+        steps = self.basis.extend(self.map, 0, 1, 0)
         if not 2.0**-far <= np.hypot(*steps[0]) <= 2.0**far:
-            exponent = self.basis.exponent(self._map)
+            exponent = self.basis.exponent(self.map)
             self._exponent = exponent if exponent is not None and abs(exponent) > far else 0
-            steps = self.basis.extend(self._map, 0, 1, -self._exponent)
+            steps = self.basis.extend(self.map, 0, 1, -self._exponent)
         self._take(steps)
 
     def _extend(self, search: CopySearch | None, k: int) -> None:
         """Go on until it is worth while to look at the matrix: a search for copies often ends after a few."""
         first = self._size
-        to = self._ncv if first >= self._half else max(self._half, k + 1)
-        to = min(to if search is None else first + 4, self._ncv)
+        to = self.ncv if first >= self._half else max(self._half, k + 1)
+        to = min(to if search is None else first + 4, self.ncv)
         while self._size < to:
-            self._take(self.basis.extend(self._map, self._size, to, -self._exponent))
+            self._take(self.basis.extend(self.map, self._size, to, -self._exponent))
             if search is not None and self._beside == 0.0:
                 break
         if search is not None:
@@ -230,7 +230,7 @@ class Lanczos:
             is_nothing = beta <= 10 * self.eps * np.abs(T[:j, :j]).max()
             if is_nothing:
                 self._beside = 0.0
-            if j < self._ncv:
+            if j < self.ncv:
                 T[j, j - 1] = T[j - 1, j] = self._beside
             if is_nothing:
                 break
@@ -258,7 +258,7 @@ class Lanczos:
         self._matrix[:] = 0
         np.fill_diagonal(self._matrix[: len(values), : len(values)], values)
         self._size = self._locked = len(values)
-        self._ncv = self._places
+        self.ncv = self.places
 
     def _restart(
         self, values: HostArray, vectors: HostArray, kept: HostArray, search: CopySearch | None
@@ -272,7 +272,7 @@ class Lanczos:
         self._matrix[locked:, locked:] = 0
         np.fill_diagonal(self._matrix[locked:end, locked:end], values[kept])
         self._matrix[end, locked:end] = self._matrix[locked:end, end] = self._beside * vectors[last, kept]
-        self._size, self._half = end, (end + self._ncv + 1) // 2
+        self._size, self._half = end, (end + self.ncv + 1) // 2
         if search is not None:
             search.restart(vectors[:, kept])
 
@@ -344,13 +344,7 @@ def seed_of(rng: object) -> int:
     return int(generator.integers(2**62))
 
 
-def no_convergence(
-    found: int, k: int, restarts: int, values: AnyArray, vectors: AnyArray
-) -> sla.ArpackNoConvergence:
+def no_convergence(found: Eigenpairs, k: int, values: AnyArray, vectors: AnyArray) -> sla.ArpackNoConvergence:
     """SciPy's error, with the eigenpairs that have converged."""
-    return sla.ArpackNoConvergence(
-        f"No convergence ({restarts} restarts, {found}/{k} eigenvectors converged); "
-        "raise maxiter, ncv or tol",
-        values,
-        vectors,
-    )
+    how = f"{found.restarts} restarts, {len(found.values)}/{k} eigenvectors converged"
+    return sla.ArpackNoConvergence(f"No convergence ({how}); raise maxiter, ncv or tol", values, vectors)

@@ -11,7 +11,6 @@ from .. import _core
 from .._core import LinearMap
 from .._util.arguments import one_of, whole_number, with_hints
 from .._util.types import HostArray
-from ..arrays import AnyArray
 from ..devices import device_name
 from ..operator.construct import aslinearoperator
 from .lanczos import (
@@ -136,21 +135,16 @@ def svds(
     ordinal, dtype, threads = vectors.ordinal, small.dtype, rectangle.max_threads
 
     def lanczos(map: LinearMap, space: System, ncv: int, places: int) -> Lanczos:
-        memory = _core.SolverMemory(ordinal)
-        return Lanczos(map, space.unknowns, dtype, ordinal, ncv, places, memory, threads, seed)
+        return Lanczos(map, space.unknowns, dtype, ordinal, ncv, places, threads, seed)
 
     def find(method: Lanczos, space: System, start: DeviceVector | None, k: int, which: str) -> Eigenpairs:
         found = method.find(start, k, which, tol, restarts, copies=tol == 0)
         if found.converged:
             return found
-        columns = vectors.of(space, len(found.values))
-        target = columns.new()
-        if len(found.values):
-            method.write(found.factors, target.pointer)
         with np.errstate(over="ignore", under="ignore"):
             squares = np.ldexp(found.values, exponent).astype(np.finfo(dtype).dtype)
         squares = small.library.from_host(squares, small.b)
-        raise no_convergence(len(found.values), k, restarts, squares, columns.result())
+        raise no_convergence(found, k, squares, method.columns(found.factors, vectors, space))
 
     image = lanczos(forward, large, k, k)
     exponent = _exponent(forward, small, image)
@@ -176,21 +170,16 @@ def svds(
     if not wanted:
         return values
 
-    def made(of: Lanczos, space: System, factors: HostArray, is_conjugate: bool) -> AnyArray:
-        columns = vectors.of(space, k)
-        new = columns.new()
-        of.write(factors.T, new.pointer)
-        result = columns.result()
-        if not is_conjugate:
-            return result
-        transposed = small.library.transposed(result)
-        return small.library.conjugate(transposed) if dtype.kind == "c" else transposed
-
     # `right` makes the vectors of the smaller side, and `left` the vectors of the larger one.
-    of_small, of_large = (method, small, right.conj().T), (image, large, left)
-    of_u, of_v = (of_small, of_large) if is_wide else (of_large, of_small)
-    u = made(*of_u, False) if "u" in wanted else None
-    vh = made(*of_v, True) if "vh" in wanted else None
+    bases = (image, large, left.T), (method, small, right.conj())
+    pairs = zip(("u", "vh"), bases[::-1] if is_wide else bases, strict=True)
+    u, vh = (
+        basis.columns(factors, vectors, space) if name in wanted else None
+        for name, (basis, space, factors) in pairs
+    )
+    if vh is not None:
+        vh = small.library.transposed(vh)
+        vh = small.library.conjugate(vh) if dtype.kind == "c" else vh
     return u, values, vh
 
 
@@ -256,7 +245,7 @@ class _Block:
         """Put eigenvectors of the smallest squares in the place of vectors that are not sure."""
         k, dtype = len(self.factors), self._image.dtype
         vectors = empty((len(null.values), self._image.n), dtype, self._image.ordinal)
-        other.write(null.factors, vectors.pointer)
+        other.basis.combine(other.wide(null.factors), vectors.pointer)
         for i in range(len(null.values)):
             self._image.basis.put(vectors.pointer + i * self._image.n * dtype.itemsize, self.sure + i)
         for j in range(self.sure, k):

@@ -14,7 +14,6 @@ from scipy.sparse.linalg import LinearOperator
 from .._util.arguments import with_hints
 from ..arrays.torch_gradients import (
     NO_ENTRIES,
-    Context,
     MatrixEntries,
     adjoint,
     as_columns,
@@ -131,52 +130,27 @@ def solve(
         b, x0, values = TENSORS.arrays(b, x0, values)
         system, _ = request.system(A, b.detach(), x0, M, values, not is_transformed())
     entries = NO_ENTRIES if values is None else system._entries(values)
-    how = " ".join(map(str, request))
-    if is_transformed():  # where nothing can be kept
-        return _solved(system, M, how, entries, b, x0)
-    op = keeping(system) if values is None else system._with_values(values)
-    M = request.preconditioner(M, op) if isinstance(M, str) else keeping(M)
-    x = _solved(op, M, how, entries, b, x0)
-    if isinstance(A, SparseOperator):
-        A.solve_info = op.solve_info
-    return x
-
-
-def _solved(
-    A: object,
-    M: LinearOperator | str | None,
-    how: str,
-    entries: MatrixEntries,
-    b: torch.Tensor,
-    x0: torch.Tensor | None,
-) -> torch.Tensor:
+    keeps = not is_transformed()
+    if keeps:
+        system = keeping(system) if values is None else system._with_values(values)
+        M = request.preconditioner(M, system) if isinstance(M, str) else keeping(M)
     preconditioner = M if M is None or isinstance(M, str) else name_of(M)
-    x: torch.Tensor = _Solve.apply(f"{name_of(A)} {preconditioner} {how}", *entries, b, x0)
+    how = " ".join(map(str, (name_of(system), preconditioner, *request)))
+    x: torch.Tensor = _Solve.apply(how, *entries, b, x0)
+    if keeps and isinstance(A, SparseOperator):
+        A.solve_info = system.solve_info
     return x
-
-
-class _OfSolve(Context):
-    how: str
-    kept: tuple[object, ...]
-    dtype: torch.dtype
 
 
 class _Solve(torch.autograd.Function):
     """What is solved and how is a text: names of A and of M, the method, its limits and the null space."""
 
     @staticmethod
-    def forward(
-        how: str,
-        rows: torch.Tensor | None,
-        cols: torch.Tensor | None,
-        values: torch.Tensor | None,
-        b: torch.Tensor,
-        x0: torch.Tensor | None,
-    ) -> torch.Tensor:
+    def forward(how: str, rows: Any, cols: Any, values: Any, b: torch.Tensor, x0: Any) -> torch.Tensor:
         return (_in_graph if has_no_memory(b) else _solution)(how, values, b, x0)
 
     @staticmethod
-    def setup_context(ctx: _OfSolve, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
         ctx.how, rows, cols, values, b, _ = inputs
         ctx.dtype = b.dtype
         ctx.save_for_backward(rows, cols, values, output)
@@ -184,7 +158,7 @@ class _Solve(torch.autograd.Function):
             ctx.kept = tuple(owner(name) for name in ctx.how.split(" ")[:2] if _is_of_object(name))
 
     @staticmethod
-    def backward(ctx: _OfSolve, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         *saved, x = ctx.saved_tensors
         A, M, method, *limits = ctx.how.split(" ")
         entries, name, to_values, to_b = MatrixEntries(*saved), A, None, None
