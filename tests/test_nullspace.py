@@ -188,7 +188,7 @@ def test_a_right_hand_side_in_the_null_space(device):
         ("constants", ValueError, "nullspace='constants'.*\"constant\""),
         (np.arange(256.0), ValueError, r"nullspace is none of the matrix.*norm"),
         (np.ones(7), ValueError, r"nullspace has shape \(7,\)"),
-        (np.ones((256, 0)), ValueError, "0 vectors"),
+        (np.ones((256, 0)), ValueError, r"nullspace has shape \(256, 0\)"),
         (np.ones((256, 2)), ValueError, "independent"),
         (np.zeros(256), ValueError, "independent"),
         (np.full(256, np.nan), ValueError, "inf or NaN"),

@@ -18,6 +18,7 @@ import torch
 
 from .._util.types import DType
 from .library import Operator
+from .torch_tensors import is_transformed
 
 _named: WeakValueDictionary[str, Any] = WeakValueDictionary()
 _numbers = count()
@@ -117,7 +118,7 @@ def differentiable(op: Operator, x: torch.Tensor) -> torch.Tensor:
 
 def product(op: str, entries: MatrixEntries, x: torch.Tensor) -> torch.Tensor:
     """A product by name, differentiable with respect to `x` and to the values of the entries."""
-    transformed = is_transformed()
+    transformed = is_transformed(torch)
     if not transformed and not torch.is_grad_enabled() and not has_no_memory(x):
         return _multiplied(op, entries.values, x)
     result: torch.Tensor = (_Product if transformed else _PlainProduct).apply(op, *entries, x)
@@ -142,10 +143,10 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        *of_matrix, x = ctx.saved_tensors or (None,)
-        entries, to_values, to_x = MatrixEntries(*of_matrix), None, None
+        saved: Any = ctx.saved_tensors or (None,)
+        entries, to_values, to_x = MatrixEntries(*saved[:-1]), None, None
         if ctx.needs_input_grad[3]:
-            to_values = entries.gradient(ctx.name, gradient, x)
+            to_values = entries.gradient(ctx.name, gradient, saved[-1])
         if ctx.needs_input_grad[4]:
             to_x = of_type(product(adjoint(ctx.name), entries, gradient), ctx.dtype)
         return None, None, None, to_values, to_x
@@ -228,13 +229,6 @@ _of_values_in_graph = operation(
 
 
 # Transforms
-
-
-def is_transformed() -> bool:
-    """Whether a function is being compiled, or transformed by `torch.func`, or differentiated forwards."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return True
-    return torch.autograd.forward_ad._current_level >= 0 and bool(torch._C._is_fwd_grad_enabled())
 
 
 def has_no_memory(x: torch.Tensor) -> bool:

@@ -103,15 +103,11 @@ class Torch(Library["torch.Tensor"]):
 
     def differentiable(self, op: Operator, x: torch.Tensor) -> torch.Tensor | None:
         torch = self.module
-        is_compiled = torch.compiler.is_compiling()
-        is_recorded = x.requires_grad and torch.is_grad_enabled()
-        is_forward = torch.autograd.forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled()
-        is_transformed = is_forward or torch._C._are_functorch_transforms_active()
-        if not (is_compiled or is_recorded or is_transformed):
+        if not ((x.requires_grad and torch.is_grad_enabled()) or is_transformed(torch)):
             return None
         from .torch_gradients import differentiable  # which imports PyTorch
 
-        return differentiable(op if is_compiled else op._snapshot(), x)
+        return differentiable(op if torch.compiler.is_compiling() else op._snapshot(), x)
 
     def contiguous(self, x: torch.Tensor, dtype: DType) -> torch.Tensor:
         converted = x.detach().to(getattr(self.module, dtype.name))
@@ -147,6 +143,13 @@ class Torch(Library["torch.Tensor"]):
 
     def beside(self, array: torch.Tensor | HostArray | Memory, x: torch.Tensor) -> torch.Tensor:
         return self.module.as_tensor(array, device=x.device)
+
+
+def is_transformed(torch: Any) -> bool:
+    """Whether a function is being compiled, or transformed by `torch.func`, or differentiated forwards."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    return torch.autograd.forward_ad._current_level >= 0 and bool(torch._C._is_fwd_grad_enabled())
 
 
 def _is_changed(x: torch.Tensor) -> bool:

@@ -174,7 +174,7 @@ class PieceOfSystem(System):
 
 class _Pieces(Vectors):
     def __init__(self, system: PieceOfSystem) -> None:
-        super().__init__(system, system.b, system.library)
+        super().__init__(system)
         self._piece = system
 
     def result(self) -> Piece:

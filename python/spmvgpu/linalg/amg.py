@@ -6,8 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._util.arguments import one_of, real_number, whole_number, with_hints
-from .._util.types import DType, HostArray
-from ..arrays import on_host
+from .._util.types import HostArray
 from ..devices import resolve_device
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
@@ -15,6 +14,7 @@ from ..operator.operator import SparseOperator
 from ..planning.request import Request
 from .multigrid import LARGEST_DIRECT, Arguments, Multigrid, check_kind, stored
 from .systems import check_square
+from .vectors import columns_on_host
 
 _MOST_MODES = 64  # columns of B
 _STRENGTH = 0.03
@@ -172,7 +172,7 @@ def _near_null_space(
         whole_number("block", block, 1, max(1, n))
         if n % block:
             raise ValueError(f"block={block} does not divide the {n} rows of A")
-    modes = None if B is None else _checked_modes(B, n, dtype)
+    modes = None if B is None else columns_on_host("B", B, n, _MOST_MODES, dtype)
     if block is None:
         is_bsr = of_bsr[0] == of_bsr[1] > 1 and n % of_bsr[0] == 0
         block = of_bsr[0] if is_bsr else 1 if modes is None else _block_of(modes)
@@ -181,24 +181,6 @@ def _near_null_space(
             raise ValueError(f"block={block} needs B; without it, at most {_MOST_MODES} are allowed")
         return None, block
     return np.ascontiguousarray(modes), block
-
-
-def _checked_modes(B: object, n: int, dtype: DType) -> HostArray:
-    modes = on_host("B", B)
-    if modes.ndim == 1:
-        modes = modes[:, np.newaxis]
-    if modes.ndim != 2 or modes.shape[0] != n or not 1 <= modes.shape[1] <= _MOST_MODES:
-        raise ValueError(
-            f"B has shape {np.shape(modes)}; it must have {n} rows, as A, and 1 to {_MOST_MODES} columns"
-        )
-    if modes.dtype.kind not in ("biufc" if dtype.kind == "c" else "biuf"):
-        raise TypeError(
-            f"B has dtype {modes.dtype}; it must be numeric, and complex only if the matrix is complex"
-        )
-    modes = modes.astype(dtype)
-    if not np.isfinite(modes).all():
-        raise ValueError("B contains inf or NaN")
-    return modes
 
 
 def _block_of(modes: HostArray) -> int:

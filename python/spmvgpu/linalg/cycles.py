@@ -341,8 +341,7 @@ def aspreconditioner(
     common = _common_dtype([matrix for grid in grids for matrix in grid.values()], dtype)
 
     def build(matrix: object) -> SparseOperator:
-        op: SparseOperator = aslinearoperator(matrix, device=device, dtype=common)
-        return op
+        return aslinearoperator(matrix, device=device, dtype=common)
 
     levels = []
     for number, grid in enumerate(grids[:-1]):
@@ -528,8 +527,7 @@ def _inverse_of_blocks(csr: sp.csr_array, size: int) -> sp.csr_array:
     inverses = _inverses(blocks, csr, size)
     places = np.arange(len(blocks) + 1)
     inverse = sp.bsr_array((inverses, places[:-1], places), shape=(len(blocks) * size,) * 2)
-    made: sp.csr_array = sp.csr_array(inverse)[:n, :n].astype(csr.dtype)
-    return made
+    return sp.csr_array(inverse)[:n, :n].astype(csr.dtype)
 
 
 def _inverses(blocks: HostArray, A: sp.csr_array, size: int) -> HostArray:

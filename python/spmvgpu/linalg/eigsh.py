@@ -149,7 +149,8 @@ def eigsh(
     n = system.unknowns
     which, k, ncv = checked_which(which, k, n, ncv, n)
     restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
-    vectors = Vectors(system, system.b, system.library)
+    system.columns = None
+    vectors = Vectors(system)
     start = start_of(None if v0 is None else system.b, vectors)
     shift = None if sigma is None else real_number("sigma", sigma, "a finite real number", np.isfinite)
     method = one_of("inner", inner, _INNER)

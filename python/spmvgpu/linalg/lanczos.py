@@ -17,8 +17,8 @@ from ..arrays import AnyArray, array_and_library
 from ..operator.construct import as_operator
 from .copies import CopySearch, best_of, better, chosen_first
 from .stopping import warn
-from .systems import refuse_ranks
-from .vectors import DeviceVector, Space, Vectors, random_vector
+from .systems import System, refuse_ranks
+from .vectors import DeviceVector, Vectors, random_vector
 
 WHICH = ("LM", "SM", "LA", "SA", "BE")
 
@@ -161,7 +161,7 @@ class Lanczos:
         """Put combinations of the basis vectors in their place."""
         self.basis.restart(self.wide(factors))
 
-    def columns(self, factors: HostArray, vectors: Vectors, space: Space) -> AnyArray:
+    def columns(self, factors: HostArray, vectors: Vectors, space: System) -> AnyArray:
         """Combinations of the basis vectors for the caller."""
         made = vectors.of(space, len(factors))
         to = made.new()

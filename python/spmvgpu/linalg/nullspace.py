@@ -6,12 +6,10 @@ import numpy as np
 
 from .. import _core
 from .._util.types import DType, HostArray
-from ..arrays import on_host
-from ..arrays.products import kind_of
 from .named import SYMMETRIC_SOLVERS
 from .preconditioners import PreconditionerMap
 from .systems import System
-from .vectors import DeviceVector, empty, staged
+from .vectors import DeviceVector, columns_on_host, empty, staged
 
 
 class NullSpace:
@@ -111,21 +109,8 @@ def orthonormal_basis(given: object, n: int, dtype: DType) -> HostArray:
     if isinstance(given, str):
         if given != "constant":
             raise ValueError(f'nullspace={given!r} is not allowed; give "constant" or an array of vectors')
-        vectors = np.ones((n, 1))
-    else:
-        vectors = on_host("nullspace", given)
-        if kind_of(vectors.dtype) not in ("biufc" if dtype.kind == "c" else "biuf"):
-            raise TypeError(f"nullspace has dtype {vectors.dtype}, and the system {dtype}")
-        if vectors.ndim not in (1, 2) or vectors.shape[0] != n:
-            raise ValueError(
-                f"nullspace has shape {vectors.shape}; a system of {n} unknowns needs ({n},) or ({n}, m)"
-            )
-        vectors = vectors.reshape(n, -1).astype(np.result_type(dtype, np.float64))
-    count = vectors.shape[1]
-    if not 0 < count <= n:
-        raise ValueError(f"nullspace has {count} vectors; give at least one, and at most {n}")
-    if not np.isfinite(vectors).all():
-        raise ValueError("nullspace contains inf or NaN")
+        given = np.ones(n)
+    vectors = columns_on_host("nullspace", given, n, n, np.result_type(dtype, np.float64))
     sizes = np.abs(vectors).max(axis=0)
     orthonormal, triangle = np.linalg.qr(vectors / np.where(sizes > 0, sizes, 1))
     diagonal = np.abs(np.diagonal(triangle))

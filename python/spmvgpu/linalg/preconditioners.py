@@ -430,8 +430,7 @@ def positive_inverse(name: str, diagonal: HostArray, dtype: DType, first_row: in
             f"diagonal entries are not positive or have no finite inverse in {dtype}, the first in row "
             f"{first_row + bad[0]} ({diagonal[bad[0]]:g}); use {what_fits(diagonal, dtype)}"
         )
-    positive: HostArray = inverse.real.astype(dtype)
-    return positive
+    return inverse.real.astype(dtype)
 
 
 def what_fits(diagonal: HostArray, dtype: DType) -> str:

@@ -130,7 +130,7 @@ def svds(
     n = small.unknowns
     which, k, ncv = checked_which("LA" if which == "LM" else "SA", k, n, ncv, n)
     restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
-    vectors = Vectors(small, small.b, small.library)
+    vectors = Vectors(small)
     start = start_of(None if v0 is None else small.b, vectors)
     ordinal, dtype, threads = vectors.ordinal, small.dtype, rectangle.max_threads
 

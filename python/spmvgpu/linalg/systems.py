@@ -74,7 +74,7 @@ class System:
 
     def vectors(self, in_pieces: bool) -> Vectors:
         """The vectors of a solve."""
-        return Vectors(self, self.b, self.library, in_pieces, self.columns)
+        return Vectors(self, in_pieces)
 
     def report(self, how: SolveInfo) -> None:
         """Tell the operator how the solve went."""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .. import _core
 from .._util.types import DType, HostArray
-from ..arrays import NUMPY, AnyArray, AnyLibrary, ArrayInfo, array_and_library
+from ..arrays import NUMPY, AnyArray, AnyLibrary, ArrayInfo, array_and_library, on_host
+from ..arrays.products import kind_of
 from ..devices import CPU
-from ..operator.operands import DeviceOperator, check_place, converted_vector
+from ..operator.operands import check_place, converted_vector
 
-
-class Space(DeviceOperator, Protocol):
-    """What the vectors of a system have in common."""
-
-    _ordinal: int
+if TYPE_CHECKING:
+    from .systems import System
 
 
 class DeviceVector(NamedTuple):
@@ -44,6 +42,12 @@ NO_VECTOR = DeviceVector(0, None)
 class Vectors:
     """The vectors of one solve, of the kind that `b` has; several columns lie one after the other.
 
+    Parameters
+    ----------
+    system : System
+    in_pieces : bool, default False
+        Whether the core hands out pieces of them to several devices.
+
     Attributes
     ----------
     ordinal : int
@@ -53,16 +57,9 @@ class Vectors:
         The solve starts after what it holds; None: there is nothing to wait for.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        b: object,
-        library: AnyLibrary,
-        in_pieces: bool = False,
-        columns: int | None = None,
-    ) -> None:
-        self._space, self._b, self._library, self._columns = space, b, library, columns
-        self.ordinal = CPU if in_pieces else space._ordinal
+    def __init__(self, system: System, in_pieces: bool = False) -> None:
+        self._space, self._b, self._library, self._columns = system, system.b, system.library, system.columns
+        self.ordinal = CPU if in_pieces else system._ordinal
         self.stream: int | None = None
 
     def take(self, name: str, array: object) -> DeviceVector:
@@ -86,7 +83,7 @@ class Vectors:
             _core.synchronize(library.stream(located), located.ordinal)
         return DeviceVector(located.pointer, (array, located))
 
-    def of(self, space: Space, columns: int | None = None) -> Vectors:
+    def of(self, space: System, columns: int | None = None) -> Vectors:
         """Vectors of another space, or several columns, for the same caller, once `take` has had b."""
         other = copy(self)
         other._space, other._columns = space, columns
@@ -141,6 +138,22 @@ def no_columns(rows: int, dtype: DType, b: AnyArray, library: AnyLibrary) -> Any
     return library.from_host(np.zeros((rows, 0), dtype), b)
 
 
+def columns_on_host(name: str, given: object, n: int, most: int, dtype: DType) -> HostArray:
+    """Vectors of length `n` from a caller, at most `most`, as the columns of an array in host memory."""
+    vectors = on_host(name, given)
+    if kind_of(vectors.dtype) not in ("biufc" if dtype.kind == "c" else "biuf"):
+        raise TypeError(f"{name} has dtype {vectors.dtype}; it must be numeric, and complex only if A is")
+    columns = vectors[:, np.newaxis] if vectors.ndim == 1 else vectors
+    if columns.ndim != 2 or len(columns) != n or not 0 < columns.shape[1] <= most:
+        raise ValueError(
+            f"{name} has shape {vectors.shape}; give 1 to {most} vectors of length {n}, ({n}, m)"
+        )
+    columns = columns.astype(dtype)
+    if not np.isfinite(columns).all():
+        raise ValueError(f"{name} contains inf or NaN")
+    return columns
+
+
 def empty(shape: tuple[int, ...], dtype: DType, ordinal: int) -> DeviceVector:
     """New memory on a device."""
     return staged(np.empty(shape, dtype), ordinal, upload=False)
@@ -163,6 +176,6 @@ def staged(array: HostArray, ordinal: int, upload: bool = True) -> DeviceVector:
     return DeviceVector(memory.pointer, memory)
 
 
-def staged_numpy(space: Space, array: HostArray, ordinal: int) -> DeviceVector:
+def staged_numpy(space: System, array: HostArray, ordinal: int) -> DeviceVector:
     """A diagonal of NumPy's, checked and converted, where the device can read it."""
     return staged(converted_vector(space, "M", array, NUMPY)[0], ordinal)

@@ -9,7 +9,7 @@ import torch
 
 from .._util.lazy import lazy
 from .._util.types import HostArray
-from ..arrays import ArrayKind, array_and_library
+from ..arrays import ArrayKind
 from ..arrays.torch_gradients import MatrixEntries, name_of, product
 from ..devices import CPU
 from ..operator.operator import SparseOperator
@@ -161,10 +161,9 @@ class MatrixPattern(Pattern["torch.Tensor"]):
         """The pattern, or that of the adjoint, and its values on the device."""
         values = values.detach()
         if values.device != self._cols.device:
-            array_and_library("values", values)[1].locate(
-                values, "values"
-            )  # refuses devices that there is no way from
-            values = values.to(self._cols.device)
+            values = self._unrecorded(values).to(
+                self._cols.device
+            )  # refuses other devices than GPUs and CPUs
         if not is_adjoint:
             return self, values
         transposed, order = self._turned

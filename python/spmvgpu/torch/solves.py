@@ -20,7 +20,6 @@ from ..arrays.torch_gradients import (
     called,
     each,
     has_no_memory,
-    is_transformed,
     name_of,
     of_type,
     operation,
@@ -28,6 +27,7 @@ from ..arrays.torch_gradients import (
     owner,
     tensor_type,
 )
+from ..arrays.torch_tensors import is_transformed
 from ..linalg.named import SYMMETRIC_SOLVERS
 from ..linalg.requests import Method, SolveRequest, solution_type
 from ..operator.composed import keeping
@@ -128,9 +128,9 @@ def solve(
         system: Any = A
     else:
         b, x0, values = TENSORS.arrays(b, x0, values)
-        system, _ = request.system(A, b.detach(), x0, M, values, not is_transformed())
+        system, _ = request.system(A, b.detach(), x0, M, values, not is_transformed(torch))
     entries = NO_ENTRIES if values is None else system._entries(values)
-    keeps = not is_transformed()
+    keeps = not is_transformed(torch)
     if keeps:
         system = keeping(system) if values is None else system._with_values(values)
         M = request.preconditioner(M, system) if isinstance(M, str) else keeping(M)
