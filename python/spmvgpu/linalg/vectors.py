@@ -145,9 +145,7 @@ def columns_on_host(name: str, given: object, n: int, most: int, dtype: DType) -
         raise TypeError(f"{name} has dtype {vectors.dtype}; it must be numeric, and complex only if A is")
     columns = vectors[:, np.newaxis] if vectors.ndim == 1 else vectors
     if columns.ndim != 2 or len(columns) != n or not 0 < columns.shape[1] <= most:
-        raise ValueError(
-            f"{name} has shape {vectors.shape}; give 1 to {most} vectors of length {n}, ({n}, m)"
-        )
+        raise ValueError(f"{name} has shape {vectors.shape}; it must have {n} rows and 1 to {most} columns")
     columns = columns.astype(dtype)
     if not np.isfinite(columns).all():
         raise ValueError(f"{name} contains inf or NaN")
