@@ -103,14 +103,6 @@ def test_matrices_of_scipy_with_wide_indices(device):
     check_all(sg.aslinearoperator(arrays, shape=A.shape, device=device, format="csr"), A)
 
 
-def test_a_row_beyond_the_limit_is_a_piece(device):
-    A = matrix("long_row_middle", np.dtype("float64"))
-    op = sg.aslinearoperator(A, device=device, format="csr")
-    assert_multiplies(op, A)
-    assert_same_entries(op.tocsr(), A)
-    assert [rows for _, rows, _ in op._matrix.parts] == [0, 211, 212]
-
-
 @pytest.mark.parametrize("options", [{}, {"separator": 500}], ids=["automatic", "given"])
 def test_cut_by_length(options, device):
     A = matrix("power_law_rows", np.dtype("float64"))

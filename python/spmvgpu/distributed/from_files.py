@@ -121,7 +121,7 @@ def _read_npz(path: Path, comm: Communicator, by_nnz: bool) -> tuple[Ranges, sp.
 
 @contextmanager
 def _archive(path: Path, comm: Communicator) -> Iterator[zipfile.ZipFile]:
-    with agreement(comm), parsing(path, NPZ, OSError), zipfile.ZipFile(path) as archive:
+    with agreement(comm), parsing(path, NPZ), zipfile.ZipFile(path) as archive:
         yield archive
 
 
@@ -171,7 +171,7 @@ def _entries(path: Path, comm: Communicator) -> tuple[Header, HostArray, HostArr
     A symmetric file states the entries of one triangle.
     """
     advice = "read the file on one rank and use distributed.scatter"
-    with agreement(comm), parsing(path, MATRIX_MARKET, OSError), path.open("rb") as stream:
+    with agreement(comm), parsing(path, MATRIX_MARKET), path.open("rb") as stream:
         header = read_header(stream, path.stat().st_size)
         check_rows(header.rows, header.entries, comm.size)
         if len(header.lengths) < 2 or header.rest_is_ignored:

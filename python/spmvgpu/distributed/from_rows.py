@@ -290,24 +290,15 @@ def _cut(csr: sp.csr_array, partition: str | Partition | Offsets, size: int) -> 
 
 def _send_rows(csr: sp.csr_array | None, ranges: Ranges, root: int) -> sp.csr_array:
     """This rank's rows of a matrix that rank `root` has."""
-    comm = ranges.comm
-    lengths = ranges.scatter(None if csr is None else np.diff(csr.indptr), root)
-    entries = Ranges.from_counts(comm, int(lengths.sum()))
-    kinds = None if csr is None else (csr.shape[1], csr.indices.dtype, csr.data.dtype)
-    cols, *types = comm.bcast(kinds, root)
+    from mpi4py.util import pkl5  # whose messages have any size
+
+    comm = pkl5.Intracomm(ranges.comm)
     if csr is None:
-        arrays = [np.empty(len(entries), dtype) for dtype in types]
-        for array in arrays:
-            comm.Recv(array, root)
-    else:  # one rank after the other: all entries together may be more than MPI counts
-        of_ranks = [[csr.indices[begin:end], csr.data[begin:end]] for begin, end in pairwise(entries.offsets)]
-        for rank in set(range(comm.size)) - {root}:
-            for array in of_ranks[rank]:
-                comm.Send(array, rank)
-        arrays = of_ranks[root]
-    indices, data = arrays
-    indptr = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-    return sp.csr_array((data, indices, indptr), shape=(len(ranges), cols))
+        return comm.recv(source=root)
+    for rank, (begin, end) in enumerate(pairwise(ranges.offsets)):
+        if rank != root:
+            comm.send(csr[begin:end], rank)
+    return csr[ranges.begin : ranges.end]
 
 
 def _row_ranges(comm: Communicator, given: Offsets | None, count: int) -> Ranges:

@@ -194,7 +194,7 @@ class CanonicalCsr:
         data, start = [np.zeros(0, self.dtype)], 0
         for piece in self.in_host_memory().pieces():
             part = other.in_host_memory().rows(range(start, start + piece.shape[0]))
-            if piece.is_wide or part.nnz > piece.nnz:
+            if part.nnz > piece.nnz:
                 return None
             source = piece.source.with_values_of(part.source)
             if source is None:
@@ -228,11 +228,9 @@ class CanonicalCsr:
         """
         start, rows = 0, self.shape[0]
         while self.is_wide and start < rows:
-            end = int(np.searchsorted(self.indptr, self.indptr[start] + limits.ENTRY_LIMIT, side="right")) - 1
-            end = min(max(end, start + 1), rows)
-            piece = self.rows(range(start, end))
-            indices, indptr = (array.astype(np.int32, copy=False) for array in (piece.indices, piece.indptr))
-            yield CanonicalCsr(piece.data, indices, indptr, piece.shape)
+            most = self.indptr[start] + limits.ENTRY_LIMIT  # at least a row has, whose columns fit int32
+            end = min(int(np.searchsorted(self.indptr, most, side="right")) - 1, rows)
+            yield self.rows(range(start, end))
             start = end
         if not self.is_wide:
             yield self

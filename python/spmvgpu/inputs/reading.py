@@ -75,13 +75,9 @@ def read_matrix(path: str | os.PathLike[str]) -> sp.csr_array:
     ((16, 16), 64)
     """
     path = check_readable(with_suffix(path, MATRIX_SUFFIXES))
-    with _in_memory(path, "matrix"):
-        matrix = _load_npz(path) if path.suffix == ".npz" else _load_matrix_market(path)
-        # Canonical here, where whatever fails can still be reported with the file's name.
-        try:
-            return canonical_csr(matrix).host
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: {reason(error)}") from error
+    is_npz = path.suffix == ".npz"
+    with parsing(path, NPZ if is_npz else MATRIX_MARKET):
+        return canonical_csr(_load_npz(path) if is_npz else _load_matrix_market(path)).host
 
 
 def read_vector(path: str | os.PathLike[str]) -> HostArray:
@@ -114,34 +110,25 @@ def read_vector(path: str | os.PathLike[str]) -> HostArray:
     array([1., 1., 1.])
     """
     path = check_readable(with_suffix(path, VECTOR_SUFFIXES))
-    with _in_memory(path, "vector"):
-        content: Any = _load_npy(path) if path.suffix == ".npy" else _load_matrix_market(path)
+    is_npy = path.suffix == ".npy"
+    with parsing(path, "a valid .npy file" if is_npy else MATRIX_MARKET):
+        content: Any = _load_npy(path) if is_npy else _load_matrix_market(path)
         if content.ndim > 2 or (content.ndim == 2 and 1 not in content.shape):
-            raise ValueError(f"{path}: expected a vector, found an array of shape {content.shape}")
+            raise ValueError(f"expected a vector, found an array of shape {content.shape}")
         dense = content.toarray() if sp.issparse(content) else content
         return np.asarray(dense).reshape(-1)
 
 
 @contextmanager
-def _in_memory(path: Path, what: str) -> Iterator[None]:
-    """A block that reads a file, whose name a MemoryError is given."""
-    try:
-        yield
-    except MemoryError as error:
-        message = f"{path}: the {what} does not fit the memory of this machine ({reason(error)})"
-        raise MemoryError(message) from error
-
-
-@contextmanager
-def parsing(path: Path, what: str, *passed: type[Exception]) -> Iterator[None]:
-    """A block that parses a file: all errors but the `passed` kinds become a ValueError that names it.
+def parsing(path: Path, what: str) -> Iterator[None]:
+    """A block that parses a file: its errors name the file, and all but MemoryError become a ValueError.
 
     Parsers raise errors of all kinds on broken input, such as EOFError and zlib.error.
     """
     try:
         yield
-    except passed:
-        raise
+    except MemoryError as error:
+        raise MemoryError(f"{path}: it does not fit the memory of this machine ({reason(error)})") from error
     except Exception as error:
         raise ValueError(f"{path}: not {what}: {reason(error)}") from error
 
@@ -180,8 +167,7 @@ def check_readable(path: Path) -> Path:
 def _load_matrix_market(path: Path) -> Any:
     """Content of a Matrix Market file: a sparse matrix, or an array where the file is in the array format."""
     is_packed = path.suffix == ".gz"
-    opened = gzip.GzipFile if is_packed else open
-    with parsing(path, MATRIX_MARKET, MemoryError), opened(path, "rb") as stream:
+    with (gzip.GzipFile if is_packed else open)(path, "rb") as stream:
         header = read_header(stream, path.stat().st_size * (_MOST_UNPACKED if is_packed else 1))
         if header.lengths:
             _check_size(header.rows, header.cols, header.entries)
@@ -190,15 +176,16 @@ def _load_matrix_market(path: Path) -> Any:
 
 def _check_size(rows: int, cols: int, entries: int) -> None:
     """Refuse a matrix that is known not to fit, before anything is allocated for it."""
-    needed = 8 * rows + 28 * entries  # as coordinates and as CSR, in the smallest types
-    available = _available_memory()
-    if needed > available:
-        raise MemoryError(
-            f"{rows} x {cols} with {entries} entries takes {needed} bytes, and {available} are available"
-        )
+    _check_memory(8 * rows + 28 * entries)  # as coordinates and as CSR, in the smallest types
     check_rows(rows, entries)
     if max(rows, cols) > INDEX_LIMIT:
         raise ValueError(f"the matrix is {rows} x {cols}; at most {INDEX_LIMIT} rows and columns fit")
+
+
+def _check_memory(needed: int) -> None:
+    available = _core.device_properties(CPU)["memory_free"]
+    if needed > available:
+        raise MemoryError(f"it takes {needed} bytes, and {available} are available")
 
 
 def check_rows(rows: int, entries: int, ranks: int = 1) -> None:
@@ -210,27 +197,18 @@ def check_rows(rows: int, entries: int, ranks: int = 1) -> None:
         )
 
 
-def _available_memory() -> int:
-    return int(_core.device_properties(CPU)["memory_free"])
-
-
 def _load_npz(path: Path) -> Any:
-    with parsing(path, NPZ, MemoryError):
-        with path.open("rb") as stream:  # NumPy leaves files that it opened itself open on errors
-            with zipfile.ZipFile(stream) as archive:
-                unpacked = sum(entry.file_size for entry in archive.infolist())
-            if unpacked > (available := _available_memory()):
-                raise MemoryError(f"it unpacks to {unpacked} bytes, and {available} are available")
-            matrix = sp.load_npz(stream)
-        if matrix.ndim != 2:
-            raise ValueError(f"it holds an array of {matrix.ndim} dimensions, not a matrix")
-        rows, cols = matrix.shape
-        _check_size(rows, cols, matrix.data.size)  # the nnz of some formats follows from the shape alone
-        if hasattr(matrix, "check_format"):
-            matrix.check_format(full_check=True)  # SciPy's conversions trust the index arrays
-        return matrix
+    with path.open("rb") as stream:  # NumPy leaves files that it opened itself open on errors
+        with zipfile.ZipFile(stream) as archive:
+            _check_memory(sum(entry.file_size for entry in archive.infolist()))
+        matrix = sp.load_npz(stream)
+    if matrix.ndim != 2:
+        raise ValueError(f"it holds an array of {matrix.ndim} dimensions, not a matrix")
+    rows, cols = matrix.shape
+    _check_size(rows, cols, matrix.data.size)  # the nnz of some formats follows from the shape alone
+    return matrix
 
 
 def _load_npy(path: Path) -> HostArray:
-    with parsing(path, "a valid .npy file", MemoryError), path.open("rb") as stream:
+    with path.open("rb") as stream:
         return np.lib.format.read_array(stream, allow_pickle=False)

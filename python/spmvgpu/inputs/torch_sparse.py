@@ -51,7 +51,7 @@ class TorchSource(Source):
             raise ValueError(f"A is a sparse tensor of shape {shape}; it must have 2 dimensions")
         if layout == _COO:
             made = sp.coo_array(shape)
-            made.data, made.row, made.col = map(_host, self._triplets())
+            made.data, made.row, made.col = map(_host, self._triplets(A.detach()))
             return made
         offsets, indices, kind = _INDICES[layout]
         # SciPy's constructors would check, convert and copy.
@@ -72,27 +72,15 @@ class TorchSource(Source):
             return None
         self._torch.refuse_gradient("A", A)
         A, (rows, cols) = A.detach(), A.shape
-        if layout == _COO:
-            triplets = self._triplets()
-        else:
-            offsets, indices, _ = _INDICES[layout]
-            values, indptr, inner = A.values(), getattr(A, offsets)(), getattr(A, indices)()
-            if indptr.ndim != 1 or values.ndim != (3 if layout == "torch.sparse_bsr" else 1):
-                return None
+        if layout != _COO:
+            indptr, inner = (getattr(A, name)() for name in _INDICES[layout][:2])
             if not _are_offsets(indptr, len(inner)):
                 return None
             if layout == "torch.sparse_csr":
                 is_right = _are_below(inner, cols) and len(inner) <= ENTRY_LIMIT
-                return (values, inner.int(), indptr.int()) if is_right else None
-            outer = torch.arange(len(indptr) - 1, device=A.device).repeat_interleave(indptr.diff())
-            if layout == "torch.sparse_csc":
-                triplets = values, inner, outer
-            else:
-                below, beside = (torch.arange(n, device=A.device) for n in values.shape[1:])
-                row = outer[:, None, None] * len(below) + below[:, None]
-                col = inner[:, None, None] * len(beside) + beside
-                triplets = values.flatten(), *(x.expand(values.shape).flatten() for x in (row, col))
-        data, row, col = triplets
+                return (A.values(), inner.int(), indptr.int()) if is_right else None
+            A = A.to_sparse()
+        data, row, col = self._triplets(A)
         if data.ndim != 1 or len(data) > ENTRY_LIMIT or not (_are_below(row, rows) and _are_below(col, cols)):
             return None
         # Stored zeros stay, and duplicates are summed.
@@ -102,9 +90,8 @@ class TorchSource(Source):
         indptr = torch.searchsorted(row.contiguous(), torch.arange(rows + 1, device=A.device))
         return coo.values(), col.int(), indptr.int()
 
-    def _triplets(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _triplets(self, A: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Values, rows and columns of a COO matrix; the blocks of a hybrid one are written out."""
-        A = self.given.detach()
         values, sparse = A._values(), A._indices()
         if values.ndim == 1:
             return values, sparse[0], sparse[1]
