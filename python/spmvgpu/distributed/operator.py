@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NoReturn, cast
 
@@ -24,7 +24,7 @@ from .exchange import Exchange, Piece
 from .explain import Summary, explanation
 from .products import Product
 from .ranges import Ranges
-from .rows import LocalRows
+from .rows import LocalRows, rows_with
 from .systems import PieceOfSystem
 from .transports import Transport
 
@@ -190,7 +190,8 @@ class DistributedOperator:
         """The operator transposed, conjugated or both, which is made once."""
         shared = self._shared
         which = simplest(shared.symmetry, self.dtype, self._which[0] ^ transpose, self._which[1] ^ conjugate)
-        return shared.variants.get(which) or DistributedOperator(shared, *which)
+        made = shared.variants.get(which)
+        return made or DistributedOperator(replace(shared, local=shared.local.snapshot()), *which)
 
     def tocsr(self) -> sp.csr_array:
         """Return the rows of this rank, with all columns of the matrix.
@@ -217,6 +218,60 @@ class DistributedOperator:
         if self._product.transposed:
             raise TypeError("a transposed DistributedOperator holds columns, not rows; use op.T.tocsr()")
         return self._product.local.tocsr(self.col_ranges)
+
+    def update_values(self, data: object) -> None:
+        """Replace the values of the stored entries, as `SparseOperator.update_values`; all ranks call it.
+
+        Parameters
+        ----------
+        data : sparse matrix, dense matrix, or (local nnz,) array
+            The rows of this rank with all columns of the matrix, with the same sparsity pattern or a part of
+            it. Or an array of values in the order of ``op.tocsr().data``.
+
+        Raises
+        ------
+        TypeError
+            If the operator is a transpose or a conjugate, or if the values would be rounded.
+        ValueError
+            If `data` has an entry where the operator has none, or another shape.
+        FormatError, MemoryError, CudaError
+            As `SparseOperator.update_values`.
+
+        Notes
+        -----
+        An exception of one rank is raised on all, which then have the old values.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> from mpi4py import MPI
+        >>> op = sg.distributed.scatter(np.array([[2.0, 1.0], [0.0, 4.0]]), MPI.COMM_SELF)
+        >>> op.update_values(np.array([4.0, 2.0, 8.0]))
+        >>> op @ np.ones(2)
+        array([6., 8.])
+        """
+        shared = self._shared
+        local, old = shared.local, [op._stored for op in shared.local.operators]
+        with at_most(self._threads):
+            try:
+                with self.agreement():
+                    if any(self._which):
+                        raise TypeError(
+                            "a transpose or a conjugate takes no new values; update the operator that it is "
+                            "made of, and take T, H or conj() of that again"
+                        )
+                    held = local.snapshot()  # so that the old values stay until all ranks have the new ones
+                    rows = rows_with(data, self.tocsr())
+                    for op, values in zip(local.operators, local.divided(rows, self.col_ranges), strict=True):
+                        op.update_values(values)
+            except Exception:
+                for op, stored in zip(local.operators, old, strict=True):
+                    op._become(stored)
+                raise
+            del held
+        del shared.variants[self._which]  # what was made of the old values finds none of the new ones
+        self._shared = replace(shared, variants={self._which: self})
+        self._product = Product(local, shared.exchange, shared.transport, *self._which)
 
     def diagonal(self) -> HostArray:
         """Return the piece of the diagonal of this rank.

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._util.types import Device, Format, HostArray
+from ..arrays import is_sparse, on_host
 from ..inputs.compressed import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
+from ..operator.new_values import check_type
 from ..operator.operator import SparseOperator
 from .ranges import Ranges
 
@@ -60,6 +62,35 @@ class LocalRows:
         halo = None if self.halo is None else self.halo.conj()
         return LocalRows(self.block.conj(), halo, self.boundary, self.needed)
 
+    def snapshot(self) -> LocalRows:
+        """The same, with operators that keep the values that they have now."""
+        halo = None if self.halo is None else self.halo._snapshot()
+        return LocalRows(self.block._snapshot(), halo, self.boundary, self.needed)
+
+    def divided(self, csr: sp.csr_array, cols: Ranges) -> list[sp.csr_array]:
+        """Other rows, of which the block and the halo have all entries, for each of the operators.
+
+        Raises
+        ------
+        ValueError
+            For an entry outside of the block that the halo does not have.
+        """
+        entries = csr.tocoo()
+        outside = (entries.col < cols.begin) | (entries.col >= cols.end)
+        row, col = entries.row[outside], entries.col[outside]
+        at_row, at_col = np.searchsorted(self.boundary, row), np.searchsorted(self.needed, col)
+        lost = (np.append(self.boundary, -1)[at_row] != row) | (np.append(self.needed, -1)[at_col] != col)
+        if lost.any():
+            k = int(np.argmax(lost))
+            raise ValueError(
+                f"data has an entry in row {row[k]} of this rank and column {col[k]}, where the old matrix "
+                "has none; entries may be left out, which become zero, but none may be added"
+            )
+        halo = sp.coo_array(
+            (entries.data[outside], (at_row, at_col)), shape=(len(self.boundary), len(self.needed))
+        )
+        return [csr[:, cols.begin : cols.end], sp.csr_array(halo)][: len(self.operators)]
+
     def tocsr(self, cols: Ranges) -> sp.csr_array:
         """The rank's rows with the column numbers of the whole matrix, as one canonical matrix."""
         block = self.block.tocsr().tocoo()
@@ -93,6 +124,32 @@ def checked_rows(A: sp.sparray | HostArray, dtype: npt.DTypeLike | None) -> sp.c
     csr = sp.csr_array(A)
     csr.check_format(full_check=True)  # the functions below trust the index arrays
     return csr.astype(stored, copy=False)
+
+
+def rows_with(data: object, rows: sp.csr_array) -> sp.csr_array:
+    """The rows of a rank with the values that a caller gives `DistributedOperator.update_values`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If these are none, of another shape, or would be rounded.
+    """
+    if is_sparse(data) or len(getattr(data, "shape", ())) == 2:
+        check_type(getattr(data, "dtype", rows.dtype), rows.dtype)
+        made = checked_rows(cast("sp.sparray", data), rows.dtype)
+        if made.shape != rows.shape:
+            raise ValueError(
+                f"data is a matrix of shape {made.shape}; the rows of this rank have {rows.shape}"
+            )
+        return made
+    values = on_host("data", data)
+    check_type(values.dtype, rows.dtype)
+    if values.shape != (rows.nnz,):
+        raise ValueError(
+            f"data has shape {values.shape}; it must have shape ({rows.nnz},), in the order of "
+            f"op.tocsr().data, or be a matrix of shape {rows.shape}"
+        )
+    return sp.csr_array((values.astype(rows.dtype), rows.indices, rows.indptr), shape=rows.shape)
 
 
 def split(csr: sp.csr_array, cols: Ranges) -> tuple[sp.csr_array, sp.csr_array | None, HostArray, HostArray]:

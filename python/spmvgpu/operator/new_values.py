@@ -98,7 +98,7 @@ class NewValues:
             return
         other = getattr(data, "_stored", None)
         if isinstance(other, StoredMatrix):
-            _check_type(other.dtype, stored.dtype)
+            check_type(other.dtype, stored.dtype)
             self._csr = _in_places_of(stored, other.canonical_there().astype(stored.dtype))
             return
         source = _of_data(partial(sparse_source, data))
@@ -110,7 +110,7 @@ class NewValues:
                 return
         given = getattr(data, "dtype", None)
         if given is not None:
-            _check_type(given, stored.dtype)
+            check_type(given, stored.dtype)
         convert = partial(canonical_csr, source or data, dtype=stored.dtype, ordinal=stored.ordinal)
         self._csr = _in_places_of(stored, _of_data(convert))
 
@@ -175,7 +175,7 @@ def _checked_array(stored: StoredMatrix, located: ArrayInfo) -> ArrayInfo:
     dtype, nnz = stored.dtype, stored.matrix.nnz
     if not located.library.moves:
         stored.check_device("data", located)
-    _check_type(located.dtype, dtype)
+    check_type(located.dtype, dtype)
     if located.shape != (nnz,):
         raise ValueError(
             f"data has shape {located.shape}; the matrix has {nnz} stored entries, so it must have shape "
@@ -223,7 +223,7 @@ def _in_places_of(stored: StoredMatrix, csr: CanonicalCsr) -> CanonicalCsr:
     return placed
 
 
-def _check_type(given: object, dtype: np.dtype[np.generic]) -> None:
+def check_type(given: object, dtype: np.dtype[np.generic]) -> None:
     """Refuse a type whose values the operator's type does not hold."""
     if kind_of(given) not in "biufc":
         raise TypeError(f"data has dtype {given}, which is not numeric; the operator needs {dtype}")
