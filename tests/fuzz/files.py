@@ -14,6 +14,7 @@ import scipy.io
 import scipy.sparse as sp
 
 import spmvgpu as sg
+from market_files import WRITTEN
 from reference import assert_product
 from spmvgpu import matrix_io
 
@@ -22,25 +23,14 @@ from .draw import contained, maybe, numbers, pick, triplets
 
 _ERRORS = (*DOCUMENTED, OSError)
 
-_HEADERS = [
-    "matrix coordinate real general", "matrix coordinate real symmetric",
-    "matrix coordinate pattern general", "matrix coordinate integer skew-symmetric",
-    "matrix coordinate complex hermitian", "matrix coordinate unsigned-integer general",
-    "matrix array real general", "matrix array real symmetric", "matrix array complex general",
-    "matrix array real skew-symmetric", "matrix array complex Hermitian", "vector coordinate real general",
-    "vector array real general", "vector array complex", "MATRIX COORDINATE DOUBLE GENERAL",
-    "matrix coordinate real general symmetric", "matrix coordinate real", "matrix array pattern general",
-]  # fmt: skip
-_AFTER_HEADERS = [
-    "% a comment",
-    "%%AMGX rhs solution",
-    "%%AMGX 1 1 diagonal base0",
-    "%%GraphBLAS type double",
-]
 _WORDS = [
     "0", "-1", "1", "2", "7", "100000", "999999999", "2147483648", "99999999999", "9" * 25, "1e3", "1.5",
     "nan", "inf", "-0", "0x1", "1e400", "1e-400", "1D3", "-1.5d-3", "1.5+100", "+2.5", "+-1", "1e", "%", "%%",
-    "a", "é", "\0", "\t", "\r\n", "\n", "\n\n", "\n% among\n", "\33[1m", " ", "", "1 1 1", "+1",
+    "a", "é", "\0", "symmetric", "general", "array", "pattern", "integer", "complex",
+    "%%AMGX base0\n", "\t", "\r\n", "\n", "\n\n", "\n% among\n", "\33[1m", " ", "", "1 1 1", "+1",
+]  # fmt: skip
+_ARRAYS: list[Any] = [
+    "csr", b"dia", b"\xff", 3, np.nan, [-1, 2], [2**31, 1], [10**9, 10**9], [3], "2020-01-01", "x" * 9999,
 ]  # fmt: skip
 _MOST_SAID = 600
 
@@ -50,7 +40,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _text(rng: np.random.Generator) -> bytes:
-    """A Matrix Market file: written by SciPy, or word by word."""
+    """A Matrix Market file, written by SciPy or by another program."""
     if maybe(rng, 0.5):
         stream = io.BytesIO()
         content: Any = contained(rng, triplets(rng), "coo")[0]
@@ -58,28 +48,7 @@ def _text(rng: np.random.Generator) -> bytes:
             content = sp.coo_array(np.eye(4) if maybe(rng, 0.5) else np.ones((3, 2)))
         scipy.io.mmwrite(stream, content.toarray() if maybe(rng, 0.3) else content)
         return stream.getvalue()
-    header = pick(rng, _HEADERS)
-    rows, cols, count = int(rng.integers(0, 5)), int(rng.integers(0, 5)), int(rng.integers(0, 7))
-    lines = [f"%%MatrixMarket {header}"]
-    if maybe(rng, 0.3):
-        lines.append(pick(rng, _AFTER_HEADERS))
-    is_vector = header.startswith("vector")
-    if "array" in header:
-        per_line = 2 if "complex" in header else 1
-        lines += [f"{rows}" if is_vector else f"{rows} {cols}"]
-        lines += [" ".join(["2.5"] * per_line) for _ in range(rows if is_vector else rows * cols)]
-    else:
-        values = {"pattern": [], "complex": ["1.5", "-2"], "integer": ["3"], "unsigned-integer": ["3"]}
-        value = values.get(header.split()[2], ["0.5"])
-        places = [[int(rng.integers(1, rows + 2)), int(rng.integers(1, cols + 2))] for _ in range(count)]
-        if "symmetric" in header and maybe(rng, 0.5):  # both triangles
-            places += [place[::-1] for place in places]
-        sizes = [rows, len(places)] if is_vector else [rows, cols, len(places)]
-        places = [place[:1] for place in places] if is_vector else places
-        lines += [" ".join(map(str, words)) for words in (sizes, *([*place, *value] for place in places))]
-    if maybe(rng, 0.2):
-        lines.insert(int(rng.integers(1, len(lines) + 1)), pick(rng, ["% among the entries", "", " \t"]))
-    return pick(rng, ["\n", "\n", "\r\n"]).join(lines).encode() + b"\n"
+    return pick(rng, [text for text, _ in WRITTEN.values()])
 
 
 def _words_changed(rng: np.random.Generator, text: bytes) -> bytes:
@@ -181,36 +150,18 @@ def archives(rng: np.random.Generator, device: str) -> None:
         arrays = dict(loaded)
     name = pick(rng, list(arrays))
     array = arrays[name]
-    way = int(rng.integers(6))
-    if way == 0:
+    ways = [
+        lambda: array.reshape(-1)[: int(rng.integers(array.size + 1))],
+        lambda: array.reshape(*array.shape, 1),
+        lambda: np.array(pick(rng, _ARRAYS)),
+    ]
+    if array.dtype.kind in "biuf":
+        ways.append(lambda: array.astype(pick(rng, ["g", "D", "S3", "M8[s]", "f2", "u1", "i8", "?"])))
+    if array.dtype.kind in "iu" and name != "shape":
+        ways.append(lambda: array + np.array(pick(rng, [-1, 1, 1000, -(2**31)]), "i8"))
+    arrays[name] = pick(rng, ways)()
+    if maybe(rng, 0.1):
         del arrays[name]
-    elif way == 1:
-        arrays[name] = array.reshape(-1)[: int(rng.integers(array.size + 1))]
-    elif way == 2:
-        arrays[name] = np.array(
-            pick(
-                rng,
-                [
-                    "csr",
-                    b"dia",
-                    b"\xff",
-                    3,
-                    np.nan,
-                    [-1, 2],
-                    [2**31, 1],
-                    [10**9, 10**9],
-                    [3],
-                    "2020-01-01",
-                    "x" * 9999,
-                ],
-            )
-        )
-    elif way == 3 and array.dtype.kind in "biuf":
-        arrays[name] = array.astype(pick(rng, ["g", "D", "S3", "M8[s]", "f2", "u1", "i8", "?"]))
-    elif way == 4 and array.dtype.kind in "iu" and name != "shape":
-        arrays[name] = array + np.array(pick(rng, [-1, 1, 1000, -(2**31)]), "i8")
-    else:
-        arrays[name] = array.reshape(*array.shape, 1)
     changed = io.BytesIO()
     np.savez(changed, **arrays)
     _read("A.npz", changed.getvalue(), matrix_io.read_matrix, device)
