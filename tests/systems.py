@@ -42,6 +42,16 @@ def spd(name, dtype):
     return sp.csr_array(SPD[name](), dtype=dtype)
 
 
+def phases(n):
+    return np.exp(2j * np.pi * np.random.default_rng(3).uniform(size=n))
+
+
+def turned(A):
+    """A Hermitian matrix with the spectrum of a symmetric one, whose solutions differ by phases alone."""
+    turn = sp.diags_array(phases(A.shape[0]))
+    return turn.conj() @ A @ turn
+
+
 def convection():
     return flow(24)
 

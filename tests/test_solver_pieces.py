@@ -12,8 +12,7 @@ from battery import vector
 from conftest import CUDA_DEVICES
 from spmvgpu import gallery, linalg
 from support import in_turn
-from systems import convection, counted, spd
-from test_complex_solvers import turned
+from systems import convection, counted, spd, turned
 
 TWICE = CUDA_DEVICES[0] if CUDA_DEVICES else "cuda:0"
 GPU_LISTS = [[TWICE] * 2, [TWICE] * 4, *(CUDA_DEVICES[:count] for count in range(2, len(CUDA_DEVICES) + 1))]
