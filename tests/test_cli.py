@@ -289,19 +289,15 @@ def refusal(run, *args):
 @pytest.mark.parametrize(
     ("matrix", "reason"),
     [
-        ([[1.0, 2, 0], [2, 1, 0]], "rectangular (2 x 3)"),
         ([[2.0, 1], [0, 2]], "--symmetric lower or upper"),
         ([[2.0, 1, 0], [0.5, 2, 0], [0, 0, 1]], "not symmetric: A[0, 1] = 1, but A[1, 0] = 0.5"),
-        ([[2.0, 1], [-1, 2]], "not symmetric"),
         ([[1.0, 1], [1, 0]], "zero or negative, the first in row 1 (0)"),
-        ([[1.0, 0], [0, -3]], "zero or negative, the first in row 1 (-3)"),
         ([[-1.0, 0], [0, -3]], "solve with -A and -b"),
         ([[1.0, np.nan], [np.nan, 1]], "inf or nan, the first at row 0, column 1"),
         ([[np.inf, 0], [0, 1]], "inf or nan, the first at row 0, column 0"),
         ([[1.0, 2j], [2j, 1]], "not Hermitian: A[0, 1] = 0+2j, but A[1, 0] = 0+2j"),
         ([[1.0, 2j], [-2j, -1j]], "zero or negative, the first in row 1 (0-1j)"),
         (np.zeros((0, 0)), "empty"),
-        (np.zeros((3, 3)), "row 0 of A has no entries but zeros, and b is 1 there"),
     ],
 )
 def test_unsuitable_matrix(run, matrix_file, matrix, reason):
@@ -314,7 +310,6 @@ def test_unsuitable_matrix(run, matrix_file, matrix, reason):
 @pytest.mark.parametrize(
     ("b", "reason"),
     [
-        (np.ones(ROWS + 1), f"has {ROWS + 1} entries, but"),
         (np.ones((ROWS, 2)), f"({ROWS}, 2)"),
         (np.ones(0), "has 0 entries"),
         (np.full(ROWS, np.inf), "entry 0 of the right-hand side is not finite"),
@@ -335,26 +330,6 @@ def test_unsuitable_right_hand_side(run, tmp_path, matrix_file, b, reason):
 @pytest.mark.parametrize("command", ["solve", "bench"])
 def test_cuda_without_a_gpu(run, command):
     assert "cuda" in refusal(run, command, "--device", "cuda", "--size", 3).lower()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["nonsense"],
-        ["solve", "--rtol", "0"],
-        ["solve", "--rtol", "nan"],
-        ["solve", "--maxiter", "-1"],
-        ["solve", "--size", "x"],
-        ["solve", "--dtype", "float16"],
-        ["bench", "--repeats", "0"],
-    ],
-)
-def test_usage(run, capsys, arguments):
-    with pytest.raises(SystemExit) as caught:
-        run(*arguments)
-    assert caught.value.code == 2
-    assert "error: " in capsys.readouterr().err
 
 
 MARKET = "%%MatrixMarket matrix coordinate "

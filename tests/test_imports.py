@@ -1,8 +1,7 @@
-"""The layers of the package: no two modules import each other, and commands load only what they need."""
+"""What commands load, which module asks what a matrix is, and the package without the papers."""
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -16,92 +15,12 @@ from support import run_python
 PACKAGE = Path(spmvgpu.__file__).parent
 
 
-def modules(folder: Path) -> dict[str, Path]:
-    """The files of a package by the names that they are imported by."""
-    found = {}
-    for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.pyi")]):
-        parts = path.relative_to(folder.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-def imports(name: str, path: Path, known: dict[str, Path]) -> set[str]:
-    """The modules of the package that one imports: anywhere in the file, and for type checkers, too."""
-    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            start = package[: len(package) + 1 - node.level] if node.level else []
-            base = ".".join([*start, *(node.module.split(".") if node.module else [])])
-            # What is imported from a package is one of its modules, or something of its own.
-            found |= {f"{base}.{a.name}" if f"{base}.{a.name}" in known else base for a in node.names}
-    return {other for other in found if other in known and other != name}
-
-
-def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Groups of modules each of which imports the others, be it through some of them (Tarjan 1972)."""
-    number: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    groups: list[list[str]] = []
-
-    def visit(name: str) -> None:
-        number[name] = low[name] = len(number)
-        stack.append(name)
-        for other in sorted(graph[name]):
-            if other not in number:
-                visit(other)
-                low[name] = min(low[name], low[other])
-            elif other in stack:
-                low[name] = min(low[name], number[other])
-        if low[name] == number[name]:
-            group = stack[stack.index(name) :]
-            del stack[-len(group) :]
-            groups.extend([sorted(group)] if len(group) > 1 else [])
-
-    for name in sorted(graph):
-        if name not in number:
-            visit(name)
-    return groups
-
-
 def test_one_module_asks_which_library_a_matrix_belongs_to() -> None:
     asks = re.compile(r'hasattr\(\w+, "(tocsr|to_scipy_sparse|matvec)"\)|"cupyx"|"JAXSparse"')
     found = {
         str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if asks.search(path.read_text())
     }
     assert found == {"arrays/__init__.py", "inputs/canonical.py"}
-
-
-def test_cycles_are_found() -> None:
-    graph = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": set()}
-    assert cycles(graph) == [["a", "b", "c"]]
-    assert cycles({**graph, "c": set()}) == []
-
-
-def test_imports_within_functions_and_of_modules_are_seen(tmp_path: Path) -> None:
-    folder = tmp_path / "package"
-    (folder / "layer").mkdir(parents=True)
-    (folder / "__init__.py").write_text("")
-    (folder / "layer" / "__init__.py").write_text("from . import one\n")
-    (folder / "layer" / "one.py").write_text(
-        "def f():\n    from ..two import g\n    import package.layer.three\n"
-    )
-    (folder / "layer" / "three.py").write_text("from .. import two as other\n")
-    (folder / "two.py").write_text("import os\n\ng = os\n")
-    known = modules(folder)
-    found = {name: imports(name, path, known) for name, path in known.items()}
-    assert found["package.layer"] == {"package.layer.one"}
-    assert found["package.layer.one"] == {"package.two", "package.layer.three"}
-    assert found["package.layer.three"] == {"package.two"}
-
-
-def test_no_two_modules_import_each_other() -> None:
-    known = modules(PACKAGE)
-    assert len(known) > 50
-    assert cycles({name: imports(name, path, known) for name, path in known.items()}) == []
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Matrices that are made of parts: no product shows what they are made of."""
 
-import itertools
-import pickle
 import re
 
 import numpy as np
@@ -77,19 +75,6 @@ def shuffled_pairs(cases):
     return [(case, fmt) for case, A in others.items() for fmt in formats_of(A)]
 
 
-def triples(cases):
-    """Every case with any two formats that hold the parts of `two_formats`."""
-    found = []
-    for case in cases:
-        A = matrix(case, np.dtype("float64"))
-        first, second = (formats_of(A[rows]) for rows in row_sets(A, "by_length"))
-        found += [(case, *pair) for pair in itertools.product(first, second) if len(set(pair)) == 2]
-    return found
-
-
-PAIRS = triples(["two_populations", "tridiagonal", "empty_rows_middle"])
-
-
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kind", ["halves", "shuffled", "by_length"])
 @each_type
@@ -99,25 +84,6 @@ def test_rows_in_two_formats(case, kind, device, dtype):
     assert (op.nnz, op.shape, op.dtype) == (A.nnz, A.shape, dtype)
     assert_multiplies(op, A)
     assert_same_entries(op.tocsr(), A)
-
-
-@pytest.mark.parametrize("first", sg.formats())
-@each_type
-def test_every_pair_of_formats(first, device, dtype):
-    met = [triple for triple in PAIRS if triple[1] == first]
-    for case, _, second in met:
-        with naming(case=case, second=second):
-            check_pair(matrix(case, dtype), first, second, device)
-
-
-def check_pair(A, first, second, device):
-    dtype = A.dtype
-    op = operator(A, two_formats(A, first, second), device)
-    assert_multiplies(op, A)
-    start = vector(A.shape[0], dtype)
-    x = vector(A.shape[1], dtype, seed=5)
-    y = op.spmv(x, out=start.copy(), alpha=-1.5, beta=0.5)
-    assert_product(y, A, x, alpha=-1.5, beta=0.5, y=start)
 
 
 @pytest.mark.parametrize("case", SQUARE)
@@ -173,28 +139,6 @@ def test_alpha_and_beta(case, beta, fmt, device, dtype):
     x = vector(A.shape[1], dtype, seed=5)
     y = op.spmv(x, out=start.copy(), alpha=2.5, beta=beta)
     assert_product(y, A, x, alpha=2.5, beta=beta, y=start if beta else None)
-
-
-def test_transposed(device, dtype):
-    A = matrix("power_law_rows", dtype)
-    x = vector(A.shape[0], dtype)
-    for choice, format_of_transposed in ((two_formats(A), "csr"), (shuffled(A, "sell"), "sell")):
-        op = operator(A, choice, device)
-        assert op.T.format == format_of_transposed
-        assert_product(op.T @ x, A.T, x)
-        assert_same_entries(op.T.tocsr(), canonical_csr(A.T).host)
-        assert op.T.T is op
-
-
-def test_pickle(device, dtype):
-    A = matrix("power_law_rows", dtype)
-    x = vector(A.shape[1], dtype)
-    for choice in (two_formats(A), shuffled(A, "csr_b")):
-        op = operator(A, choice, device)
-        other = pickle.loads(pickle.dumps(op))
-        for name in ("shape", "dtype", "format", "device", "nnz", "options"):
-            assert getattr(other, name) == getattr(op, name)
-        np.testing.assert_array_equal(other @ x, op @ x)
 
 
 def test_bytes(device):
