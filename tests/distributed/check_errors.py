@@ -44,18 +44,21 @@ def test_agreement_raises_the_same_everywhere(kind):
         raise_on_last(kind("the reason"))
 
 
+class OddError(Exception):
+    def __init__(self, message, _):
+        super().__init__(message)
+
+
+@several
 def test_agreement_on_an_error_that_nobody_else_knows():
-    class LocalError(Exception):
-        def __init__(self, message, _):
-            super().__init__(message)
-
     with pytest.raises(RuntimeError, match=f"{who()}odd"):
-        raise_on_last(LocalError("odd", None))
+        raise_on_last(OddError("odd", None))
 
 
-def test_agreement_names_no_rank_where_all_fail_alike():
-    with pytest.raises(ValueError, match=r"^everywhere$"), agreement(COMM):
-        raise ValueError("everywhere")
+@pytest.mark.parametrize("error", [ValueError("everywhere"), OddError("everywhere", None)])
+def test_agreement_names_no_rank_where_all_fail_alike(error):
+    with pytest.raises(type(error), match=r"^everywhere$"), agreement(COMM):
+        raise error
 
 
 @several
@@ -64,6 +67,7 @@ def test_agreement_on_several_errors():
         raise (ValueError("one") if COMM.rank == 0 else TypeError("another"))
 
 
+@several
 def test_agreement_keeps_the_cause():
     cause = KeyError("absent")
     with pytest.raises(RuntimeError) as raised:

@@ -340,3 +340,41 @@ def test_what_there_is_for_one_process_only(options, columns, message):
     with pytest.raises(ValueError, match=message):
         cg(op, mine if columns == 1 else np.stack([mine] * columns, axis=1), **options)
     assert cg(op, mine)[1] == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_solve(name, dtype):
+    A = sp.csr_array(SYSTEMS[name]().astype(dtype))
+    op, b = operator(A), vector(A.shape[0], np.dtype(dtype))
+    x, how = linalg.solve(op, piece(b, op.row_ranges), full_output=True)
+    x = op.row_ranges.gather(x, root=None)
+    assert x.dtype == np.result_type(dtype, np.float64)
+    assert np.linalg.norm(b - A.astype(x.dtype) @ x) <= 1.01e-8 * np.linalg.norm(b)
+    assert COMM.allgather(how.method) == [how.method] * COMM.size
+    again, how = linalg.solve(
+        op, piece(b, op.row_ranges), rtol=1e-6, x0=piece(x, op.row_ranges), full_output=True
+    )
+    assert how.method == "guess"
+    assert np.linalg.norm(b - A @ op.row_ranges.gather(again, root=None)) <= 1e-5 * np.linalg.norm(b)
+
+
+def test_solve_refuses_on_all_ranks():
+    A = gallery.poisson2d(12)
+    op = operator(A)
+    b = np.ones(op.local_shape[0])
+    last = COMM.rank == COMM.size - 1
+    with pytest.raises(ValueError, match="shape"):
+        linalg.solve(op, b[: len(b) - last])
+    with pytest.raises(TypeError, match=r"\bb\b"):
+        linalg.solve(op, "b" if last else b)
+    with pytest.raises(ValueError, match="NaN"):
+        linalg.solve(op, np.full_like(b, np.nan) if last else b)
+    with pytest.raises(ValueError, match="nullspace"):
+        linalg.solve(op, b, nullspace="constant")
+    singular = operator(
+        sp.csr_array(sp.diags_array([1.0, -1.0], offsets=[0, 1], shape=(50, 50)) @ np.eye(50, k=1))
+    )
+    with pytest.raises(linalg.NotSolvedError):
+        linalg.solve(singular, np.ones(singular.local_shape[0]))
+    np.testing.assert_allclose(op @ linalg.solve(op, b), b, atol=1e-7)

@@ -34,7 +34,7 @@ def agreement(comm: Communicator) -> Iterator[None]:
 
 
 def raise_together(comm: Communicator, failure: Exception | None) -> None:
-    """Raise on every rank if any rank has an exception; the first rank's, where they differ."""
+    """Raise on every rank if any rank has an exception: its own if all agree, else the first rank's."""
     any_failed = np.zeros(1, np.int32)
     comm.Allreduce(np.array([failure is not None], np.int32), any_failed, mpi().MAX)
     if not any_failed[0]:
@@ -44,6 +44,8 @@ def raise_together(comm: Communicator, failure: Exception | None) -> None:
     failed = [rank for rank, outcome in enumerate(outcomes) if outcome is not None]
     kind, message = first = outcomes[failed[0]]
     alike = [rank for rank in failed if outcomes[rank] == first]
+    if failure is not None and len(alike) == comm.size:
+        raise failure
     if len(alike) < comm.size:
         message = f"{ranks(alike)}: {message}"
     if len(alike) < len(failed):

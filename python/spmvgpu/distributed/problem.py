@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._util.types import HostArray
-from ..arrays import NUMPY, on_host
+from ..arrays import AnyArray, array_and_library, on_host
 from ..linalg.factors import norms
 from ..linalg.preconditioners import diagonal_of
 from ..linalg.problem import DoubleSystem
@@ -20,16 +20,19 @@ from .operator import DistributedOperator
 
 
 class DoubleSystemOverRanks(DoubleSystem):
-    """See `DoubleSystem`. Vectors are this rank's pieces, of NumPy."""
+    """See `DoubleSystem`. Vectors are this rank's pieces."""
 
-    def __init__(self, op: DistributedOperator, b: HostArray) -> None:
-        self.b, self.library, self.located, self.x0 = b, NUMPY, NUMPY.locate(b, "b"), None
+    def __init__(self, op: DistributedOperator, b: object, x0: AnyArray = None) -> None:
+        with agreement(op.comm):
+            self.b, self.library = array_and_library("b", b)
+            self.located, self.x0 = self.library.locate(self.b, "b"), x0
         self.op: Any = op
         self._op, self.rows, self.dtype, self.is_foreign = op, op.shape[0], op.dtype, False
         self._comm, self._double = op.comm, np.result_type(op.dtype, np.float64)
         self.kind = "Hermitian" if op.dtype.kind == "c" else "symmetric"
 
     is_small, dominance = False, 0.0  # no rank has factors, and only jacobi is there
+    suits_multigrid = has_constant_null_space = False
 
     @cached_property
     def diagonal(self) -> HostArray:
@@ -59,6 +62,11 @@ class DoubleSystemOverRanks(DoubleSystem):
         if op.dtype == self._double:
             return op
         return aslinearoperator(op.tocsr(), self._comm, row_ranges=op.row_ranges, dtype=self._double)
+
+    def delivered(self, x: AnyArray) -> AnyArray:
+        """A solution as the caller gets it, if it is a refined one, in host memory."""
+        is_refined = isinstance(x, np.ndarray) and self.located.host is None
+        return self.library.from_host(x, self.b) if is_refined else x
 
     def residual(self, x: HostArray) -> HostArray:
         found: HostArray = on_host("b", self.b) - self._exact.dot(x)

@@ -290,9 +290,13 @@ def refine(
     """
     double = np.result_type(problem.dtype, np.float64)
     least = 1000 * float(np.finfo(problem.dtype).eps)
-    residual = on_host("b", problem.b)
-    x = np.zeros(len(residual), double)
-    left = norm_b = problem.norm(residual)
+    residual = b = on_host("b", problem.b)
+    x, left = np.zeros(len(b), double), problem.norm(b)
+    norm_b = left
+    if problem.x0 is not None:
+        x += on_host("x0", problem.x0)
+        residual = problem.residual(x)
+        left = problem.norm(residual)
     done, rounds, verify_seconds = 0, 0, 0.0
     while True:
         scale, before = left or 1.0, done

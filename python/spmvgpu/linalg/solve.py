@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal, overload
@@ -9,6 +10,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from .._util.arguments import with_hints
+from .._util.plugins import Plugins
 from .._util.show import Brief
 from ..arrays import AnyArray, array_and_library
 from .problem import DoubleSystem
@@ -16,6 +18,9 @@ from .search import Attempt, Search
 from .stopping import tolerance
 from .systems import OverRanks
 from .vectors import no_columns, zero_column
+
+# Systems that this module does not import: those over ranks, of an operator, a right-hand side and a guess.
+_PROBLEMS: Mapping[str, Callable[[OverRanks, object, object], DoubleSystem]] = Plugins("problem")
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,9 +150,10 @@ def solve(
 
     Parameters
     ----------
-    A : array, sparse matrix, SparseOperator or LinearOperator
+    A : array, sparse matrix, SparseOperator, LinearOperator or DistributedOperator
         Square. It is solved in double precision. The entries of a `LinearOperator` of another library are not
-        known, so there is no preconditioner for it.
+        known, so there is no preconditioner for it. All ranks of a `DistributedOperator` call it together,
+        with their pieces of `b` and `x0`; the preconditioner is jacobi, and there is no direct solver.
     b : (n,) or (n, k) array
         Right-hand side, or several of them as columns, as the solvers take it.
     rtol, atol : float
@@ -199,17 +205,20 @@ def solve(
     """
     start = perf_counter()
     rtol, atol = tolerance("rtol", rtol), tolerance("atol", atol)
+    options: dict[str, Any] = {}
     if isinstance(A, OverRanks):
-        raise TypeError("A is distributed over ranks; use cg, minres, bicgstab or gmres, or the command line")
-    b, library = array_and_library("b", b)
-    located = library.locate(b, "b")
-    if len(located.shape) == 2 and located.shape[1] == 0:
-        options: Any = {"atol": atol, "nullspace": nullspace, "device": device, "full_output": True}
-        found, how = solve(A, zero_column(b, library), rtol, **options)
-        X = no_columns(located.shape[0], library.locate(found, "x").dtype, b, library)
-        return (X, how) if full_output else X
-    problem = DoubleSystem(A, b, x0, device)
-    search = Search(problem, rtol, atol, nullspace)
+        problem = _PROBLEMS["ranks"](A, b, x0)
+        options = {"direct": False, "refines": A.dtype.char in "fF"}  # no rank has the whole matrix
+    else:
+        b, library = array_and_library("b", b)
+        located = library.locate(b, "b")
+        if len(located.shape) == 2 and located.shape[1] == 0:
+            options = {"atol": atol, "nullspace": nullspace, "device": device, "full_output": True}
+            found, how = solve(A, zero_column(b, library), rtol, **options)
+            X = no_columns(located.shape[0], library.locate(found, "x").dtype, b, library)
+            return (X, how) if full_output else X
+        problem = DoubleSystem(A, b, x0, device)
+    search = Search(problem, rtol, atol, nullspace, **options)
     is_solved = search.solve()
     tried = tuple(search.tried)
     if not is_solved:
