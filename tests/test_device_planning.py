@@ -18,9 +18,8 @@ from reference import assert_product
 from spmvgpu._core import CsrSource
 from spmvgpu.devices import resolve_device
 from spmvgpu.formats import candidates
-from spmvgpu.inputs.canonical import source_of
+from spmvgpu.inputs.canonical import CsrArrays, source_of
 from spmvgpu.inputs.csr import CanonicalCsr
-from spmvgpu.inputs.source import CsrArrays
 from spmvgpu.planning import parts, tuning_cache
 from spmvgpu.planning.choosing import choose
 from spmvgpu.planning.profile import SHIPPED, Profile

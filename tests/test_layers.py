@@ -167,7 +167,7 @@ LIST_OF_FORMATS = CPP / "formats" / "all.hpp"
 MAY_NAME = {
     "cpp/bindings/register_model.cpp": ({"hyb"}, "the model of Guo et al. 2011 asks for its width"),
     "python/spmvgpu/cli/problem.py": ({"stencil"}, "it is a word for a grid's neighbours, too"),
-    "python/spmvgpu/inputs/compressed.py": ({"coo", "dia"}, "SciPy's sparse arrays have these names"),
+    "python/spmvgpu/inputs/source.py": ({"coo", "dia"}, "SciPy's sparse arrays have these names"),
     "python/spmvgpu/plot/__init__.py": ({"tsmv"}, "pictures of its schedule"),
 }
 # A format may be made of another one.

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from .._util.types import Device, Format, HostArray
 from ..arrays import is_sparse, on_host
-from ..inputs.compressed import storage_dtype, wanted_dtype
+from ..inputs.source import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.new_values import check_type
 from ..operator.operator import SparseOperator

@@ -1,4 +1,4 @@
-"""Whatever a caller calls a sparse matrix, checked and made into canonical CSR."""
+"""From whatever a caller calls a sparse matrix to canonical CSR, checked in host memory or on a GPU."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ import scipy.sparse as sp
 
 from .. import _core
 from .._util.steps import step
-from ..arrays import library_of
+from .._util.types import DType, HostArray
+from ..arrays import as_array, library_of, on_host
 from ..arrays.torch_tensors import Torch
 from ..devices import CPU
-from .compressed import compressed, wanted_dtype
 from .csr import CanonicalCsr
 from .jax_sparse import JaxSource
-from .limits import ENTRY_LIMIT
-from .source import CsrArrays, CupySource, DenseSource, ForeignOperator, ScipySource, Source
+from .limits import ENTRY_LIMIT, INDEX_LIMIT
+from .source import Source, compressed, csr_of_dense, storage_dtype, wanted_dtype
 from .torch_sparse import TorchSource
 
 Symmetric = Literal["lower", "upper", "hermitian"] | bool | None
+
+_ALLOWED = "give a sparse matrix, a (data, indices, indptr) tuple with shape=, or a 2-D array"
 
 
 def canonical_csr(
@@ -130,6 +132,84 @@ def sparse_source(A: Any) -> Source | None:
             "sparse matrix; give a SciPy sparse matrix"
         )
     return ScipySource(converted)
+
+
+class ScipySource(Source):
+    """A sparse matrix or array of SciPy's."""
+
+    def csr(self) -> tuple[Any, ...] | None:
+        if getattr(self.given, "format", None) != "csr":
+            return None
+        return tuple(getattr(self.given, name, None) for name in ("data", "indices", "indptr"))
+
+
+class CupySource(ScipySource):
+    """A sparse matrix of CuPy's."""
+
+    def host(self) -> Any:
+        return self.given.get()
+
+
+class DenseSource(Source):
+    """An array of any library and dimensions, or what NumPy makes one of."""
+
+    def __init__(self, given: Any) -> None:
+        dense = array_on_host("A", given)
+        if dense.ndim == 0:
+            raise TypeError(f"A is of type {type(given).__name__}, not a matrix; {_ALLOWED}")
+        super().__init__(dense)
+        self._kind = type(given).__name__
+
+    def on_host(self, wanted: DType | None) -> CanonicalCsr:
+        if self.given.ndim != 2:
+            raise ValueError(f"A is of type {self._kind} and has {self.given.ndim} dimensions; {_ALLOWED}")
+        return csr_of_dense(self.given, wanted)
+
+
+class CsrArrays(Source):
+    """The arrays (data, indices, indptr) of a matrix of a given shape."""
+
+    def __init__(self, arrays: tuple[Any, ...], shape: Any) -> None:
+        if len(arrays) != 3:
+            raise ValueError(f"a tuple must be (data, indices, indptr); this one has {len(arrays)} entries")
+        if shape is None:
+            raise TypeError("a (data, indices, indptr) tuple needs shape=(rows, columns)")
+        super().__init__(arrays)
+        self._shape = _checked_shape(shape)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._shape
+
+    def csr(self) -> tuple[Any, ...]:
+        arrays: tuple[Any, ...] = self.given
+        return arrays
+
+    def on_host(self, wanted: DType | None) -> CanonicalCsr:
+        data, indices, indptr = map(array_on_host, ("data", "indices", "indptr"), self.given)
+        return compressed(data, indices, indptr, self._shape, storage_dtype(data.dtype, wanted))
+
+
+def _checked_shape(shape: Any) -> tuple[int, int]:
+    try:
+        rows, cols = shape
+        checked = (int(rows), int(cols))
+    except (TypeError, ValueError, OverflowError, np.ma.MaskError):
+        raise ValueError(f"shape must be two whole numbers (rows, columns), not {shape!r}") from None
+    if checked != (rows, cols) or min(checked) < 0 or max(checked) > INDEX_LIMIT:
+        raise ValueError(f"shape must be two whole numbers from 0 to {INDEX_LIMIT}, not {shape!r}")
+    return checked
+
+
+def array_on_host(name: str, array: object) -> HostArray:
+    return as_array(name, array) if library_of(array) is None else on_host(name, array)
+
+
+class ForeignOperator(Source):
+    """An operator of another library, whose products are all that is known."""
+
+    def host(self) -> Any:
+        raise TypeError(f"A is a {type(self.given).__name__}, whose entries cannot be read; {_ALLOWED}")
 
 
 def _complete(csr: CanonicalCsr, symmetric: _Declared | None) -> CanonicalCsr:

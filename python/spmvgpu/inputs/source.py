@@ -1,8 +1,15 @@
-"""Matrices as callers give them: an adapter for each kind, and checks of their arrays on a device."""
+"""Matrices of callers, made into canonical CSR: copied, checked, sorted, summed.
+
+Arrays of a SciPy matrix may have been broken, or replaced by others, after it was made, and SciPy's own
+conversions would follow them out of bounds. So every array is copied, the copy is checked, and SciPy converts
+the copy.
+"""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,14 +18,13 @@ from .. import _core
 from .._core import CsrSource
 from .._util.steps import took
 from .._util.types import DType, HostArray
-from .._util.value_types import is_value_type
-from ..arrays import ArrayInfo, as_array, library_of, on_host
+from .._util.value_types import NAMES, is_value_type
+from ..arrays import ArrayInfo, as_array, library_of
 from . import limits
-from .compressed import compressed, csr_of_dense, csr_of_sparse, storage_dtype
 from .csr import CanonicalCsr
 from .limits import INDEX_LIMIT
 
-ALLOWED = "give a sparse matrix, a (data, indices, indptr) tuple with shape=, or a 2-D array"
+_ALLOWED_TYPES = f"allowed are {NAMES}, and integers or bool (as float64)"
 
 
 class Source:
@@ -54,8 +60,7 @@ class Source:
 
     def on_host(self, wanted: DType | None) -> CanonicalCsr:
         """The checked matrix in host memory, of the dtype of `wanted_dtype`."""
-        matrix = self.host()
-        return csr_of_sparse(matrix, wanted) if sp.issparse(matrix) else csr_of_dense(matrix, wanted)
+        return csr_of_sparse(self.host(), wanted)
 
     def on_device(self, ordinal: int, wanted: DType | None) -> CanonicalCsr | None:
         """The matrix on a GPU, where it is checked: it crosses the bus once, or not at all.
@@ -68,11 +73,11 @@ class Source:
         arrays = self.csr() if len(shape) == 2 and max(shape) <= INDEX_LIMIT else None
         if arrays is None:
             return None
-        names = ("data", "indices", "indptr")
-        found = [_locate(name, array) for name, array in zip(names, arrays, strict=True)]
-        if any(array is None for array in found):
+        found = map(_locate, ("data", "indices", "indptr"), arrays)
+        located = [array for array in found if array is not None]
+        if len(located) < 3:
             return None
-        data, indices, indptr = located = cast("list[ArrayInfo]", found)
+        data, indices, indptr = located
         rows, cols = shape
         if not _fits(data, indices, indptr, rows) or storage_dtype(data.dtype, wanted) != data.dtype:
             return None
@@ -114,79 +119,224 @@ def _fits(data: ArrayInfo, indices: ArrayInfo, indptr: ArrayInfo, rows: int) -> 
     )
 
 
-class ScipySource(Source):
-    """A sparse matrix or array of SciPy's."""
+def csr_of_sparse(A: Any, wanted: DType | None) -> CanonicalCsr:
+    """A SciPy sparse matrix or array as a canonical matrix; `wanted` is of `wanted_dtype`.
 
-    def csr(self) -> tuple[Any, ...] | None:
-        if getattr(self.given, "format", None) != "csr":
-            return None
-        return tuple(getattr(self.given, name, None) for name in ("data", "indices", "indptr"))
-
-
-class CupySource(ScipySource):
-    """A sparse matrix of CuPy's."""
-
-    def host(self) -> Any:
-        return self.given.get()
-
-
-class DenseSource(Source):
-    """An array of any library and dimensions, or what NumPy makes one of."""
-
-    def __init__(self, given: Any) -> None:
-        dense = array_on_host("A", given)
-        if dense.ndim == 0:
-            raise TypeError(f"A is of type {type(given).__name__}, not a matrix; {ALLOWED}")
-        super().__init__(dense)
-        self._kind = type(given).__name__
-
-    def on_host(self, wanted: DType | None) -> CanonicalCsr:
-        if self.given.ndim != 2:
-            raise ValueError(f"A is of type {self._kind} and has {self.given.ndim} dimensions; {ALLOWED}")
-        return super().on_host(wanted)
-
-
-class CsrArrays(Source):
-    """The arrays (data, indices, indptr) of a matrix of a given shape."""
-
-    def __init__(self, arrays: tuple[Any, ...], shape: Any) -> None:
-        if len(arrays) != 3:
-            raise ValueError(f"a tuple must be (data, indices, indptr); this one has {len(arrays)} entries")
-        if shape is None:
-            raise TypeError("a (data, indices, indptr) tuple needs shape=(rows, columns)")
-        super().__init__(arrays)
-        self._shape = _checked_shape(shape)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._shape
-
-    def csr(self) -> tuple[Any, ...]:
-        arrays: tuple[Any, ...] = self.given
-        return arrays
-
-    def on_host(self, wanted: DType | None) -> CanonicalCsr:
-        data, indices, indptr = map(array_on_host, ("data", "indices", "indptr"), self.given)
-        return compressed(data, indices, indptr, self._shape, storage_dtype(data.dtype, wanted))
-
-
-def _checked_shape(shape: Any) -> tuple[int, int]:
+    Raises
+    ------
+    TypeError
+        For values or indices of a type that is not supported.
+    ValueError
+        For arrays that do not describe a matrix.
+    """
+    dimensions = len(A.shape)  # of older versions of SciPy, ndim is 2 whatever the shape
+    if dimensions != 2:
+        raise ValueError(f"A must have 2 dimensions, not {dimensions}")
+    check_lengths(A.shape)
     try:
-        rows, cols = shape
-        checked = (int(rows), int(cols))
-    except (TypeError, ValueError, OverflowError, np.ma.MaskError):
-        raise ValueError(f"shape must be two whole numbers (rows, columns), not {shape!r}") from None
-    if checked != (rows, cols) or min(checked) < 0 or max(checked) > INDEX_LIMIT:
-        raise ValueError(f"shape must be two whole numbers from 0 to {INDEX_LIMIT}, not {shape!r}")
-    return checked
+        if A.format not in _CONVERSIONS:
+            A = A.tocsr()
+        given = A.dtype if A.format in ("lil", "dok") else as_array("data", A.data).dtype
+        return _CONVERSIONS[A.format](A, storage_dtype(given, wanted))
+    except (AttributeError, IndexError, KeyError, OverflowError) as error:
+        raise ValueError(
+            f"A is an invalid {type(A).__name__}: its attributes do not fit together ({error})"
+        ) from error
 
 
-def array_on_host(name: str, array: object) -> HostArray:
-    return as_array(name, array) if library_of(array) is None else on_host(name, array)
+def csr_of_dense(dense: HostArray, wanted: DType | None) -> CanonicalCsr:
+    """A 2-D array as a canonical matrix."""
+    dtype = storage_dtype(dense.dtype, wanted)
+    # A copy, so that no other thread changes what is counted before it is stored.
+    return _from_csr(sp.csr_array(np.array(dense, dtype, order="C")), dtype)
 
 
-class ForeignOperator(Source):
-    """An operator of another library, whose products are all that is known."""
+def _arrays(A: Any, *names: str) -> list[HostArray]:
+    return [as_array(name, getattr(A, name)) for name in names]
 
-    def host(self) -> Any:
-        raise TypeError(f"A is a {type(self.given).__name__}, whose entries cannot be read; {ALLOWED}")
+
+def _from_csr(A: Any, dtype: DType) -> CanonicalCsr:
+    data, indices, indptr = _arrays(A, "data", "indices", "indptr")
+    return compressed(data, indices, indptr, A.shape, dtype)
+
+
+def _from_csc(A: Any, dtype: DType) -> CanonicalCsr:
+    data, indices, indptr = _arrays(A, "data", "indices", "indptr")
+    return compressed(data, indices, indptr, A.shape[::-1], dtype, axis="row").transposed()
+
+
+def _from_bsr(A: Any, dtype: DType) -> CanonicalCsr:
+    data, indices, indptr = _arrays(A, "data", "indices", "indptr")
+    if data.ndim != 3 or data.shape[0] != indices.size or 0 in data.shape[1:]:
+        raise ValueError(
+            f"mismatched lengths: data has shape {data.shape}, but there are {indices.size} block indices"
+        )
+    shape = tuple(length // block for length, block in zip(A.shape, data.shape[1:], strict=True))
+    if np.any(np.multiply(shape, data.shape[1:]) != A.shape):
+        raise ValueError(f"shape {A.shape} cannot be divided into blocks of shape {data.shape[1:]}")
+    indptr, indices, _ = pattern(indices, indptr, shape, axis="block column")
+    copy = sp.bsr_array((np.array(data, dtype, order="C"), indices, indptr), shape=A.shape)
+    return _from_csr(copy.tocsr(), dtype)
+
+
+def _from_coo(A: Any, dtype: DType) -> CanonicalCsr:
+    (data,), indices = _arrays(A, "data"), []
+    for name, length in zip(("row", "col"), A.shape, strict=True):
+        (array,) = _arrays(A, name)
+        if array.ndim != 1 or array.shape != data.shape:
+            raise ValueError(f"mismatched lengths: data has shape {data.shape}, {name} {array.shape}")
+        check_integers(f"{name} indices", array)
+        copy = np.array(array)
+        if copy.size and (copy.min() < 0 or copy.max() >= length):
+            raise ValueError(
+                f"{name} indices must lie in 0..{length - 1}; these reach from {copy.min()} to {copy.max()}"
+            )
+        indices.append(copy.astype(np.int32, copy=False))
+    coo = sp.coo_array((np.array(data, dtype), tuple(indices)), shape=A.shape)
+    coo.has_canonical_format = True  # else SciPy would sort; `compressed` does so on all cores
+    return _from_csr(coo.tocsr(), dtype)
+
+
+def _from_dia(A: Any, dtype: DType) -> CanonicalCsr:
+    data, offsets = _arrays(A, "data", "offsets")
+    if data.ndim != 2 or offsets.shape != data.shape[:1]:
+        raise ValueError(f"mismatched lengths: data has shape {data.shape}, offsets {offsets.shape}")
+    check_integers("offsets", offsets)
+    copy = np.array(offsets) if offsets.size else np.zeros(0, np.int32)  # none may be of any type
+    if len(np.unique(copy)) != copy.size:
+        raise ValueError("offsets contains a diagonal twice")
+    inside = (copy > -A.shape[0]) & (copy < A.shape[1])  # SciPy would wrap what does not fit int32
+    diagonals = np.array(data, dtype, order="C")[inside]
+    dia = sp.dia_array((diagonals, copy[inside].astype(np.int32)), shape=A.shape)
+    return _from_csr(dia.tocsr(), dtype)
+
+
+def _from_lil(A: Any, dtype: DType) -> CanonicalCsr:
+    if not all(isinstance(row, list) for lists in (A.rows, A.data) for row in lists):
+        raise ValueError("rows and data of a lil matrix must contain lists only")
+    rows, values = ([list(row) for row in lists] for lists in (A.rows, A.data))
+    lengths = [len(row) for row in rows]
+    if lengths != [len(row) for row in values]:
+        raise ValueError("mismatched lengths of the lists in rows and data of the lil matrix")
+    data, indices = (as_array(name, [*chain(*lists)]) for name, lists in (("data", values), ("rows", rows)))
+    storage_dtype(data.dtype, dtype)
+    indptr = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+    return compressed(data, indices, indptr, A.shape, dtype)
+
+
+_CONVERSIONS: dict[str, Callable[[Any, DType], CanonicalCsr]] = {
+    "csr": _from_csr,
+    "csc": _from_csc,
+    "bsr": _from_bsr,
+    "coo": _from_coo,
+    "dia": _from_dia,
+    "lil": _from_lil,
+    "dok": lambda A, dtype: _from_coo(A.tocoo(), dtype),  # SciPy checks the keys
+}
+
+
+def compressed(
+    data: HostArray,
+    indices: HostArray,
+    indptr: HostArray,
+    shape: tuple[int, int],
+    dtype: DType,
+    *,
+    axis: str = "column",
+) -> CanonicalCsr:
+    """A canonical matrix with index arrays of its own, from any arrays.
+
+    Parameters
+    ----------
+    data, indices, indptr : ndarray
+        Of any integer types, and of numbers, with any strides.
+    shape : tuple of int
+    dtype : dtype
+        A value type. Values are converted before duplicates are summed, so that a sum is not bounded
+        by the type that they come in.
+    axis : {"column", "row"}
+        What messages call `indices`: of CSC arrays, which describe the transposed matrix, they are rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arrays that do not describe a matrix.
+    """
+    if data.ndim != 1:
+        raise ValueError(f"data must be 1-D; it has {data.ndim} dimensions")
+    if data.size != indices.size:
+        raise ValueError(f"mismatched lengths: data has {data.size} entries, indices {indices.size}")
+    indptr, indices, is_canonical = pattern(indices, indptr, shape, axis=axis)
+    values = np.require(data, dtype, ["C", "ALIGNED"])
+    if not is_canonical:
+        values = np.array(values)  # our own, to be sorted in place
+        left = _core.sum_duplicates(indptr, indices, values)
+        indices, values = indices[:left], values[:left]
+    return CanonicalCsr(values, indices, indptr, shape)
+
+
+def pattern(
+    indices: HostArray, indptr: HostArray, shape: tuple[int, int], *, axis: str = "column"
+) -> tuple[HostArray, HostArray, bool]:
+    """Checked copies of (indptr, indices), and whether each row's indices increase."""
+    for name, array in (("indices", indices), ("indptr", indptr)):
+        if array.ndim != 1:
+            raise ValueError(f"{name} must be 1-D; it has {array.ndim} dimensions")
+        check_integers(name, array)
+    check_lengths(shape)
+    rows, cols = shape
+    if indptr.size != rows + 1:
+        raise ValueError(f"indptr has length {indptr.size}; {rows} rows need {rows + 1}")
+    is_wide = indices.size > limits.ENTRY_LIMIT
+    is_narrow = not is_wide and all(np.can_cast(array.dtype, np.int32) for array in (indices, indptr))
+    given = np.int32 if is_narrow else np.int64
+    indptr, indices = (np.require(array, given, ["C", "ALIGNED"]) for array in (indptr, indices))
+    if is_wide:
+        return _core.copy_wide_pattern(indptr, indices, cols, axis)
+    return _core.copy_pattern(indptr, indices, cols, axis)
+
+
+def check_integers(name: str, array: HostArray) -> None:
+    """Refuse indices that are not whole numbers; an empty list, which NumPy takes for floats, may pass."""
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must hold integers, not {array.dtype}")
+
+
+def check_lengths(shape: tuple[int, int]) -> None:
+    if min(shape) < 0 or max(shape) > INDEX_LIMIT:
+        problem = "negative" if min(shape) < 0 else "too large"
+        raise ValueError(
+            f"shape {shape} is {problem}; at most {INDEX_LIMIT} (2**31 - 1) rows and columns are allowed"
+        )
+
+
+def wanted_dtype(dtype: Any) -> DType | None:
+    """The dtype that a caller asks for, checked; None if it asks for none."""
+    if dtype is None:
+        return None
+    try:
+        wanted: DType = np.dtype(dtype).newbyteorder("=")
+    except Exception as error:  # NumPy raises what it pleases: TypeError, ValueError, SyntaxError, ...
+        raise TypeError(f"dtype={dtype!r} is not a dtype; allowed are {NAMES}") from error
+    if not is_value_type(wanted):
+        raise TypeError(f"dtype {wanted} is not supported; allowed are {NAMES}")
+    return np.dtype(wanted.type)
+
+
+def storage_dtype(given: DType, wanted: DType | None) -> DType:
+    """The type that values of a given type are stored in, as the object that NumPy gives its arrays."""
+    if given.kind not in "biufc":
+        raise TypeError(f"dtype {given} is not supported; {_ALLOWED_TYPES}")
+    if wanted is not None:
+        if given.kind == "c" and wanted.kind != "c":
+            raise TypeError(
+                f"dtype {given} cannot be stored as {wanted}, which has no imaginary part; give A.real or a "
+                "complex dtype"
+            )
+        return wanted
+    native: DType = np.dtype(given.type)  # `newbyteorder` makes another object
+    if is_value_type(native):
+        return native
+    if given.itemsize > 8:
+        raise TypeError(f"dtype {given} is not supported; {_ALLOWED_TYPES}. Give dtype= to round the values")
+    return np.dtype(np.float64)

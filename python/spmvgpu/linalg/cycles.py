@@ -14,7 +14,7 @@ from .._core import LinearMap
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.types import DType, HostArray
 from ..devices import device_name
-from ..inputs.compressed import storage_dtype, wanted_dtype
+from ..inputs.source import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from ..operator.stored import StoredMatrix

@@ -17,9 +17,9 @@ from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, ArrayInfo, array_and_library, library_of, on_host
 from ..arrays.products import kind_of
 from ..devices import at_most, device_name, resolve_device
-from ..inputs.canonical import sparse_source
+from ..inputs.canonical import ForeignOperator, sparse_source
 from ..inputs.csr import CanonicalCsr
-from ..inputs.source import ForeignOperator, Source
+from ..inputs.source import Source
 from ..operator.composed import Composable
 from ..operator.construct import as_operator, aslinearoperator
 from ..operator.new_values import NewValues

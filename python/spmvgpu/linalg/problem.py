@@ -19,9 +19,8 @@ from .._util.types import DType, HostArray
 from ..arrays import NUMPY, AnyArray, array_and_library, on_host
 from ..arrays.products import kind_of
 from ..devices import CPU, resolve_device
-from ..inputs.canonical import source_of
-from ..inputs.compressed import storage_dtype
-from ..inputs.source import ForeignOperator, Source
+from ..inputs.canonical import ForeignOperator, source_of
+from ..inputs.source import Source, storage_dtype
 from ..operator.construct import as_operator
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo

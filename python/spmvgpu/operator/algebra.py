@@ -20,9 +20,8 @@ from .._util.value_types import NAMES
 from ..arrays import is_sparse, library_of
 from ..arrays.library import AnyArray, AnyLibrary
 from ..devices import at_most
-from ..inputs.canonical import canonical_csr, source_of
-from ..inputs.compressed import storage_dtype, wanted_dtype
-from ..inputs.source import CupySource
+from ..inputs.canonical import CupySource, canonical_csr, source_of
+from ..inputs.source import storage_dtype, wanted_dtype
 from ..planning.symmetry import of_multiple
 from .build import build_derived, build_multiple
 from .composed import Composable, plain

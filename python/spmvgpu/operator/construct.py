@@ -15,8 +15,7 @@ from ..arrays import AnyArray, library_of, stream_handle
 from ..arrays.products import common_type
 from ..devices import CPU, at_most, device_name, thread_count
 from ..formats import check_format, formats
-from ..inputs.canonical import Symmetric, canonical_csr, checked_symmetry, source_of
-from ..inputs.source import ForeignOperator
+from ..inputs.canonical import ForeignOperator, Symmetric, canonical_csr, checked_symmetry, source_of
 from ..multi_device.division import Division
 from ..multi_device.operator import MultiDeviceOperator
 from ..multi_device.partitions import Partition
