@@ -23,6 +23,7 @@ from typing import Any
 import platformdirs
 
 from . import _core
+from ._util.files import replacing
 from ._util.schema import check
 from ._util.show import Brief
 
@@ -257,17 +258,10 @@ def read(path: Path, table: object) -> Any:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file so that a reader, or another writer, never meets half of it."""
+    """Write a file and the folder that it is in."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with replacing(path) as file:
+        file.write_text(text, encoding="utf-8")
 
 
 def drop_oldest(folder: Path) -> None:

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 
 from . import _core
 from ._util.arguments import with_hints
+from ._util.files import replacing
 from .inputs.canonical import Symmetric, canonical_csr
-from .inputs.files import replacing
 from .inputs.reading import MATRIX_SUFFIXES, VECTOR_SUFFIXES, read_matrix, read_vector, with_suffix
 from .operator.operator import SparseOperator
 from .planning.symmetry import Symmetry, declared

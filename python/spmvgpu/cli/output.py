@@ -11,8 +11,8 @@ from textwrap import wrap
 from types import NoneType, UnionType
 from typing import TypeAlias, get_args, get_origin, get_type_hints
 
+from .._util.files import replacing as replacing
 from .._util.show import in_bytes as in_bytes
-from ..inputs.files import replacing as replacing
 
 #: The type and the meaning of each value in the JSON of a command, by its path, like "devices[].name".
 Fields: TypeAlias = Mapping[str, tuple[str, str]]

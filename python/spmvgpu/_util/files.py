@@ -6,16 +6,18 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import get_ident
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path to write to, whose file takes the place of another once it is whole.
 
-    Of one that could not be written nothing is left, and the error names the path.
+    A reader, or another writer, never meets half a file. If writing fails, nothing is left, and the error
+    names the path.
     """
-    target = path.resolve()
-    temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}")
+    target = Path(os.path.realpath(path))  # which links that lead nowhere do not stop
+    temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}.{get_ident()}")
     try:
         yield temporary
         temporary.replace(target)
