@@ -167,34 +167,13 @@ def test_ctrl_c_in_an_update(place, rng):
     assert not all(found)
 
 
-def test_what_is_refused_changes_nothing(place, rng):
+def test_singular_values_change_nothing(place, rng):
     A = drawn(rng, np.float64)
-    factors = splu(A, device=place)
-    b = values(rng, 60, np.float64)
+    factors, b = splu(A, device=place), values(rng, 60, np.float64)
     expected, data = factors.solve(b), sg.aslinearoperator(A, device="cpu").tocsr().data
-    row = np.zeros(60)
-    row[7] = 1
     zeros = np.where(np.repeat(np.arange(60) == 7, np.diff(A.indptr)), 0.0, data)
-    for new, error, message in (
-        (data[:-1], ValueError, "has shape"),
-        (np.full(len(data), np.nan), ValueError, "inf or NaN"),
-        (data.astype(complex), TypeError, "complex128"),
-        (data.astype(str), TypeError, "not numeric"),
-        (None, TypeError, "array"),
-        (zeros, SingularMatrixError, "singular"),
-    ):
-        with pytest.raises(error, match=message):
-            factors.update_values(new)
-        np.testing.assert_allclose(factors.solve(b), expected, rtol=1e-12)
-    for given, error, message in (
-        (b[:-1], ValueError, r"shape \(59,\)"),
-        (b.reshape(60, 1, 1), ValueError, "shape"),
-        (1j * b, TypeError, "complex128"),
-        (sp.csr_array(b[:, np.newaxis]), TypeError, "dense"),
-        ("b", TypeError, "array"),
-    ):
-        with pytest.raises(error, match=message):
-            factors.solve(given)
+    with pytest.raises(SingularMatrixError, match="singular"):
+        factors.update_values(zeros)
     with pytest.raises(ValueError, match="trans='C'"):
         factors.solve(b, "C")
     np.testing.assert_allclose(factors.solve(b), expected, rtol=1e-12)
@@ -214,9 +193,6 @@ def test_what_has_no_factors(place, rng):
         (sp.csr_array((60, 60)), SingularMatrixError, "singular"),
         (A[:, :50], ValueError, r"\(60, 50\)"),
         (infinite, ValueError, "inf or NaN"),
-        (sla.aslinearoperator(A), TypeError, "MatrixLinearOperator"),
-        (None, TypeError, "NoneType"),
-        (A.data, ValueError, "dimension"),
     ):
         with pytest.raises(error, match=message):
             splu(given, device=place)
@@ -284,21 +260,6 @@ def test_pickles_and_threads(place, rng):
         thread.join()
     for number, x in found.items():
         np.testing.assert_allclose(x, expected[:, number], rtol=1e-10)
-
-
-def test_arrays_of_pytorch(place, rng):
-    torch = pytest.importorskip("torch")
-    A = drawn(rng, np.float64)
-    b = torch.as_tensor(values(rng, (60, 3), np.float64), device=place)
-    factors = splu(A, device=place)
-    for x in (factors.solve(b), spsolve(A, b), spsolve(sg.aslinearoperator(A, device=place), b)):
-        assert isinstance(x, torch.Tensor)
-        assert x.device == b.device
-        assert_solves(A, x.cpu().numpy(), b.cpu().numpy())
-    factors.update_values(
-        2 * torch.as_tensor(sg.aslinearoperator(A, device="cpu").tocsr().data, device=place)
-    )
-    assert_solves(2 * A, factors.solve(b).cpu().numpy(), b.cpu().numpy())
 
 
 @pytest.mark.gpu

@@ -195,15 +195,15 @@ def test_fork_within_a_call(case):
 
 
 # Daemon threads, which the interpreter does not wait for. The children start without any, and end as it does.
+# They import the package anew: what the first solve of a process needs is not there yet.
 EXIT = """
     import os, pickle, sys, threading, time, warnings
     import numpy as np
     import scipy.sparse as sp
     import scipy.sparse.linalg as sla
-    import spmvgpu as sg
 
     warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads, those of BLAS too
-    for attempt in range(4):
+    for attempt in range({attempts}):
         child = os.fork()
         if child == 0:
             break
@@ -212,9 +212,12 @@ EXIT = """
     else:
         sys.exit()
 
-    A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(20_000, 20_000)).tocsr()
-    op = sg.aslinearoperator(A, format="csr", device={device!r})
-    x = np.arange(20_000.0)
+    import spmvgpu as sg
+    import spmvgpu.linalg
+
+    A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=({rows}, {rows})).tocsr()
+    op = {op}
+    x = np.arange({rows}.0)
     preconditioner = sla.LinearOperator(A.shape, matvec=lambda v: v / 2, dtype=float)
 
     def work():
@@ -223,8 +226,15 @@ EXIT = """
 
     for _ in range(4):
         threading.Thread(target=work, daemon=True).start()
-    time.sleep(0.05 + 0.01 * attempt)
+    time.sleep({delay} * attempt)
 """
+
+
+def exiting(work, device="cpu", **more):
+    """A program that ends while daemon threads do some work with an operator."""
+    op = f"sg.aslinearoperator(A, format='csr', device={device!r})"
+    given = {"attempts": 4, "rows": 20_000, "op": op, "work": work, "delay": "0.05 + 0.01"}
+    return EXIT.format(**given | more)
 
 
 WORK = {
@@ -244,49 +254,16 @@ WORK = {
 
 @pytest.mark.parametrize("name", every_third(WORK))
 def test_exit_while_daemon_threads_work(name):
-    run_python(EXIT.format(work=WORK[name], device="cpu"))
-
-
-# The first solve of a process finds much that is not there yet. The children import the package anew.
-FIRST = """
-    import os, sys, threading, time, warnings
-    import numpy as np
-    import scipy.sparse as sp
-    import scipy.sparse.linalg as sla
-
-    warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads, those of BLAS too
-    for attempt in range(12):
-        child = os.fork()
-        if child == 0:
-            break
-        status = os.waitpid(child, 0)[1]
-        assert status == 0, f"attempt {attempt} ended with {status}"
-    else:
-        sys.exit()
-
-    import spmvgpu as sg
-    import spmvgpu.linalg
-
-    A = sp.diags_array([-1.0, 4.0, -1.0], offsets=[-1, 0, 1], shape=(3600, 3600)).tocsr()
-    b = np.ones(3600)
-    M = sla.LinearOperator(A.shape, matvec=lambda v: 2 * v, dtype=float)
-
-    def work():
-        while True:
-            sg.linalg.gmres(A, b, rtol=0, M=M)
-
-    for _ in range(3):
-        threading.Thread(target=work, daemon=True).start()
-    time.sleep(0.003 * attempt)
-"""
+    run_python(exiting(WORK[name]))
 
 
 def test_exit_in_the_first_solve():
-    run_python(FIRST)
+    work = "sg.linalg.gmres(A, x, rtol=0, M=preconditioner)"
+    run_python(exiting(work, attempts=12, rows=3600, op=None, delay=0.003))
 
 
 def test_exit_while_daemon_threads_multiply_over_several_devices():
-    run_python(EXIT.format(work="op @ x", device=["cpu", "cpu"]))
+    run_python(exiting("op @ x", ["cpu", "cpu"]))
 
 
 @pytest.mark.gpu
@@ -302,7 +279,7 @@ def test_exit_while_daemon_threads_multiply_over_several_devices():
     ids=["multiply", "build", "solve", "callback", "transpose"],
 )
 def test_exit_while_daemon_threads_work_on_a_gpu(work, cuda_device):
-    run_python(EXIT.format(work=work.format(device=cuda_device), device=cuda_device))
+    run_python(exiting(work.format(device=cuda_device), cuda_device))
 
 
 @pytest.mark.gpu

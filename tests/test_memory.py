@@ -250,7 +250,7 @@ def test_more_memory_than_the_process_may_have(fmt):
 
 # What runs out of memory somewhere in its middle: every call is tried with less and less room.
 SHRINKING_ROOM = """
-    import pathlib, re, resource, threading, time
+    import itertools, pathlib, re, resource, threading, time
     import numpy as np
     import scipy.sparse as sp
     import spmvgpu as sg
@@ -259,6 +259,20 @@ SHRINKING_ROOM = """
     band = sp.diags_array([np.ones(n)] * 7, offsets=range(-3, 4), shape=(n, n)).tocsr()
     shuffled = sp.csr_array((band.data, band.indices[::-1].copy(), band.indptr), shape=(n, n))
     x = np.ones(n)
+
+    op = sg.aslinearoperator(band, format="packed_sell", device="cpu")
+    values = [np.random.default_rng(seed).random(band.nnz) for seed in range(2)]
+    numbers, kept = itertools.count(), None
+
+    def update():  # what cannot be stored leaves the old values, and the products with them
+        global kept
+        new, old = values[next(numbers) % 2], kept
+        try:
+            op.update_values(new)
+            kept = new, op @ x
+        finally:
+            assert kept is not old or (op @ x).tobytes() == old[1].tobytes()
+            assert op.tocsr().data.tobytes() == kept[0].tobytes()
 
     def call():
         {call}
@@ -299,6 +313,7 @@ BUILD = "sg.aslinearoperator(band, format={!r}, device='cpu')"
     [
         *every_third([BUILD.format(name) for name in sg.formats()], 2),
         *nightly([f"{BUILD.format(name)} @ x" for name in ("csr_m", "tsmv")]),
+        "update()",
         "sg.predict(band, 'cpu')",
         "sg.aslinearoperator(shuffled, format='csr', device='cpu')",
         *nightly(

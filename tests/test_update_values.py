@@ -457,49 +457,6 @@ def test_what_is_read_during_updates(device):
         updates.result()
 
 
-SHRINKING_ROOM = """
-    import resource
-    import numpy as np
-    import spmvgpu as sg
-
-    A = sg.gallery.poisson2d(400)
-    rng = np.random.default_rng(0)
-    op = sg.aslinearoperator(A, format="packed_sell", device="cpu")
-    x = rng.random(A.shape[1])
-    if {keeps_pattern}:
-        op.update_values(A.data)
-    sg.aslinearoperator(A, format="packed_sell", device="cpu")  # starts all threads
-    stored, free, outcomes = A.data, resource.RLIM_INFINITY, []
-    for room in (*range(1, 24, 3), 600):
-        data, expected = rng.random(A.nnz), op @ x
-        with open("/proc/self/statm") as file:
-            pages = int(file.read().split()[0])
-        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + room * 1_000_000, free))
-        try:
-            op.update_values(data)
-            outcomes.append("done")
-        except MemoryError:
-            outcomes.append("refused")
-        resource.setrlimit(resource.RLIMIT_AS, (free, free))
-        if outcomes[-1] == "done":
-            stored = data
-        else:
-            assert (op @ x).tobytes() == expected.tobytes()
-        assert op.tocsr().data.tobytes() == stored.tobytes()
-    assert outcomes[0] == "refused" and outcomes[-1] == "done", outcomes
-"""
-
-
-@pytest.mark.parametrize("keeps_pattern", [False, True])
-def test_too_little_memory_for_an_update(keeps_pattern):
-    pytest.importorskip("resource", reason="needs limits of POSIX")
-    run_python(
-        SHRINKING_ROOM.format(keeps_pattern=keeps_pattern),
-        MALLOC_MMAP_THRESHOLD_="65536",
-        MALLOC_TRIM_THRESHOLD_="0",
-    )
-
-
 @pytest.mark.alone_on_gpu
 @pytest.mark.parametrize("keeps_pattern", [False, True])
 def test_too_little_memory_on_the_device(keeps_pattern, cuda_device):

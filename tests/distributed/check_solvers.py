@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import vector
-from ranks import COMM, SYSTEMS, divided, each_division, each_system_and_solver, operator, piece
+from ranks import COMM, SYSTEMS, divided, each_system_and_solver, operator, piece
 from spmvgpu import gallery, linalg
 from spmvgpu.linalg import SolverWarning, cg, ilu0, jacobi
 from systems import with_empty
@@ -28,25 +28,6 @@ def residual(A, op, x, b):
 
 def own(op, vector):
     return piece(vector, op.row_ranges)
-
-
-@each_division
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("preconditioned", [False, True])
-def test_solves_as_with_the_whole_matrix(division, dtype, preconditioned):
-    A, b = system(dtype)
-    op, alone = operator(A, division), sg.aslinearoperator(A, device="cpu")
-    calls, expected_calls = [], []
-    x, info = cg(op, own(op, b), M=jacobi(op) if preconditioned else None, callback=calls.append)
-    expected, _ = cg(alone, b, M=jacobi(alone) if preconditioned else None, callback=expected_calls.append)
-    assert info == 0
-    assert x.dtype == op.dtype
-    assert x.shape == (op.local_shape[0],)
-    assert abs(len(calls) - len(expected_calls)) <= 1
-    assert residual(A, op, x, b) <= 1.5e-5
-    np.testing.assert_allclose(
-        op.row_ranges.gather(x, root=None), expected, rtol=0, atol=1e-4 * np.abs(expected).max()
-    )
 
 
 @pytest.mark.parametrize("preconditioner", ["none", "diagonal", "operator"])
