@@ -188,7 +188,7 @@ TABLE |= {
         "shape",
         ("array",),
     ),
-    "limit_threads.threads": (lambda threads: sg.limit_threads(threads).__enter__(), "threads", ("huge",)),
+    "limit_threads.threads": (sg.limit_threads, "threads", ("huge",)),
     "estimate.slice_rows": row(sg.estimate, "slice_rows", A=A, format="sell"),
     "spmv.beta": row(OP.spmv, "beta", x=np.ones(3), out=np.ones(3)),
     "time_products.repeats with devices": row(SPREAD.time_products, "repeats"),

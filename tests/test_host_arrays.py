@@ -73,18 +73,6 @@ def test_result_is_an_ordinary_array(device, fmt, dtype):
     y.sort()
 
 
-@each_format_of("equal_rows")
-def test_round_trips_from_many_threads(device, fmt, dtype):
-    A = matrix("equal_rows", dtype)
-    op = build(A, fmt, device)
-    vectors = [vector(A.shape[1], dtype, seed=50 + index) for index in range(8)]
-    expected = [op @ x for x in vectors]
-    with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(lambda index: [op @ vectors[index] for _ in range(30)], range(8)))
-    for wanted, mine in zip(expected, results, strict=True):
-        assert all(np.array_equal(result, wanted) for result in mine)
-
-
 def test_large_round_trips_from_many_threads(device, dtype):
     size = 700_001
     op = build(scaled_identity(size, dtype), "csr", device)

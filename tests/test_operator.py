@@ -71,12 +71,6 @@ def test_repr(op, fmt, device, dtype):
         assert word in repr(op)
 
 
-def test_html(op, fmt, device, dtype):
-    html = op._repr_html_()
-    for word in ("<", "120", "80", str(dtype), fmt, device):
-        assert word in html
-
-
 def test_explain_compares_the_formats(device):
     text = sg.aslinearoperator(MATRIX, device=device).explain()
     assert device in text

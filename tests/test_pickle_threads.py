@@ -79,13 +79,6 @@ def test_pickle_keeps_options(A, fmt):
     assert pickle.loads(pickle.dumps(op)).options == op.options
 
 
-def test_pickle_of_the_transposed_operator(op):
-    other = pickle.loads(pickle.dumps(op.T))
-    x = vector(op.shape[0], op.dtype)
-    assert other.shape == op.T.shape
-    np.testing.assert_array_equal(other @ x, op.T @ x)
-
-
 LOAD = """
     import pickle
     import numpy as np
@@ -139,13 +132,6 @@ def test_one_operator_many_threads(op):
     for index, mine in enumerate(results):
         for result in mine:
             np.testing.assert_array_equal(result, expected[index])
-
-
-def test_one_operator_per_thread(A, fmt, device):
-    x = vector(A.shape[1], A.dtype)
-    expected = build(A, fmt, device) @ x
-    for result in in_threads(lambda _: sg.aslinearoperator(A, format=fmt, device=device) @ x):
-        np.testing.assert_array_equal(result, expected)
 
 
 def test_threads_that_build_different_operators_do_not_mix_them_up(A, fmt, device):

@@ -14,75 +14,42 @@ import spmvgpu as sg
 STUBS = any(found.metadata["Name"] == "scipy-stubs" for found in metadata.distributions())
 
 SAMPLE = """
+from __future__ import annotations
+from typing import Any
 import numpy as np
+import numpy.typing as npt
 import spmvgpu as sg
 from typing_extensions import assert_type
+
+class Tensor:  # of a library that speaks DLPack
+    def __dlpack__(self, *, stream: int | None = None) -> Any:
+        raise NotImplementedError
 
 A = sg.gallery.poisson2d(4)
 one = sg.aslinearoperator(A, "csr", "cpu", np.float32, symmetric=True)
 assert_type(one, sg.SparseOperator)
 many = sg.aslinearoperator(A, device=["cpu", "cpu"], powers=[1, 2])
 assert_type(many, sg.MultiDeviceOperator)
-assert_type(many.vector(np.ones(A.shape[1])), sg.MultiDeviceVector)
 assert_type(sg.aslinearoperator(A, "csr", ("cpu",)), sg.MultiDeviceOperator)
+name: str = "se" + "ll"
+assert_type(sg.aslinearoperator(A, format=name, device=name), sg.SparseOperator)
 for other in (one.T, one.H, one.transpose(), one.adjoint(), one * 2, one / 2, -one, one[:2]):
     assert_type(other, sg.SparseOperator)
+assert_type(one.astype("float32")[1:].to("cuda:1"), sg.SparseOperator)
 for name in sg.formats():
     assert_type(sg.estimate(A, name)["bytes"], float)
-sg.plot.spy(sg.matrix_io.read_matrix("A.mtx"))
-"""
-
-USE = """
-from __future__ import annotations
-from typing import Any
-import numpy as np
-import numpy.typing as npt
-import scipy.sparse as sp
-import spmvgpu as sg
-
-class Tensor:  # of a library that speaks DLPack
-    def __dlpack__(self, *, stream: int | None = None) -> Any:
-        raise NotImplementedError
-
-A = sp.eye_array(3)
-one = sg.aslinearoperator(A, "csr", "cpu")
-several = sg.aslinearoperator(A, device=["cpu", "cpu"])
-name: str = "se" + "ll"
-also = sg.aslinearoperator(A, format=name, device=name)
+assert_type(sg.formats(), tuple[str, ...])
 x: npt.NDArray[np.float64] = np.ones(3)
 t = Tensor()
-reveal_type(one)
-reveal_type(several)
-reveal_type(also)
-reveal_type(one @ x)
-reveal_type(one @ t)
-reveal_type(several @ t)
-reveal_type(one @ [1.0, 2.0, 3.0])
-reveal_type(one.spmv(x))
-reveal_type(one.spmv(t, out=t, alpha=2))
-reveal_type(one * 2)
-reveal_type(-one)
-reveal_type(several @ several.vector(x))
-reveal_type(one.astype("float32")[1:].to("cuda:1"))
-reveal_type(sg.formats())
+assert_type(one @ x, npt.NDArray[Any])
+assert_type(one @ [1.0, 2.0, 3.0], npt.NDArray[Any])
+assert_type(one.spmv(x), npt.NDArray[np.float64])
+for made in (one @ t, many @ t, one.spmv(t, out=t, alpha=2)):
+    assert_type(made, Tensor)
+for vector in (many.vector(np.ones(A.shape[1])), many @ many.vector(x)):
+    assert_type(vector, sg.MultiDeviceVector)
+sg.plot.spy(sg.matrix_io.read_matrix("A.mtx"))
 """
-
-EXPECTED = [
-    "SparseOperator",
-    "MultiDeviceOperator",
-    "SparseOperator",
-    "ndarray[Any, dtype[Any]]",
-    "Tensor",
-    "Tensor",
-    "ndarray[Any, dtype[Any]]",
-    "ndarray[Any, dtype[float64]]",
-    "Tensor",
-    "SparseOperator",
-    "SparseOperator",
-    "MultiDeviceVector",
-    "SparseOperator",
-    "tuple[str, ...]",
-]
 
 # What users of SciPy's stubs write: operators where SciPy takes LinearOperators.
 WITH_SCIPY = """
@@ -137,16 +104,10 @@ def check(folder: Path, *samples: str) -> tuple[int, str]:
 
 def test_documented_calls_have_types(tmp_path):
     """A wrong type is seen, in a file of its own; and the library of an array goes in and comes out."""
-    code, said = check(tmp_path, SAMPLE, SAMPLE + "assert_type(one, sg.MultiDeviceOperator)\n", USE)
+    code, said = check(tmp_path, SAMPLE, SAMPLE + "assert_type(one, sg.MultiDeviceOperator)\n")
     assert code == 1
     assert said.count("error:") == 1, said
     assert re.search('sample_1.py.*Expression is of type "SparseOperator"', said)
-    revealed = re.findall(r'Revealed type is "(.*)"', said)
-    plain = [re.sub(r"\b(\w+\.)+|`\d+", "", name) for name in revealed]
-    # As NumPy's newest and oldest versions call them.
-    plain = [name.replace("ndarray[tuple[Any, ...]", "ndarray[Any") for name in plain]
-    plain = [name.replace("floating[_64Bit]", "float64") for name in plain]
-    assert plain == EXPECTED
 
 
 def test_stubs_of_scipy_give_no_false_error(tmp_path):
