@@ -10,8 +10,7 @@ import pytest
 
 import spmvgpu as sg
 from battery import matrix
-from spmvgpu.devices import CPU
-from spmvgpu.inputs.canonical import canonical_csr
+from internals import CPU, plan
 
 CPP = Path(__file__).parents[1] / "cpp"
 COMPILER = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
@@ -147,46 +146,39 @@ int main(int argc, char**) {
 @pytest.mark.parametrize("name", ["tridiagonal", "power_law_rows", "empty_rows_every_other", "sym_blocks"])
 @pytest.mark.parametrize("fmt", sg.formats())
 def test_a_plan_says_what_is_built(fmt, name):
-    csr = canonical_csr(matrix(name, np.dtype("float64")))
+    A = matrix(name, np.dtype("float64"))
     try:
-        plan = csr.plan(fmt, CPU)
+        planned = plan(A, fmt, CPU)
     except sg.FormatError:
         with pytest.raises(sg.FormatError):
-            sg.aslinearoperator(csr.host, format=fmt, device="cpu")
+            sg.aslinearoperator(A, format=fmt, device="cpu")
         return
-    op = sg.aslinearoperator(csr.host, format=fmt, device="cpu")
-    assert plan.options == op.options
-    assert plan.bytes == op.nbytes
-    assert plan.launches == 0
-    assert plan.padding >= 1
-    most = round(csr.nnz * plan.padding)
-    assert most / 2 <= plan.slots <= most  # a symmetric matrix may be stored by half
+    op = sg.aslinearoperator(A, format=fmt, device="cpu")
+    assert planned.options == op.options
+    assert planned.bytes == op.nbytes
+    assert planned.launches == 0
+    assert planned.padding >= 1
+    most = round(A.nnz * planned.padding)
+    assert most / 2 <= planned.slots <= most  # a symmetric matrix may be stored by half
 
 
 @pytest.mark.parametrize("fmt", sg.formats())
 def test_a_plan_for_a_gpu_needs_none(fmt):
-    csr = canonical_csr(sg.gallery.poisson2d(60))
-    first_gpu, processors = 0, 132
-    plan = csr.plan(fmt, first_gpu, {}, processors)
-    assert plan.launches >= 1
-    assert plan.gathers > 0
-    assert plan.options.keys() == {option["name"] for option in sg.format_options(fmt)}
+    planned = plan(sg.gallery.poisson2d(60), fmt)
+    assert planned.launches >= 1
+    assert planned.gathers > 0
+    assert planned.options.keys() == {option["name"] for option in sg.format_options(fmt)}
     # Numbers that stand for an automatic choice are gone.
-    assert not {name for name, value in plan.options.items() if value in (0, "auto") and name != "width"}
+    chosen = {name: value for name, value in planned.options.items() if name != "width"}
+    assert not {name for name, value in chosen.items() if value in (0, "auto")}
 
 
 def test_launches_and_gathers_of_a_plan():
-    csr = canonical_csr(np.eye(500))
-
-    def plan(fmt, A=csr, **options):
-        return A.plan(fmt, 0, options, 132)
-
-    assert plan("csr").launches == plan("sell").launches == plan("coo").launches == 1
-    assert plan("csr_m").launches == 2  # one gathers
-    by_host = plan("csr_m", gather="host")
+    A, holes, long_row = np.eye(500), np.diag(np.arange(500) % 2), np.ones((1, 5000))
+    assert plan(A, "csr").launches == plan(A, "sell").launches == plan(A, "coo").launches == 1
+    assert plan(A, "csr_m").launches == 2  # one gathers
+    by_host = plan(A, "csr_m", gather="host")
     assert (by_host.launches, by_host.gathers) == (1, 0)
-    holes = canonical_csr(np.diag(np.arange(500) % 2))
-    assert plan("coo", holes).launches == 2  # one for the empty rows
-    long_row = canonical_csr(np.ones((1, 5000)))
-    assert plan("csr_b", long_row).launches == plan("coo", long_row).launches == 2  # one merges
-    assert plan("csr", long_row).gathers == 5000
+    assert plan(holes, "coo").launches == 2  # one for the empty rows
+    assert plan(long_row, "csr_b").launches == plan(long_row, "coo").launches == 2  # one merges
+    assert plan(long_row, "csr").gathers == 5000

@@ -8,95 +8,12 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
-from spmvgpu.planning.symmetry import Symmetry, declared, of_multiple, of_part, simplest, stored_as
 from support import explained, naming
 
 N = 14
 DOUBLE, SINGLE = np.dtype("complex128"), np.dtype("complex64")
 ROOMY = {"tsmv": {"max_memory": 1e6}, "dia": {"max_padding": 1e6}, "sdia": {"max_padding": 1e6}}
 ON_ONE_DEVICE = {"partitioned": {"separator": 4}, "ellpack": {"reorder": "rcm"}}
-
-
-# The rules alone
-
-NEITHER, SYMMETRIC, HERMITIAN, BOTH = Symmetry.NEITHER, Symmetry.SYMMETRIC, Symmetry.HERMITIAN, Symmetry.BOTH
-REAL, COMPLEX = np.dtype("float32"), DOUBLE
-
-
-def facts(dense):
-    """All that is true of a matrix."""
-    found = NEITHER
-    if (dense == dense.T).all():
-        found |= SYMMETRIC
-    if (dense == dense.conj().T).all():
-        found |= HERMITIAN
-    return found
-
-
-@pytest.mark.parametrize(
-    ("said", "of_real", "of_complex"),
-    [
-        (None, None, None),
-        (False, NEITHER, NEITHER),
-        (True, BOTH, SYMMETRIC),
-        ("lower", BOTH, SYMMETRIC),
-        ("upper", BOTH, SYMMETRIC),
-        ("hermitian", HERMITIAN, HERMITIAN),
-    ],
-)
-def test_what_is_said(said, of_real, of_complex):
-    assert declared(said, REAL) == of_real
-    assert declared(said, COMPLEX) == of_complex
-    for known in (None, NEITHER, SYMMETRIC, HERMITIAN, BOTH):
-        assert stored_as(known, None, COMPLEX) == known
-    assert of_part(of_complex) == (NEITHER if said is False else None)
-
-
-def test_what_a_format_knows():
-    assert stored_as(None, "hermitian", COMPLEX) == HERMITIAN
-    assert stored_as(NEITHER, "symmetric", COMPLEX) == SYMMETRIC
-    assert stored_as(SYMMETRIC, "hermitian", COMPLEX) == BOTH
-    assert stored_as(None, "symmetric", REAL) == BOTH
-
-
-EXAMPLES = [
-    (SYMMETRIC, np.array([[1, 2j], [2j, 3]])),
-    (HERMITIAN, np.array([[1, 2j], [-2j, 3]])),
-    (BOTH, np.array([[1, 2], [2, 3]], complex)),
-]
-
-
-@pytest.mark.parametrize(
-    "factor", [2, -1.5, 0.0, 1j, -2j, 1 + 1j, 3 + 0j, 3 - 0j, np.float32(2), np.complex64(1j), True]
-)
-@pytest.mark.parametrize(("known", "dense"), EXAMPLES)
-def test_multiples_by_the_rule(known, dense, factor):
-    """What is known of a multiple is true, and no less is known than follows for every factor of its kind."""
-    assert facts(dense) == known
-    found = of_multiple(known, factor)
-    assert (found or NEITHER) in facts(factor * dense)
-    assert found == known or np.imag(factor) != 0
-    assert SYMMETRIC not in known or SYMMETRIC in found
-
-
-@pytest.mark.parametrize(
-    ("known", "dense"), [*EXAMPLES, (NEITHER, np.array([[1, 2j], [3, 4]])), (None, np.eye(2) * 1j)]
-)
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("conjugated", [False, True])
-def test_the_simplest_way(known, dense, transposed, conjugated):
-    def put(turn, conjugate):
-        turned = dense.T if turn else dense
-        return turned.conj() if conjugate else turned
-
-    found = simplest(known, COMPLEX, transposed, conjugated)
-    np.testing.assert_array_equal(put(*found), put(transposed, conjugated))
-    assert not (known and found[0])
-    assert found == (False, False) or known != BOTH
-    assert not simplest(known, REAL, transposed, conjugated)[1]
-
-
-# All operations
 
 
 def values(kind):

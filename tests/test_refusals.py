@@ -1,11 +1,11 @@
 """What a format refuses by default, it refuses on every device, with its cost and with formats that fit."""
 
+import numpy as np
 import pytest
 
 import spmvgpu as sg
 from battery import CASES, matrix
-from spmvgpu.devices import CPU
-from spmvgpu.inputs.canonical import canonical_csr
+from internals import CPU, GPU, plan
 from support import check_refusal, each_type, formats_of
 
 REFUSED = [(case, fmt) for case in CASES for fmt in sg.formats() if fmt not in formats_of(case)]
@@ -57,14 +57,13 @@ def test_formats_without_padding_refuse_nothing(fmt):
 def test_rows_are_sorted_where_they_fit_no_other_way(fmt):
     """Rows in order may be predicted to be faster on a GPU; that counts only if they are not refused."""
 
-    def fits(csr, ordinal):
+    def fits(case, device):
         try:
-            csr.plan(fmt, ordinal, {}, 132)
+            plan(matrix(case, np.dtype("float64")), fmt, device)
         except sg.FormatError:
             return False
         return True
 
-    matrices = {case: canonical_csr(matrix(case, "float64")) for case in CASES}
-    on_cpu = [case for case, csr in matrices.items() if fits(csr, CPU)]
-    assert [case for case, csr in matrices.items() if fits(csr, 0)] == on_cpu
+    on_cpu = [case for case in CASES if fits(case, CPU)]
+    assert [case for case in CASES if fits(case, GPU)] == on_cpu
     assert 0 < len(on_cpu) < len(CASES)

@@ -1,5 +1,6 @@
 """Where the time goes while an operator is made: every step is there, and they add up to the whole."""
 
+import re
 from time import perf_counter
 
 import numpy as np
@@ -7,7 +8,6 @@ import pytest
 
 import spmvgpu as sg
 from battery import matrix
-from spmvgpu._util.steps import Recording, Step, in_words, step
 from support import explained
 
 A = matrix("uniform", np.dtype("float64"))
@@ -49,7 +49,8 @@ def test_a_matrix_for_a_gpu_is_uploaded_once(cuda_device):
 def test_explain_says_where_the_time_went(device):
     op = sg.aslinearoperator(A, device=device, format="sell", reorder="rcm")
     (line,) = (line for line in explained(op).splitlines() if line.startswith("made in"))
-    assert line == f"made in {in_words(op.tuning.steps)}"
+    whole = 1e3 * sum(taken.seconds for taken in op.tuning.steps)
+    assert float(re.match(r"made in ([\d.]+) ms: ", line)[1]) == pytest.approx(whole, rel=0.1)
     for name in ("checks", "order", "convert", "sell"):
         assert name in line
     assert "made in" not in op.copy().explain()
@@ -60,41 +61,3 @@ def test_what_another_operator_takes_is_its_own(device):
     kept = list(before.tuning.steps)
     sg.aslinearoperator(A, device=device, format="coo")
     assert before.tuning.steps == kept
-
-
-def test_a_step_within_a_step_is_a_part_of_it():
-    with Recording() as recording, step("plan", "csr"), step("features"):
-        pass
-    assert names_of(recording.steps()) == ["plan", "other"]
-
-
-def test_a_step_that_fails_is_recorded():
-    with Recording() as recording:
-        with pytest.raises(KeyError), step("convert", "sell"):
-            raise KeyError
-        with step("convert", "csr"):
-            pass
-    assert names_of(recording.steps()) == ["convert", "convert", "other"]
-
-
-def test_nothing_is_recorded_unasked():
-    with step("plan"):
-        pass
-    with Recording() as recording:
-        pass
-    assert names_of(recording.steps()) == ["other"]
-
-
-def names_of(steps):
-    return [taken.name for taken in steps]
-
-
-def test_steps_in_words():
-    steps = [
-        Step("upload", "", 0.003),
-        Step("plan", "csr", 0.0004),
-        Step("plan", "sell", 0.001),
-        Step("plan", "csr kernel=shuffle", 0.0002),
-        Step("other", "", 0.0001),
-    ]
-    assert in_words(steps) == "4.7 ms: upload 3.0, plan 1.6 (csr 0.6, sell 1.0), other 0.1"

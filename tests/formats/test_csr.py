@@ -6,9 +6,8 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import from_lengths, typed, vector
+from internals import plan
 from reference import assert_product
-from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.inputs.csr import CanonicalCsr
 from support import each_type
 
 
@@ -26,10 +25,10 @@ def test_a_row_of_several_blocks_is_summed_anew_by_every_product(others, dtype, 
 
 
 def test_long_rows_are_cut_finely_where_they_are_all_that_is_waited_for():
-    A = CanonicalCsr.of(from_lengths([3] * 300 + [9000, 0, 5000] + [17] * 500, 9001))
+    A = from_lengths([3] * 300 + [9000, 0, 5000] + [17] * 500, 9001)
 
     def bytes_on(processors):  # each segment takes some
-        return A.plan("csr", 0, {"kernel": "balanced"}, processors).bytes
+        return plan(A, "csr", processors=processors, kernel="balanced").bytes
 
     assert bytes_on(132) > bytes_on(1)
 
@@ -37,8 +36,8 @@ def test_long_rows_are_cut_finely_where_they_are_all_that_is_waited_for():
 @pytest.mark.parametrize("tile", [512, 2048])
 def test_rows_of_some_thousand_entries_are_whole_where_most_are_that_long(tile):
     def bytes_of(lengths):
-        A = CanonicalCsr.of(from_lengths(lengths, 5001))
-        return A.plan("csr", 0, {"kernel": "balanced", "tile": tile}, 132).bytes - 4 * len(lengths)
+        A = from_lengths(lengths, 5001)
+        return plan(A, "csr", kernel="balanced", tile=tile).bytes - 4 * len(lengths)
 
     whole = bytes_of([3000] * 40)
     assert whole < bytes_of([5000] * 24)  # each segment takes some
@@ -57,11 +56,9 @@ def test_a_row_of_several_blocks_of_which_one_has_a_nan_of_ones(device):
 
 @pytest.mark.parametrize("rows", [400_000, 250_000])
 def test_tiles_are_small_where_gathers_are_far_apart(rows, dtype):
-    a_gpu, of_processors = 0, 132
-
     def tile_of(band):
-        A = canonical_csr(sg.gallery.banded_random(rows, 12, band), dtype=dtype)
-        return A.plan("csr", a_gpu, {"kernel": "balanced"}, of_processors).options["tile"]
+        A = sg.gallery.banded_random(rows, 12, band).astype(dtype)
+        return plan(A, "csr", kernel="balanced").options["tile"]
 
     assert tile_of(rows) < tile_of(100)
 
@@ -74,8 +71,8 @@ def test_rows_that_are_waited_for_are_shared_by_a_block():
         lengths[rows // 2] = longest
         indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
         places = np.arange(indptr[-1]) - np.repeat(indptr[:-1], lengths)
-        A = CanonicalCsr(np.ones(indptr[-1]), places.astype(np.int32), indptr, (rows, rows))
-        return A.plan("csr", 0, {}, 132).options["kernel"]  # a GPU need not be here
+        A = sp.csr_array((np.ones(indptr[-1]), places.astype(np.int32), indptr), shape=(rows, rows))
+        return plan(A, "csr").options["kernel"]
 
     for rows in (5000, 50_000, 500_000):
         assert kernel_of(rows, 16) == "shuffle"

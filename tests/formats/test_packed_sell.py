@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import spmvgpu as sg
 from battery import COMPLEX_TYPES, TYPES, from_lengths, matrix, vector
+from internals import CPU, plan
 from reference import assert_product
-from spmvgpu.devices import CPU
-from spmvgpu.inputs.canonical import canonical_csr
 from support import assert_same_entries, each_type, explained, poisoned
 
 FORMAT = "packed_sell"
@@ -64,7 +63,7 @@ def csr(rows, cols, entries, dtype):
 
 
 def plan_of(A):
-    return canonical_csr(A).plan(FORMAT, CPU)
+    return plan(A, FORMAT, CPU)
 
 
 def counts(A):
