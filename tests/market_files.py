@@ -27,10 +27,7 @@ _WRITTEN = {
     "upper": ("real symmetric\n2 2 2\n1 1 1\n1 2 5\n", SYMMETRIC),
     "both": ("real symmetric\n2 2 3\n1 1 1\n2 1 5\n1 2 5\n", SYMMETRIC),
     "both, in parts": ("real symmetric\n2 2 4\n1 1 1\n2 1 2\n1 2 5\n2 1 3\n", SYMMETRIC),
-    "either": (
-        "integer symmetric\n3 3 2\n2 1 5\n2 3 6\n",
-        [[0.0, 5, 0], [5, 0, 6], [0, 6, 0]],
-    ),
+    "either": ("integer symmetric\n3 3 2\n2 1 5\n2 3 6\n", [[0.0, 5, 0], [5, 0, 6], [0, 6, 0]]),
     "skew": ("real skew-symmetric\n2 2 1\n2 1 5\n", SKEW),
     "skew, both": ("real skew-symmetric\n2 2 3\n1 2 -5\n2 1 5\n1 1 0\n", SKEW),
     "hermitian": ("complex Hermitian\n2 2 2\n1 1 3 0\n2 1 5 1\n", HERMITIAN),

@@ -369,10 +369,7 @@ REFUSALS = [
     ("solve array.mtx", "array.mtx: .* announces 4 entries, and 3 follow"),
     ("solve huge.mtx", "huge.mtx: .*(empty rows out|does not fit the memory)"),
     ("solve wide.mtx", "wide.mtx: the matrix is rectangular .2 x 3.; give a square one"),
-    (
-        "solve negative.mtx --solver cg",
-        "negative.mtx: .*row 0 .-1.; try --solver minres.*--solver gmres",
-    ),
+    ("solve negative.mtx --solver cg", "negative.mtx: .*row 0 .-1.; try --solver minres.*--solver gmres"),
     (
         "solve indefinite.mtx --rhs mixed.mtx --solver cg",
         "indefinite.mtx: .*not positive definite.*--solver gmres",

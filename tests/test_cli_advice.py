@@ -43,18 +43,12 @@ def test_choice(hermitian, positive, preconditioner, expected):
         ({"positive_diagonal": False}, "minres jacobi, gmres ilu0, gmres jacobi"),
         ({"indefinite": True}, "minres jacobi, gmres ilu0, gmres jacobi"),
         ({"hermitian": False}, "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0"),
-        (
-            {"hermitian": False, "dominance": 1.0},
-            "bicgstab ilu0, gmres ilu0, bicgstab jacobi, gmres jacobi",
-        ),
+        ({"hermitian": False, "dominance": 1.0}, "bicgstab ilu0, gmres ilu0, bicgstab jacobi, gmres jacobi"),
         (
             {"hermitian": False, "dominance": 1.0, "on_gpu": True},
             "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0",
         ),
-        (
-            {"hermitian": False, "dominance": 2.0},
-            "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0",
-        ),
+        ({"hermitian": False, "dominance": 2.0}, "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0"),
         ({"hermitian": False, "divides": False}, "bicgstab none, gmres none"),
     ],
 )

@@ -17,15 +17,7 @@ from battery import from_lengths, uniform, vector
 from reference import assert_within, reference
 from spmvgpu import _core, gallery
 from spmvgpu.operator import description
-from support import (
-    assert_same_entries,
-    build,
-    each_type,
-    explained,
-    formats_of,
-    poisoned,
-    run_python,
-)
+from support import assert_same_entries, build, each_type, explained, formats_of, poisoned, run_python
 
 CORES = _core.max_threads()
 

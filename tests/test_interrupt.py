@@ -90,10 +90,7 @@ CALLS = {
         "build(A, 'dia', max_padding=1e6)",
     ),
     "transpose": ("A = scattered(rows)", "A.source.transposed()"),
-    "columns": (
-        "op = build(scattered(rows), 'csr'); X = np.ones((rows, 16))",
-        "op.multiply_columns(X)",
-    ),
+    "columns": ("op = build(scattered(rows), 'csr'); X = np.ones((rows, 16))", "op.multiply_columns(X)"),
     "columns one by one": (
         "op = build(scattered(rows), 'sell'); X = np.ones((rows, 16))",
         "op.multiply_columns(X)",

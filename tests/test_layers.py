@@ -109,10 +109,7 @@ def test_memory_outlives_its_address():
 
 # Patterns that name CUDA, and how often they may stand outside gpu/cuda and the kernels. A number here may
 # only fall.
-NAMES_OF_CUDA = {
-    r"\bcuda::|::cuda\b|\bis_cuda\b": 0,
-    r"^\s*#\s*include\s+<(cuda|cub/|thrust/)": 0,
-}
+NAMES_OF_CUDA = {r"\bcuda::|::cuda\b|\bis_cuda\b": 0, r"^\s*#\s*include\s+<(cuda|cub/|thrust/)": 0}
 
 
 def yields_in_a_block(function):

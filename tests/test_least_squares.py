@@ -292,11 +292,7 @@ def test_show(capsys):
 
 
 REFUSED = {
-    "b columns": (
-        dict(b=np.ones((7, 2))),
-        ValueError,
-        r"b has shape \(7, 2\);.*\(300, 2\)",
-    ),
+    "b columns": (dict(b=np.ones((7, 2))), ValueError, r"b has shape \(7, 2\);.*\(300, 2\)"),
     "x0 columns": (dict(b=np.ones((300, 2)), x0=np.ones(80)), ValueError, r"x0 has shape \(80,\);.*2"),
     "x0 of no columns": (
         dict(b=np.ones((300, 0)), x0=np.ones((80, 2))),

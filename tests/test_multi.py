@@ -406,9 +406,7 @@ def test_rows_that_do_not_fit(case, bus_rate, gpu_names, by, dtype, monkeypatch)
     monkeypatch.setattr(division, "_BUS_RATE", bus_rate)
     # A GPU that other tests use at the moment measures so slow that its share fits.
     monkeypatch.setattr(
-        division,
-        "measured_powers",
-        lambda csr, request, ordinals: [8.0 if o >= 0 else 1.0 for o in ordinals],
+        division, "measured_powers", lambda csr, request, ordinals: [8.0 if o >= 0 else 1.0 for o in ordinals]
     )
     limit = dtype.itemsize * sum(A.shape) + int(0.3 * (A.nnz * (4 + dtype.itemsize)) / len(gpu_names))
     op = spread(A, gpu_names, partition=by, memory_limit=limit, powers=None)

@@ -17,15 +17,7 @@ from spmvgpu.operator.description import Description, resolved
 from spmvgpu.operator.operator import SparseOperator
 from spmvgpu.planning import parts
 from spmvgpu.planning.parts import Part
-from support import (
-    assert_multiplies,
-    assert_same_entries,
-    each_type,
-    explained,
-    formats_of,
-    naming,
-    poisoned,
-)
+from support import assert_multiplies, assert_same_entries, each_type, explained, formats_of, naming, poisoned
 
 SPECIAL = ["power_law_rows", "uniform", "empty_rows_every_other", "arrow"]
 

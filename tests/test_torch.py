@@ -66,9 +66,7 @@ DOORS = {
         "update_values": lambda op, data: op.update_values(data.repeat(3)[:7]),
         "a tuple": lambda op, data: sg.aslinearoperator((data, [0, 1, 2], [0, 1, 2, 3]), shape=(3, 3)),
     },
-    "values": {
-        "operator": lambda op, v: sg.torch.MatrixPattern(np.eye(3), device=op.device).operator(v),
-    },
+    "values": {"operator": lambda op, v: sg.torch.MatrixPattern(np.eye(3), device=op.device).operator(v)},
     "inverse_diagonal": {"Jacobi": lambda op, d: sg.linalg.Jacobi(d)},
     "B": {"amg": lambda op, B: sg.linalg.amg(op, B=B)},
     "nullspace": {"cg": lambda op, v: sg.linalg.cg(op, np.ones(3), nullspace=v)},

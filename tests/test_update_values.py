@@ -14,14 +14,7 @@ import spmvgpu as sg
 from battery import CASES, COMPLEX_TYPES, SYMMETRIC_CASES, TYPES, hermitian, matrix, typed, vector
 from reference import assert_product
 from spmvgpu import gallery
-from support import (
-    asked_by_nobody,
-    assert_multiplies,
-    assert_same_entries,
-    explained,
-    formats_of,
-    run_python,
-)
+from support import asked_by_nobody, assert_multiplies, assert_same_entries, explained, formats_of, run_python
 
 ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
 #: Options with which every format holds a matrix of small blocks.

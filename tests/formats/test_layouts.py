@@ -109,13 +109,7 @@ LAYOUTS = [
         {"offsets": [-2, 0, 1], "values": columns([[0, 0, 5, 6], [1, 2, 3, 4], [7, 8, 9, 0]], 0)},
         (3 * (PITCH * 8 + 4), 3 * PITCH / 9),
     ),
-    (
-        "sdia",
-        {},
-        SYMMETRIC,
-        {"offsets": [0, 1], "values": columns([[1, 2, 3, 4], [5, 6, 7, 0]], ANY)},
-        None,
-    ),
+    ("sdia", {}, SYMMETRIC, {"offsets": [0, 1], "values": columns([[1, 2, 3, 4], [5, 6, 7, 0]], ANY)}, None),
     ("sdia", {}, ROWS_OF_A_SYMMETRIC, {"values": columns([[0, 3, 4], [6, 7, 8]], ANY)}, None),
     (
         "sell",

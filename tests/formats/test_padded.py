@@ -7,14 +7,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import CASES, from_lengths, matrix, vector
 from reference import assert_product
-from support import (
-    assert_multiplies,
-    assert_same_entries,
-    check_refusal,
-    each_type,
-    formats_of,
-    poisoned,
-)
+from support import assert_multiplies, assert_same_entries, check_refusal, each_type, formats_of, poisoned
 
 # With the options of which they pad most.
 PADDED = {"ellpack": {}, "ellpack_r": {}, "ellr_t": {}, "dia": {}, "sell": {"sigma": 1}}

@@ -7,13 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import (
-    matrix,
-    symmetric,
-    uniform,
-    values,
-    vector,
-)
+from battery import matrix, symmetric, uniform, values, vector
 from reference import assert_product
 from support import assert_multiplies, assert_same_entries, check_refusal, each_type
 
