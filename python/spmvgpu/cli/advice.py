@@ -41,7 +41,6 @@ class Outcome(NamedTuple):
     restart: int = RESTART
     zero_diagonal: bool = False  # the diagonal has zeros
     scattered: bool = False  # entries lie far from the diagonal
-    ranks: int = 1
 
 
 class Suggestion(NamedTuple):
@@ -57,7 +56,7 @@ def suggestions(o: Outcome) -> list[Suggestion]:
         digit = 10.0 ** floor(log10(o.residual))
         reached = ceil(o.residual / digit) * digit
         return [Suggestion(f"--rtol {reached:.0e}", "float64 allows hardly more than was reached")]
-    single, one, better = o.dtype in ("float32", "complex64"), o.ranks == 1, _better_preconditioner(o)
+    single, better = o.dtype in ("float32", "complex64"), _better_preconditioner(o)
     most, rate = _iterations(o)
     other, why = _NEXT.get(o.solver, ("", ""))
     double = np.result_type(o.dtype, np.float64)
@@ -78,7 +77,7 @@ def suggestions(o: Outcome) -> list[Suggestion]:
             "entries lie far from the diagonal; incomplete factors are better where they lie near it",
         ),
         (
-            one and o.solver == "cg" and o.preconditioner != "amg",
+            o.solver == "cg" and o.preconditioner != "amg",
             "--preconditioner amg",
             "multigrid suits discretized elliptic equations, such as diffusion and elasticity",
         ),
@@ -94,8 +93,6 @@ def suggestions(o: Outcome) -> list[Suggestion]:
 
 
 def _better_preconditioner(o: Outcome) -> str:
-    if o.ranks > 1:
-        return "jacobi" if o.preconditioner == "none" else ""
     # Incomplete Cholesky factors are for positive definite matrices.
     name = {"cg": "ic0", "bicgstab": "ilu0", "gmres": "ilu0"}.get(o.solver, "")
     return "" if name == o.preconditioner or (name == "ilu0" and o.zero_diagonal) else name

@@ -49,8 +49,6 @@ def run_on_ranks(args: Namespace, ranks: int, solve: Callable[[Namespace, Task],
 
 
 def _task(args: Namespace, comm: Communicator) -> Task:
-    if args.preconditioner not in ("auto", "jacobi", "none"):
-        raise ValueError("over several ranks there is --preconditioner jacobi or none")
     if args.reorder:
         raise ValueError("--reorder is for one process; leave it out")
     with agreement(comm):

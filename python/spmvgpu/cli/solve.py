@@ -132,7 +132,7 @@ def _solve(args: argparse.Namespace, task: Task) -> int:
     problem, op, report = task.problem, task.problem.op, Report(args.json, task.is_first)
     auto = args.solver == "auto"
     preconditioner = args.preconditioner.replace("-", "_")
-    if preconditioner == "auto" and not (auto and task.matrix is not None):
+    if preconditioner == "auto" and not auto:
         preconditioner = "jacobi" if problem.divides else "none"
     hint = "" if (auto and not problem.is_small and problem.is_hermitian) else _hint(task)
     check_solver(task, args.solver, hint)

@@ -54,7 +54,7 @@ class Task(NamedTuple):
         """What advice depends on."""
         A = self.matrix
         if A is None:
-            return {"ranks": self.problem.op.comm.size}
+            return {}
         # Entries are scattered if they lie further from the diagonal, in the mean, than a tenth of the rows.
         rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
         scattered = A.nnz and np.abs(rows - A.indices).mean() > 0.1 * A.shape[0]

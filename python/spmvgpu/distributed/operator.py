@@ -16,6 +16,7 @@ from .._util.types import Device, HostArray
 from ..arrays import array_and_library
 from ..devices import at_most
 from ..operator.operands import as_it_is, check_shape, of_any_type, refuse_overlap
+from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from ..planning.symmetry import Symmetry, simplest
 from .communicators import Communicator
@@ -562,6 +563,11 @@ class DistributedOperator:
         """The matrix of the core that multiplies this rank's pieces, and exchanges entries, or None."""
         alone = self.comm.size == 1 and isinstance(self.device, str)
         return self._product.matrix if alone or self._shared.transport.nccl is not None else None
+
+    @property
+    def _block(self) -> SparseOperator:
+        """The block of the diagonal, which has the columns of this rank's rows."""
+        return self._product.block
 
     def _piece_of_system(self, b: Piece) -> PieceOfSystem:
         return PieceOfSystem(self, b)

@@ -31,7 +31,7 @@ class DoubleSystemOverRanks(DoubleSystem):
         self._comm, self._double = op.comm, np.result_type(op.dtype, np.float64)
         self.kind = "Hermitian" if op.dtype.kind == "c" else "symmetric"
 
-    is_small, dominance = False, 0.0  # no rank has factors, and only jacobi is there
+    is_small, dominance = False, 0.0  # no rank has all entries
     suits_multigrid = has_constant_null_space = False
 
     @cached_property

@@ -104,6 +104,10 @@ class Product:
         block, *halo = operators
         return block, halo[0] if halo else None
 
+    @property
+    def block(self) -> SparseOperator:
+        return self._operators[0]
+
     @lazy
     def matrix(self) -> AnyMatrix:
         """The core's matrix for vectors where the block is: it sends what `exchange` says over NCCL."""

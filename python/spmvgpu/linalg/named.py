@@ -55,14 +55,14 @@ NAMES = ("jacobi", *_OF_ENTRIES)
 def named(name: str, op: SparseOperator | OverRanks, solver: str, **options: object) -> object:
     """The preconditioner of a name for an operator and a solver, as solvers take it.
 
+    Over ranks it is that of this rank's block of the diagonal.
+
     Raises
     ------
     ValueError
-        For an unknown name, for an operator over ranks that has only "jacobi", and as the preconditioners.
+        For an unknown name, and as the preconditioners.
     """
     one_of("M", name, NAMES)
     if name == "jacobi":
         return _jacobi(op, solver in SYMMETRIC_SOLVERS)
-    if not isinstance(op, SparseOperator):
-        raise ValueError(f"M={name!r} is for an operator of one process; over ranks there is M='jacobi'")
-    return _OF_ENTRIES[name](op, **options)
+    return _OF_ENTRIES[name](op if isinstance(op, SparseOperator) else op._block, **options)

@@ -153,7 +153,8 @@ def solve(
     A : array, sparse matrix, SparseOperator, LinearOperator or DistributedOperator
         Square. It is solved in double precision. The entries of a `LinearOperator` of another library are not
         known, so there is no preconditioner for it. All ranks of a `DistributedOperator` call it together,
-        with their pieces of `b` and `x0`; the preconditioner is jacobi, and there is no direct solver.
+        with their pieces of `b` and `x0`. Each rank makes preconditioners but jacobi of its diagonal
+        block, and there is no direct solver.
     b : (n,) or (n, k) array
         Right-hand side, or several of them as columns, as the solvers take it.
     rtol, atol : float

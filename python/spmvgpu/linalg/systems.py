@@ -126,6 +126,10 @@ class OverRanks(Protocol):
     dtype: DType
     row_ranges: Any
 
+    @property
+    def _block(self) -> SparseOperator:
+        """This rank's block of the diagonal."""
+
     def agreement(self) -> AbstractContextManager[None]:
         """As `System.agreement`."""
 
