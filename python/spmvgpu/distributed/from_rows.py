@@ -111,14 +111,9 @@ def aslinearoperator(
         csr = checked_rows(A_local, dtype)
         given = A_local.dtype if dtype is None else csr.dtype
     check_same(own, symmetric=symmetric or False, transport=transport)
-    facts = own.allgather((*csr.shape, given.name, csr.dtype))
-    total_columns, common = facts[0][1], _common_type(facts)
-    with agreement(own):
-        if csr.shape[1] != total_columns:
-            raise ValueError(
-                f"A_local has {csr.shape[1]} columns, and {total_columns} on rank 0; give rows with all "
-                "columns of the matrix on every rank"
-            )
+    total_columns = csr.shape[1]
+    check_same(own, **{"A_local.shape[1]": total_columns})
+    common = _common_type(own.allgather((csr.shape[0], given.name, csr.dtype)))
     rows = _row_ranges(own, row_ranges, csr.shape[0])
     if col_ranges is not None:
         cols = Ranges(own, col_ranges)
@@ -316,16 +311,16 @@ def _row_ranges(comm: Communicator, given: Offsets | None, count: int) -> Ranges
     return ranges
 
 
-def _common_type(facts: list[tuple[int, int, str, DType]]) -> DType:
+def _common_type(facts: list[tuple[int, str, DType]]) -> DType:
     """The type that all ranks' rows are stored in; TypeError, on all ranks, where they have several."""
     with_rows = [rank for rank, (rows, *_) in enumerate(facts) if rows] or [0]
-    first = {facts[rank][2]: rank for rank in reversed(with_rows)}
+    first = {facts[rank][1]: rank for rank in reversed(with_rows)}
     if len(first) > 1:
         found = ", ".join(f"{name} on rank {rank}" for name, rank in sorted(first.items(), key=itemgetter(1)))
         raise TypeError(
             f"the rows of the ranks have different dtypes ({found}); give the same dtype= on all ranks"
         )
-    return facts[with_rows[0]][3]
+    return facts[with_rows[0]][2]
 
 
 def _local_rank(comm: Communicator) -> tuple[int, int | None]:

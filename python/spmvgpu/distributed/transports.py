@@ -75,22 +75,29 @@ def choose(comm: Communicator, ordinal: int, transport: str) -> Transport:
         return Transport(None, False, "transport='mpi'")
     ranks = [] if comm.size == 1 else comm.allgather(_rank(ordinal))
     without = next((number for number, rank in enumerate(ranks) if rank.gpu is None), None)
-    trouble = "" if without is None else f"rank {without} does not compute on one GPU"
-    trouble = trouble if ranks else "there is one rank"
-    reasons = [trouble] if trouble else []
-    if not trouble and transport != "cuda_mpi":
-        nccl, trouble_of_nccl = _nccl(comm, ordinal, ranks, is_asked_for=transport == "nccl")
-        if nccl is not None:
-            return Transport(nccl, False, "")
-        reasons.append(trouble_of_nccl)
-    if not trouble and transport != "nccl":
-        troubles = (
-            f"rank {number}: {rank.mpi_trouble}" for number, rank in enumerate(ranks) if rank.mpi_trouble
+    reasons = [] if without is None else [f"rank {without} does not compute on one GPU"]
+    if not ranks:
+        reasons = ["there is one rank"]
+    kinds = [] if reasons else [kind for kind in ("nccl", "cuda_mpi") if transport in ("auto", kind)]
+    if "nccl" in kinds:
+        trouble = _trouble_of_nccl(ranks)
+        try:
+            if not trouble:
+                return Transport(_communicator(comm, ordinal), False, "")
+        except _core.CudaError as error:
+            if transport == "nccl":
+                raise
+            trouble = str(error)
+            if comm.rank == 0:
+                warnings.warn(f"NCCL failed, so messages are sent by MPI: {error}", RuntimeWarning, 3)
+        reasons.append(trouble)
+    if "cuda_mpi" in kinds:
+        trouble = next(
+            (f"rank {n}: {rank.mpi_trouble}" for n, rank in enumerate(ranks) if rank.mpi_trouble), ""
         )
-        trouble_of_mpi = next(troubles, "")
-        if not trouble_of_mpi:
+        if not trouble:
             return Transport(None, True, "; ".join(reasons) or "transport='cuda_mpi'")
-        reasons.append(trouble_of_mpi)
+        reasons.append(trouble)
     reason = "; ".join(reasons)
     if transport != "auto":
         raise ValueError(f"transport={transport!r} is not available: {reason}; give 'auto' or 'mpi'")
@@ -150,23 +157,6 @@ def trouble_of_cuda() -> str:
 
 
 # NCCL
-
-
-def _nccl(
-    comm: Communicator, ordinal: int, ranks: list[_Rank], is_asked_for: bool
-) -> tuple[_core.NcclCommunicator | None, str]:
-    """The communicator, or None and why there is none."""
-    trouble = _trouble_of_nccl(ranks)
-    if trouble:
-        return None, trouble
-    try:
-        return _communicator(comm, ordinal), ""
-    except _core.CudaError as error:
-        if is_asked_for:
-            raise
-        if comm.rank == 0:
-            warnings.warn(f"NCCL failed, so messages are sent by MPI: {error}", RuntimeWarning, 4)
-        return None, str(error)
 
 
 def _communicator(comm: Communicator, ordinal: int) -> _core.NcclCommunicator:

@@ -56,21 +56,18 @@ class JaxSource(Source):
         BCOO becomes CSR in order and without duplicates. None for what is no matrix or has negative indices,
         which `host` and the conversion of its result refuse with the reason.
         """
-        A, kind, jnp = self.given, type(self.given).__name__, sys.modules["jax.numpy"]
+        A, kind = self.given, type(self.given).__name__
         if kind not in ("BCOO", "BCSR") or A.n_batch or A.n_dense or len(A.shape) != 2:
             return None
         if max(A.shape) > INDEX_LIMIT or A.nse > ENTRY_LIMIT or not A.nse:
             return None
-        if kind == "BCSR":
-            indptr = A.indptr
-            count = int(indptr[-1])
-            return A.data[:count], A.indices[:count].astype(np.int32), indptr.astype(np.int32)
-        if bool((A.indices < 0).any()):
-            return None
-        ordered = A.sum_duplicates(remove_zeros=False)  # which drops what is out of range
-        row, col = ordered.indices.T
-        indptr = jnp.searchsorted(row, jnp.arange(A.shape[0] + 1, dtype=row.dtype))
-        return ordered.data, col.astype(np.int32), indptr.astype(np.int32)
+        if kind == "BCOO":
+            if bool((A.indices < 0).any()):
+                return None
+            ordered = A.sum_duplicates(remove_zeros=False)  # which drops what is out of range
+            A = sys.modules["jax.experimental.sparse"].BCSR.from_bcoo(ordered)
+        count = int(A.indptr[-1])
+        return A.data[:count], A.indices[:count].astype(np.int32), A.indptr.astype(np.int32)
 
 
 def _host(name: str, array: AnyArray) -> HostArray:
