@@ -39,25 +39,7 @@ def matrix():
     return sp.random_array((20, 30), density=0.1, format="csr", random_state=np.random.default_rng(0))
 
 
-def write_mtx(path, content, **options):
-    with path.open("wb") as stream:
-        scipy.io.mmwrite(stream, content, **options)
-    return path
-
-
-def write_gz(path, matrix):
-    text = io.BytesIO()
-    scipy.io.mmwrite(text, matrix)
-    path.write_bytes(gzip.compress(text.getvalue()))
-    return path
-
-
-def write_npz(path, matrix):
-    sp.save_npz(path, matrix)
-    return path
-
-
-WRITERS = {"A.mtx": write_mtx, "A.mtx.gz": write_gz, "A.npz": write_npz}
+each_file = pytest.mark.parametrize("name", ["A.mtx", "A.mtx.gz", "A.npz"])
 
 
 def assert_same(found, expected):
@@ -69,14 +51,10 @@ def assert_same(found, expected):
 # -- what is read --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_matrix(tmp_path, matrix, name):
-    assert_same(read_matrix(WRITERS[name](tmp_path / name, matrix)), matrix)
-
-
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo", "dia", "bsr"])
 def test_npz_of_any_format(tmp_path, matrix, layout):
-    assert_same(read_matrix(write_npz(tmp_path / "A.npz", matrix.asformat(layout))), matrix)
+    sp.save_npz(tmp_path / "A.npz", matrix.asformat(layout))
+    assert_same(read_matrix(tmp_path / "A.npz"), matrix)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -116,20 +94,8 @@ def test_triangles_that_differ_by_rounding(tmp_path):
 
 
 def test_numbers_are_rounded_as_python_rounds_them(tmp_path):
-    numbers = [
-        "1e-400",
-        "-1e-400",
-        "4.9e-324",
-        "2.4e-324",
-        "1.7976931348623157e308",
-        "0.1",
-        "1.0-103",
-        "3.5+10",
-        "2.5d-3",
-        "5Q2",
-        "INF",
-        "-nan",
-    ]
+    text = "1e-400 -1e-400 4.9e-324 2.4e-324 1.7976931348623157e308 0.1 1.0-103 3.5+10 2.5d-3 5Q2 INF -nan"
+    numbers = text.split()
     numbers += ["1" + "0" * 300 + "e-300", "0." + "0" * 400 + "1e401", "9007199254740993", "Infinity"]
     path = tmp_path / "b.mtx"
     path.write_text(f"%%MatrixMarket vector array real general\n{len(numbers)}\n" + "\n".join(numbers))
@@ -143,7 +109,8 @@ def test_lines_at_the_ends_of_pieces(tmp_path):
     n = 30_000
     rng = np.random.default_rng(1)
     expected = sp.coo_array((rng.standard_normal(n), (rng.integers(n, size=n), np.arange(n))), shape=(n, n))
-    path = write_mtx(tmp_path / "A.mtx", expected)
+    path = tmp_path / "A.mtx"
+    write_matrix(path, expected)
     text = path.read_text()
     assert_equal = np.testing.assert_array_equal
     for more in ("", "% a comment\n", "\n" * 7, "%" * 100_000 + "\n"):
@@ -157,14 +124,6 @@ def test_lines_at_the_ends_of_pieces(tmp_path):
     assert "line 25001: 'x' is no number" in refusal(path)
 
 
-@pytest.mark.parametrize("shape", [(0, 0), (0, 4), (3, 0), (3, 4)], ids=str)
-@pytest.mark.parametrize("name", WRITERS)
-def test_empty_matrix(tmp_path, name, shape):
-    found = read_matrix(WRITERS[name](tmp_path / name, sp.coo_array(shape)))
-    assert found.shape == shape
-    assert found.nnz == 0
-
-
 @pytest.mark.parametrize("shape", [(7,), (7, 1), (1, 7)], ids=str)
 @pytest.mark.parametrize("name", ["b.npy", "b.mtx"])
 def test_vector(tmp_path, name, shape):
@@ -172,7 +131,7 @@ def test_vector(tmp_path, name, shape):
     if name == "b.npy":
         np.save(tmp_path / name, b.reshape(shape))
     else:
-        write_mtx(tmp_path / name, np.atleast_2d(b.reshape(shape)))
+        scipy.io.mmwrite(tmp_path / name, np.atleast_2d(b.reshape(shape)))
     np.testing.assert_array_equal(read_vector(tmp_path / name), b)
 
 
@@ -273,10 +232,11 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@each_file
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_file(tmp_path, matrix, name, damage):
-    path = WRITERS[name](tmp_path / name, matrix)
+    path = tmp_path / name
+    write_matrix(path, matrix)
     path.write_bytes(DAMAGE[damage](path.read_bytes()))
     refusal(path)
 
@@ -454,9 +414,6 @@ def test_collected_bad_file(path):
 
 # -- writing -------------------------------------------------------------------------------------------------
 
-SUFFIXES = [".mtx", ".mtx.gz", ".npz"]
-each_suffix = pytest.mark.parametrize("suffix", SUFFIXES)
-
 
 def drawn(rng, dtype, shape=(9, 9)):
     """Values of all magnitudes that the type has, with an explicit zero."""
@@ -469,20 +426,20 @@ def drawn(rng, dtype, shape=(9, 9)):
     return A
 
 
-@each_suffix
+@each_file
 @pytest.mark.parametrize(
     "dtype", [np.dtype(name) for name in ["f4", "f8", "c8", "c16", "i1", "i8", "u4", "?"]]
 )
-def test_what_is_written_is_read(suffix, dtype, tmp_path):
+def test_what_is_written_is_read(name, dtype, tmp_path):
     rng = np.random.default_rng(0)
-    for shape in ((9, 9), (3, 17), (0, 4), (4, 0), (1, 1)):
+    for shape in ((9, 9), (3, 17), (0, 0), (0, 4), (4, 0), (1, 1)):
         A = drawn(rng, dtype, shape)
-        write_matrix(tmp_path / f"A{suffix}", A)
-        found = read_matrix(tmp_path / f"A{suffix}")
+        write_matrix(tmp_path / name, A)
+        found = read_matrix(tmp_path / name)
         assert found.shape == shape
         np.testing.assert_array_equal(found.indices, A.indices)  # zeros stay
         np.testing.assert_array_equal(found.data.astype(dtype), A.data)
-        if suffix == ".npz" and dtype.kind in "fc":
+        if name == "A.npz" and dtype.kind in "fc":
             assert found.dtype == dtype
 
 
@@ -497,18 +454,18 @@ DECLARED = [
 ]
 
 
-@each_suffix
+@each_file
 @pytest.mark.parametrize(("rows", "symmetric", "word"), DECLARED)
-def test_a_declared_symmetry_is_written(suffix, rows, symmetric, word, device, tmp_path):
+def test_a_declared_symmetry_is_written(name, rows, symmetric, word, device, tmp_path):
     A = np.array(rows)
-    file = tmp_path / f"A{suffix}"
+    file = tmp_path / name
     op = sg.aslinearoperator(A, "csr", device, symmetric=symmetric)
     for given, said in ((A, symmetric), (op, None), (op.T, None), (2 * op, None)):
         write_matrix(file, given, symmetric=said)
         np.testing.assert_array_equal(
             read_matrix(file).toarray(), given.toarray() if hasattr(given, "toarray") else given
         )
-        if suffix == ".mtx":
+        if name == "A.mtx":
             assert file.read_text().splitlines()[0].split()[-1] == word
     write_matrix(file, np.tril(A), symmetric="lower")
     assert read_matrix(file).nnz == np.count_nonzero(np.tril(A) + np.tril(A, -1).T)
