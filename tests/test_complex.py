@@ -229,15 +229,6 @@ def test_imaginary_parts_are_never_dropped():
 # -- parts, orders, devices ----------------------------------------------------------------------------------
 
 
-def test_distributed_vectors(device):
-    op = sg.aslinearoperator(SQUARE, device=[device, "cpu"], powers=[1, 1], format="csr")
-    x = vector(op.shape[1], DOUBLE)
-    here, there = op.vector(x), op.vector()
-    assert_product(op.spmv(here, out=there, alpha=2j).collect(), SQUARE, x, 2j)
-    with pytest.raises(TypeError, match="alpha must be a number"):
-        op.spmv(here, out=there, alpha="two")
-
-
 @pytest.mark.gpu
 def test_streamed(cuda_device):
     op = sg.aslinearoperator(SQUARE, device=cuda_device, memory_limit=SQUARE.data.nbytes, format="csr")

@@ -164,23 +164,6 @@ def test_every_device_makes_the_same_bits_of_many_rows(make, cycle, cuda_device)
     assert_same(there, host)
 
 
-@pytest.mark.gpu
-def test_new_values_on_the_device(library, cuda_device):
-    A, M = made("jumps", cuda_device)
-    _, N = made("jumps", "cpu")
-    M.update_values(library.asarray(2 * A.data, cuda_device))
-    N.update_values(2 * A.data)
-    assert_same(M, N)
-    op = sg.aslinearoperator(A, device=cuda_device)
-    M = linalg.amg(op)
-    op.update_values(library.asarray(3 * A.data, cuda_device))
-    np.testing.assert_array_equal(M.A.tocsr().data, A.data)
-    np.testing.assert_array_equal(op.tocsr().data, 3 * A.data)
-    M.update_values(op)
-    op.update_values(A.data)
-    np.testing.assert_array_equal(M.A.tocsr().data, 3 * A.data)
-
-
 def assert_same(M, N):
     for ours, theirs in zip(matrices(M), matrices(N), strict=True):
         for one, other in zip(ours, theirs, strict=True):
@@ -260,31 +243,6 @@ def test_dependent_vectors_are_left_out(device):
     one = np.ones(A.shape[0])
     M = linalg.amg(A, B=np.column_stack([one, 2 * one, 0 * one]), block=1, device=device)
     assert_same(M, linalg.amg(A, B=one, device=device))
-
-
-@both_cycles
-@pytest.mark.parametrize("name", ["poisson3d", "jumps", "elasticity3d", "hermitian"])
-def test_new_values(name, cycle, device):
-    A, M = made(name, device, max_coarse=60, cycle=cycle)
-    other = A.copy()
-    scale = np.linspace(1, 1.3, A.shape[0])
-    other.data *= np.repeat(scale, np.diff(A.indptr)) * scale[A.indices]
-    sizes = [level.A.shape[0] for level in M.levels]
-    b = vector(A.shape[0], A.dtype)
-    before = M @ b
-    M.update_values(other)
-    assert [level.A.shape[0] for level in M.levels] == sizes
-    np.testing.assert_array_equal(M.A.tocsr().data, other.data)
-    for (fine, R, P), (coarse, *_) in pairwise(matrices(M)):
-        expected = (R @ fine @ P).toarray()
-        np.testing.assert_allclose(coarse.toarray(), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
-    x, count = iterations(M, b)
-    assert np.linalg.norm(b - other @ x) <= 2e-8 * np.linalg.norm(b)
-    assert count <= 30
-    M.update_values(A.data)  # by values alone
-    np.testing.assert_array_equal(M @ b, before)
-    M.update_values(sg.aslinearoperator(other, device=device))
-    np.testing.assert_array_equal(M.A.tocsr().data, other.data)
 
 
 def test_repr():

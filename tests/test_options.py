@@ -7,7 +7,7 @@ import pytest
 import spmvgpu as sg
 from battery import TYPES, matrix, vector
 from reference import assert_product
-from support import allowed_values, build, each_format_of, each_type, formats_of, naming, poisoned
+from support import allowed_values, build, formats_of, naming, poisoned
 
 OPTIONS = [(name, option) for name in sg.formats() for option in sg.format_options(name)]
 NAMES = sorted({(name, option["name"]) for name, option in OPTIONS})
@@ -72,12 +72,3 @@ def test_unknown_option_names_the_allowed_ones(fmt):
 def test_unknown_format_of_options():
     with pytest.raises(ValueError, match="nonsense"):
         sg.format_options("nonsense")
-
-
-@each_format_of("power_law_rows")
-@each_type
-def test_full_tuning_keeps_the_product(fmt, device, dtype):
-    A = matrix("power_law_rows", dtype)
-    op = build(A, fmt, device, tune="full")
-    x = vector(A.shape[1], dtype)
-    assert_product(op @ x, A, x)

@@ -167,14 +167,6 @@ def test_by_name(solver, name, device, dtype, rtol):
     np.testing.assert_array_equal(solve(op, b, M=M, rtol=rtol)[0], x)
 
 
-def test_amg_by_name(device, dtype, rtol):
-    pytest.importorskip("pyamg")
-    A = gallery.poisson3d(14).astype(dtype)
-    op, b = sg.aslinearoperator(A, device=device), vector(A.shape[0], dtype)
-    assert linalg.cg(op, b, M="amg", rtol=rtol)[1] == 0
-    assert op.solve_info.iterations <= 16
-
-
 # -- incomplete factors --------------------------------------------------------------------------------------
 
 

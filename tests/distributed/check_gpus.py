@@ -9,109 +9,26 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import libraries
-import spmvgpu as sg
 from battery import vector
-from ranks import COMM, SYSTEMS, case, each_division, each_system_and_solver, operator, piece
+from ranks import COMM, DEVICE, GPUS, HAVE_THEIR_OWN, HOST, case, operator, piece
 from reference import assert_product
 from spmvgpu import gallery, linalg
 from spmvgpu.distributed.transports import trouble_of_cuda
 
-GPUS = [info.name for info in sg.devices() if info.name != "cpu"]
 pytestmark = [
     pytest.mark.skipif(not GPUS, reason="this machine has no usable CUDA device"),
     pytest.mark.skipif(COMM.size > max(2, len(GPUS)), reason="two ranks that share a GPU say as much"),
 ]
 
-DEVICE = GPUS[COMM.rank % len(GPUS)] if GPUS else None
-HAVE_THEIR_OWN = 1 < COMM.size <= len(GPUS)
 
-each_type = pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-
-
-@pytest.fixture(params=["mpi", "cuda_mpi", "nccl"])
-def transport(request):
-    if request.param == "nccl" and not HAVE_THEIR_OWN:
-        pytest.skip("needs a GPU for every rank, and several")
-    if request.param == "cuda_mpi" and (COMM.size == 1 or trouble_of_cuda()):
-        pytest.skip(f"no messages over CUDA-aware MPI: {trouble_of_cuda() or 'there is one rank'}")
-    return request.param
-
-
-@pytest.fixture(params=["cupy", "torch"])
-def library(request):
-    pytest.importorskip(request.param)
-    return getattr(libraries, request.param.capitalize())()
-
-
-def on_gpu(library, x, ranges):
-    return library.asarray(piece(x, ranges), DEVICE)
-
-
-def whole(library, y, ranges):
-    return ranges.gather(library.to_numpy(y), root=None)
-
-
-def product(op, library, x):
-    """Of a whole vector that every rank has."""
-    return whole(library, op @ on_gpu(library, x, op.col_ranges), op.row_ranges)
-
-
-@each_division
-@each_type
-@pytest.mark.parametrize("name", ["power_law_rows", "tall", "wide", "no_entries"])
-def test_products(name, dtype, division, transport, library):
-    A, x = case(name, dtype)
-    op = operator(A, division, device=DEVICE, transport=transport)
-    for _ in range(3):
-        assert_product(product(op, library, x), A, x)
-    u = vector(A.shape[0], A.dtype)
-    for _ in range(3):
-        assert_product(product(op.T, library, u), sp.csr_array(A.T), u)
-    if A.dtype.kind == "c":
-        assert_product(product(op.H, library, u), sp.csr_array(A.conj().T), u)
-
-
-@pytest.mark.parametrize("columns", [0, 1, 5])
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("transposed", [False, True])
-def test_columns(columns, order, transposed, transport, library):
-    A, _ = case("two_populations")
-    op = operator(A, device=DEVICE, transport=transport)
-    if transposed:
-        A, op = sp.csr_array(A.T), op.T
-    X = np.random.default_rng(3).standard_normal((A.shape[1], columns))
-    own = library.asarray(np.ascontiguousarray(piece(X, op.col_ranges).T), DEVICE).T
-    if order == "C":
-        own = on_gpu(library, X, op.col_ranges)
-    assert_product(whole(library, op @ own, op.row_ranges), A, X)
-
-
-@pytest.mark.parametrize("transposed", [False, True])
-def test_scaled_product_into_an_array(transposed, transport, library):
-    A, _ = case("power_law_rows")
-    op = operator(A, "uneven", device=DEVICE, transport=transport)
-    if transposed:
-        A, op = sp.csr_array(A.T), op.T
-    x, y = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype, seed=9)
-    out = on_gpu(library, y, op.row_ranges)
-    assert op.spmv(on_gpu(library, x, op.col_ranges), out=out, alpha=-1.5, beta=0.25) is out
-    assert_product(whole(library, out, op.row_ranges), A, x, -1.5, 0.25, y)
-
-
-def test_vectors_of_other_types(transport, library):
-    A, x = case("uniform", "float64")
-    op = operator(A, device=DEVICE, transport=transport)
-    turned = x * (1 - 2j)
-    assert_product(product(op, library, turned), sp.csr_array(A.astype(complex)), turned)
-
-
-def test_products_on_several_streams(transport, library):
+def test_products_on_several_streams(side):
     """The buffers of messages are one product's at a time."""
+    if side is HOST:
+        return
     A, _ = case("power_law_rows")
-    op = operator(A, device=DEVICE, transport=transport)
+    op, library = operator(A, **side.options), side.library
     vectors = [vector(A.shape[1], A.dtype, seed) for seed in range(6)]
-    pieces = [on_gpu(library, x, op.col_ranges) for x in vectors]
+    pieces = [side.send(piece(x, op.col_ranges)) for x in vectors]
     results = []
     for x in pieces:
         with library.new_stream(DEVICE) as stream:
@@ -119,7 +36,7 @@ def test_products_on_several_streams(transport, library):
             results.append((op @ x, stream))
     for x, (y, stream) in zip(vectors, results, strict=True):
         library.synchronize(stream)
-        assert_product(whole(library, y, op.row_ranges), A, x)
+        assert_product(op.row_ranges.gather(side.fetch(y), root=None), A, x)
 
 
 def test_vectors_in_host_memory(transport):
@@ -128,42 +45,7 @@ def test_vectors_in_host_memory(transport):
     assert_product(op.row_ranges.gather(op @ piece(x, op.col_ranges), root=None), A, x)
 
 
-@pytest.mark.parametrize("preconditioner", ["none", "diagonal", "operator", "own block"])
-@each_system_and_solver
-def test_solvers(name, solver, division, preconditioner, transport):
-    pytest.importorskip("cupy")
-    library = libraries.Cupy()
-    A = sp.csr_array(SYSTEMS[name]())
-    b = A @ vector(A.shape[0], np.float64)
-    op, alone = (
-        operator(A, division, device=DEVICE, transport=transport),
-        sg.aslinearoperator(A, device="cpu"),
-    )
-    inverse = sp.csr_array(sp.diags_array(1 / np.linspace(1, 2, len(b))))
-    own, rows = piece(inverse.diagonal(), op.row_ranges), op.row_ranges
-    M = {
-        "none": None,
-        "diagonal": library.asarray(own, DEVICE),
-        "operator": operator(inverse, division, device=DEVICE, transport=transport),
-        "own block": sg.aslinearoperator(
-            sp.csr_array(sp.diags_array(own, shape=(len(own),) * 2)), device=DEVICE
-        ),
-    }[preconditioner]
-    whole_M = None if M is None else inverse.diagonal()
-    ours, theirs = [], []
-    x, info = getattr(linalg, solver)(op, on_gpu(library, b, rows), M=M, rtol=1e-9, residuals=ours)
-    expected, _ = getattr(linalg, solver)(alone, b, M=whole_M, rtol=1e-9, residuals=theirs)
-    assert info == 0
-    slack = 2 + (len(theirs) // 10 if solver == "bicgstab" else 0)
-    assert abs(len(ours) - len(theirs)) <= slack
-    np.testing.assert_allclose(ours[:5], theirs[:5], rtol=1e-6)
-    found = whole(library, x, rows)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
-    again, _ = getattr(linalg, solver)(op, on_gpu(library, b, rows), M=M, rtol=1e-9)
-    np.testing.assert_array_equal(whole(library, again, rows), found)
-
-
-@each_type
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_systems_of_every_type(dtype, transport):
     A = sp.csr_array(gallery.poisson3d(9)).astype(dtype)
     b = A @ vector(A.shape[0], A.dtype)

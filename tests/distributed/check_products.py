@@ -40,14 +40,19 @@ def test_products(name):
 
 
 @each_division
-@each_type
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("name", ["power_law_rows", "tall", "wide", "no_entries"])
-def test_divisions_and_types(name, division, dtype):
+def test_divisions_and_types(name, division, dtype, side):
     A, x = case(name, dtype)
-    op = operator(A, division)
+    op = operator(A, division, **side.options)
+    u = vector(A.shape[0], A.dtype)
     assert op.dtype == dtype
-    assert_multiplies(op, A, x)
-    assert_multiplies(op.H, sp.csr_array(A.T), vector(A.shape[0], A.dtype))
+    for _ in range(3):
+        assert_multiplies(op, A, x, side)
+        assert_multiplies(op.T, sp.csr_array(A.T), u, side)
+        assert_multiplies(op.H, sp.csr_array(A.conj().T), u, side)
+    if A.dtype.kind != "c":
+        assert_multiplies(op, sp.csr_array(A.astype(complex)), x * (1 - 2j), side, dtype=dtype)
 
 
 def test_rows_without_ranges():
@@ -69,31 +74,31 @@ def test_square_matrix_divides_x_as_its_rows():
 
 @pytest.mark.parametrize("columns", [0, 1, 5])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_columns(columns, transposed):
+def test_columns(columns, transposed, side):
     A, _ = case("two_populations")
-    op = operator(A)
+    op = operator(A, **side.options)
     if transposed:
         A, op = sp.csr_array(A.T), op.T
     X = np.random.default_rng(3).standard_normal((A.shape[1], columns))
-    assert_product(whole_product(op, X), A, X)
-    assert_product(whole_product(op, np.asfortranarray(X)), A, X)
-    assert op.matmat(piece(X, op.col_ranges)).shape == (op.local_shape[0], columns)
+    for given in (X, np.asfortranarray(X)):
+        assert_product(whole_product(op, given, side), A, X)
+    assert op.matmat(side.send(piece(X, op.col_ranges))).shape == (op.local_shape[0], columns)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
 @each_division
-def test_scaled_product_into_an_array(division, transposed):
+def test_scaled_product_into_an_array(division, transposed, side):
     A, _ = case("power_law_rows")
-    op = operator(A, division)
+    op = operator(A, division, **side.options)
     if transposed:
         A, op = sp.csr_array(A.T), op.T
     x, y = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype, seed=9)
-    out = piece(y, op.row_ranges).copy()
-    assert op.spmv(piece(x, op.col_ranges), out=out, alpha=-1.5, beta=0.25) is out
-    assert_product(op.row_ranges.gather(out, root=None), A, x, -1.5, 0.25, y)
-    out = np.full(op.local_shape[0], np.nan)
-    op.spmv(piece(x, op.col_ranges), out=out)
-    assert_product(op.row_ranges.gather(out, root=None), A, x)
+    own, out = side.send(piece(x, op.col_ranges)), side.send(piece(y, op.row_ranges).copy())
+    assert op.spmv(own, out=out, alpha=-1.5, beta=0.25) is out
+    assert_product(op.row_ranges.gather(side.fetch(out), root=None), A, x, -1.5, 0.25, y)
+    out = side.send(np.full(op.local_shape[0], np.nan))
+    op.spmv(own, out=out)
+    assert_product(op.row_ranges.gather(side.fetch(out), root=None), A, x)
 
 
 def test_rmatvec_and_rmatmat():

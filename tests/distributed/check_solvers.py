@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import vector
-from ranks import COMM, SYSTEMS, divided, each_system_and_solver, operator, piece
+from ranks import COMM, DEVICE, SYSTEMS, divided, each_system_and_solver, operator, piece
 from spmvgpu import gallery, linalg
 from spmvgpu.linalg import SolverWarning, cg, ilu0, jacobi
 from systems import with_empty
@@ -30,32 +30,39 @@ def own(op, vector):
     return piece(vector, op.row_ranges)
 
 
-@pytest.mark.parametrize("preconditioner", ["none", "diagonal", "operator"])
+@pytest.mark.parametrize("preconditioner", ["none", "diagonal", "operator", "own block"])
 @each_system_and_solver
-def test_every_solver(name, solver, preconditioner, division):
+def test_every_solver(name, solver, preconditioner, division, side):
     A = sp.csr_array(SYSTEMS[name]())
     b = A @ vector(A.shape[0], np.float64)
-    op, alone = operator(A, division), sg.aslinearoperator(A, device="cpu")
+    op, alone = operator(A, division, **side.options), sg.aslinearoperator(A, device="cpu")
     diagonal = 1 / np.linspace(1, 2, len(b))
     inverse = sp.csr_array(sp.diags_array(diagonal))
-    M, whole_M = {
-        "none": (None, None),
-        "diagonal": (own(op, diagonal), diagonal),
-        "operator": (operator(inverse, division), inverse),
-    }[preconditioner]
+    of_block, right = (
+        sp.csr_array(sp.diags_array(own(op, diagonal), shape=(op.local_shape[0],) * 2)),
+        own(op, b),
+    )
+    M = {
+        "none": lambda: None,
+        "diagonal": lambda: side.send(own(op, diagonal)),
+        "operator": lambda: operator(inverse, division, **side.options),
+        "own block": lambda: sg.aslinearoperator(of_block, device=DEVICE if side.options else "cpu"),
+    }[preconditioner]()
     ours, theirs = [], []
-    x, info = getattr(linalg, solver)(op, own(op, b), M=M, rtol=1e-9, residuals=ours)
+    x, info = getattr(linalg, solver)(op, side.send(right), M=M, rtol=1e-9, residuals=ours)
+    whole_M = None if M is None else diagonal
     expected, _ = getattr(linalg, solver)(alone, b, M=whole_M, rtol=1e-9, residuals=theirs)
     assert info == 0
     slack = 2 + (len(theirs) // 10 if solver == "bicgstab" else 0)  # which takes rounding for more than it is
     assert abs(len(ours) - len(theirs)) <= slack
     np.testing.assert_allclose(ours[:5], theirs[:5], rtol=1e-6)
     assert op.solve_info.iterations == len(ours) - 1
-    assert op.solve_info.true_residual == pytest.approx(residual(A, op, x, b) * np.linalg.norm(b), rel=0.05)
-    whole = op.row_ranges.gather(x, root=None)
+    of_x = residual(A, op, side.fetch(x), b) * np.linalg.norm(b)
+    assert op.solve_info.true_residual == pytest.approx(of_x, rel=0.05)
+    whole = op.row_ranges.gather(side.fetch(x), root=None)
     np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
-    again, _ = getattr(linalg, solver)(op, own(op, b), M=M, rtol=1e-9)
-    np.testing.assert_array_equal(x, again)
+    again, _ = getattr(linalg, solver)(op, side.send(right), M=M, rtol=1e-9)
+    np.testing.assert_array_equal(side.fetch(x), side.fetch(again))
 
 
 @pytest.mark.parametrize("solver", ["cg", "minres", "bicgstab", "gmres"])

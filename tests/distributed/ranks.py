@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import cycle
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from mpi4py import MPI
 
+import spmvgpu as sg
 from battery import matrix, vector
 from reference import assert_product
 from spmvgpu import distributed, gallery
@@ -49,6 +51,32 @@ each_system_and_solver = pytest.mark.parametrize(
 )
 
 
+GPUS = [info.name for info in sg.devices() if info.name != "cpu"]
+DEVICE = GPUS[COMM.rank % len(GPUS)] if GPUS else "cpu"
+HAVE_THEIR_OWN = 1 < COMM.size <= len(GPUS)
+
+
+class Side(NamedTuple):
+    """Where vectors are, in host memory or as arrays of a library on a GPU, and options of the operator."""
+
+    options: Any = None
+    library: Any = None
+
+    def send(self, x):
+        """A piece of a vector, or of columns, in the order that it has."""
+        if self.library is None:
+            return x
+        if x.ndim == 2 and x.strides[0] == x.itemsize:
+            return self.library.asarray(np.ascontiguousarray(x.T), DEVICE).T
+        return self.library.asarray(x, DEVICE)
+
+    def fetch(self, y):
+        return y if self.library is None else self.library.to_numpy(y)
+
+
+HOST = Side({})
+
+
 def divided(total, division="even"):
     """The ranges of so many indices."""
     return distributed.Ranges(COMM, DIVISIONS[division](total))
@@ -67,9 +95,9 @@ def piece(x, ranges):
     return x[ranges.begin : ranges.end]
 
 
-def whole_product(op, x):
+def whole_product(op, x, side=HOST):
     """``op @ x`` of whole vectors that every rank has."""
-    return op.row_ranges.gather(op @ piece(x, op.col_ranges), root=None)
+    return op.row_ranges.gather(side.fetch(op @ side.send(piece(x, op.col_ranges))), root=None)
 
 
 def case(name, dtype=np.float64):
@@ -78,6 +106,6 @@ def case(name, dtype=np.float64):
     return A, vector(A.shape[1], A.dtype)
 
 
-def assert_multiplies(op, A, x, **scaled):
+def assert_multiplies(op, A, x, side=HOST, **scaled):
     """The product of whole vectors is that of the whole matrix, to rounding."""
-    assert_product(whole_product(op, x), A, x, **scaled)
+    assert_product(whole_product(op, x, side), A, x, **scaled)
