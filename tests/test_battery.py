@@ -1,4 +1,4 @@
-"""Every format on every device multiplies every nasty matrix, in both precisions."""
+"""Every format on every device multiplies every nasty matrix, in both precisions, real and complex."""
 
 import functools
 
@@ -7,17 +7,17 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, banded, integer_matrix, integer_vector, matrix, vector
+from battery import CASES, COMPLEX_TYPES, TYPES, banded, integer_matrix, integer_vector, matrix, vector
 from reference import assert_product, assert_within, reference
 from support import (
     assert_same_entries,
     build,
     each_format_of,
-    each_pair,
     each_type,
     formats_of,
     least_bytes,
     naming,
+    pairs,
     poisoned,
 )
 
@@ -27,8 +27,17 @@ FAR_APART = sp.csr_array(
 LARGE_BAND = sp.csr_array(banded(200_000, [-400, -1, 0, 1, 400]))
 
 
-@each_pair(CASES)
-@each_type
+def in_types():
+    """Every case with the formats that hold it in real types, and some of them in complex ones."""
+    for number, (case, fmt) in enumerate(pairs(CASES)):
+        yield from ((case, fmt, dtype) for dtype in TYPES)
+        # In double precision, and in single precision every fourth one; the suite has every third pair.
+        for dtype in COMPLEX_TYPES[number % 4 > 0 :]:
+            mark = [] if number % 3 == 0 else [pytest.mark.nightly]
+            yield pytest.param(case, fmt, dtype, marks=mark)
+
+
+@pytest.mark.parametrize(("case", "fmt", "dtype"), list(in_types()), ids=str)
 def test_operator(case, fmt, device, dtype):
     """All that one operator must hold and do, and an operator of small integers, which is exact."""
     A = matrix(case, dtype)
@@ -55,6 +64,7 @@ def check_what_is_stored(op, A, fmt, device):
 
 
 FACTORS = [(1.0, 0.0), (-1.5, 0.0), (1.0, 1.0), (0.5, -2.0), (0.0, 1.0), (0.0, 0.0)]
+COMPLEX_FACTORS = [*FACTORS, (2j, 0.0), (0.5 - 1j, -2.0 + 1j), (0.0, 1j)]
 
 
 class Expected:
@@ -62,11 +72,12 @@ class Expected:
 
     def __init__(self, A):
         self.x, self.start = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype, seed=20)
-        self.scaled = {factors: reference(A, self.x, *factors, self.start) for factors in FACTORS}
+        factors = COMPLEX_FACTORS if A.dtype.kind == "c" else FACTORS
+        self.scaled = {pair: reference(A, self.x, *pair, self.start) for pair in factors}
         self.X = vector(3 * A.shape[1], A.dtype).reshape(A.shape[1], 3)
         self.columns = [reference(A, column) for column in self.X.T]
         self.x_of_transposed = vector(A.shape[0], A.dtype)
-        self.transposed = reference(A.T, self.x_of_transposed)
+        self.transposed, self.adjoint = (reference(B, self.x_of_transposed) for B in (A.T, A.conj().T))
 
 
 @functools.lru_cache(maxsize=4)
@@ -83,7 +94,7 @@ def check_products(op, expected):
     for _ in range(5):
         np.testing.assert_array_equal(op.spmv(x, out=poisoned(rows, op.dtype)), y)
     np.testing.assert_array_equal(op @ x, y)
-    for alpha, beta in FACTORS:
+    for alpha, beta in expected.scaled:
         with naming(alpha=alpha, beta=beta):
             y = expected.start.copy() if beta else poisoned(rows, op.dtype)
             op.spmv(x, out=y, alpha=alpha, beta=beta)
@@ -92,7 +103,8 @@ def check_products(op, expected):
     assert Y.shape == (rows, 3)
     for column, result in zip(Y.T, expected.columns, strict=True):
         assert_within(column, *result)
-    assert_within(op.rmatvec(expected.x_of_transposed), *expected.transposed)
+    assert_within(op.rmatvec(expected.x_of_transposed), *expected.adjoint)
+    assert_within(op.T @ expected.x_of_transposed, *expected.transposed)
 
 
 def check_small_integers(A, fmt, device):

@@ -152,7 +152,7 @@ def test_hierarchies_of_pyamg(setup, smoother, device, dtype, rtol):
 SYMMETRIC = ("jacobi", "block_jacobi", "chebyshev", "ic0")
 
 
-@pytest.mark.parametrize("name", [*SYMMETRIC, "ilu0"])
+@pytest.mark.parametrize("name", [*SYMMETRIC, "ilu0", "amg"])
 @pytest.mark.parametrize("solver", ["cg", "minres", "bicgstab", "gmres"])
 def test_by_name(solver, name, device, dtype, rtol):
     """The same bits as with the preconditioner that the name stands for."""
@@ -164,7 +164,9 @@ def test_by_name(solver, name, device, dtype, rtol):
         return
     x, info = solve(op, b, M=name, rtol=rtol)
     assert info == 0
-    np.testing.assert_array_equal(solve(op, b, M=M, rtol=rtol)[0], x)
+    assert np.linalg.norm(b - A @ x) <= 2 * rtol * np.linalg.norm(b)
+    if name != "amg":  # which by its name suits the solver
+        np.testing.assert_array_equal(solve(op, b, M=M, rtol=rtol)[0], x)
 
 
 # -- incomplete factors --------------------------------------------------------------------------------------
