@@ -179,6 +179,17 @@ def dtype(request):
 
 
 @pytest.fixture
+def pyplot():
+    """Matplotlib without a window; its figures are closed after the test."""
+    matplotlib = pytest.importorskip("matplotlib", reason="the plot extra is not installed")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as pyplot
+
+    yield pyplot
+    pyplot.close("all")
+
+
+@pytest.fixture
 def rng():
     """A generator that gives the same numbers in every run."""
     return np.random.default_rng(20110807)

@@ -11,16 +11,6 @@ from spmvgpu.plot.matrices import _line_length
 from support import formats_of, run_python
 
 
-@pytest.fixture
-def pyplot():
-    matplotlib = pytest.importorskip("matplotlib", reason="the plot extra is not installed")
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as pyplot
-
-    yield pyplot
-    pyplot.close("all")
-
-
 @pytest.mark.parametrize("shape", [(6, 6), (3, 9), (9, 3), (1, 1)], ids=str)
 def test_small_matrix_is_drawn_entry_by_entry(pyplot, shape):
     A = sp.csr_array((np.indices(shape).sum(axis=0) % 3 == 0).astype(float))

@@ -5,17 +5,8 @@ import pytest
 
 from spmvgpu import partition, plot
 
-pytest.importorskip("matplotlib", reason="the plot extra is not installed").use("Agg")
-
+pytestmark = pytest.mark.usefixtures("pyplot")
 LENGTHS = np.array([2, 5, 0, 7, 1, 5, 2, 6])
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 def splits(lengths=LENGTHS):

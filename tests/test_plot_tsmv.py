@@ -23,16 +23,6 @@ KINDS = {
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-@pytest.fixture
-def pyplot():
-    matplotlib = pytest.importorskip("matplotlib", reason="the plot extra is not installed")
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as pyplot
-
-    yield pyplot
-    pyplot.close("all")
-
-
 def operator(kind: str, slices: int = 2) -> sg.SparseOperator:
     options, matrix = KINDS[kind]
     return sg.aslinearoperator(matrix, "tsmv", "cpu", threads=64, slices=slices, **options)
