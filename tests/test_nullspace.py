@@ -202,12 +202,3 @@ def test_refusals(given, error, message, device):
     op = sg.aslinearoperator(neumann2d(16), device=device)
     with pytest.raises(error, match=message):
         linalg.gmres(op, np.ones(256), nullspace=given)
-
-
-@pytest.mark.gpu
-def test_vectors_of_other_libraries(library, cuda_device):
-    A = neumann2d(16)
-    op, b = sg.aslinearoperator(A, device=cuda_device), vector(256, np.float64)
-    x, info = linalg.cg(op, library.asarray(b, cuda_device), rtol=1e-10, nullspace="constant")
-    assert info == 0
-    np.testing.assert_allclose(library.to_numpy(x), shortest(A, b), atol=1e-7)

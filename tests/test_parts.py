@@ -121,18 +121,6 @@ def test_special_x_reaches_only_the_rows_that_use_it(case, special, device, dtyp
         assert_product(op.spmv(x, out=poisoned(A.shape[0], dtype)), A, x)
 
 
-@pytest.mark.parametrize(("case", "fmt"), shuffled_pairs(SPECIAL))
-@pytest.mark.parametrize("beta", [0.0, 1.0, -0.25])
-@each_type
-def test_alpha_and_beta(case, beta, fmt, device, dtype):
-    A = matrix(case, dtype)
-    op = operator(A, shuffled(A, fmt), device)
-    start = vector(A.shape[0], dtype) if beta else poisoned(A.shape[0], dtype)
-    x = vector(A.shape[1], dtype, seed=5)
-    y = op.spmv(x, out=start.copy(), alpha=2.5, beta=beta)
-    assert_product(y, A, x, alpha=2.5, beta=beta, y=start if beta else None)
-
-
 def test_bytes(device):
     """The parts, one copy of each map, and the space to gather x in."""
     A = matrix("uniform", np.dtype("float64"))

@@ -163,18 +163,3 @@ def alone(op, X, column):
     if op.device == "cpu" or X.shape[1] == 1:
         return op @ X[:, column]
     return (op @ X[:, [column, column]])[:, 0]
-
-
-LONG_ROWS = sp.random_array((20, 30_000), density=0.2, format="csr", random_state=np.random.default_rng(5))
-
-
-@each_format_of(LONG_ROWS)
-@each_type
-def test_columns_of_a_matrix_whose_long_rows_are_shared_by_threads(fmt, device, dtype):
-    A = LONG_ROWS.astype(dtype)
-    op = build(A, fmt, device)
-    X = vector(5 * A.shape[1], dtype).reshape(-1, 5)
-    Y = op @ X
-    assert_product(Y, A, X)
-    for column in range(5):
-        np.testing.assert_array_equal(Y[:, column], alone(op, X, column))

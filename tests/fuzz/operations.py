@@ -440,33 +440,6 @@ def close(found: Any, expected: Any, model: Model) -> None:
     assert (np.abs(found - expected) <= allowed).all(), f"{found} in place of {expected}"
 
 
-@operation(5)
-def refuse(machine: Machine) -> None:
-    """What is wrong is said, and changes nothing."""
-    entry, rng = machine.pick(is_operator), machine.rng
-    op = entry.op
-    rows, cols = entry.model.shape
-    wrong: dict[str, tuple[Callable[[], Any], Any]] = {
-        "length of x": (lambda: op @ np.ones(cols + 1), ValueError),
-        "length of rmatvec": (lambda: op.rmatvec(np.ones(rows + 1)), ValueError),
-        "type of x": (lambda: op @ np.full(cols, "a"), TypeError),
-        "type of out": (lambda: op.spmv(np.zeros(cols, op.dtype), out=np.zeros(rows, "i4")), TypeError),
-        "beta alone": (lambda: op.spmv(np.zeros(cols, op.dtype), beta=1.0), ValueError),
-        "number of values": (lambda: op.update_values(np.ones(op.nnz + 1)), (ValueError, TypeError)),
-        "type of values": (lambda: op.update_values("values"), TypeError),
-        "type": (lambda: op.astype("i4"), TypeError),
-        "a row": (lambda: op[0], TypeError),
-        "a row that is not there": (lambda: op[[rows]], IndexError),
-        "device": (lambda: op.to("cuda:99"), (ValueError, sg.CudaError)),
-        "format": (lambda: sg.aslinearoperator(op, format="none"), ValueError),
-        "right-hand side": (lambda: linalg.cg(op, np.ones(rows + 1)), ValueError),
-    }
-    what = pick(rng, list(wrong))
-    machine.say(what)
-    call, errors = wrong[what]
-    assert machine.attempt(call, errors=errors) is REFUSED, "it was taken"
-
-
 # Solvers
 
 
