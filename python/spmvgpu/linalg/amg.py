@@ -136,7 +136,7 @@ def amg(
         op = stored(csr, "auto" if device is None else device, Request())
     is_once_on_cpu = cycle == "once" and op._ordinal < 0
     terms = _MOST_TERMS["AMLI" if is_once_on_cpu else cycle]
-    arguments = Arguments(modes, size, float(weak), smoother, degree, terms, max_coarse, max_levels)
+    arguments = Arguments(modes, size, float(weak), terms, max_coarse, max_levels, smoother, degree)
     return Multigrid(op, csr, arguments)
 
 

@@ -162,24 +162,18 @@ class DirectFactors(DevicePreconditioner):
         vectors = system.vectors(False)
         right, x = vectors.take("b", system.b), vectors.new()
         vectors.wait()
-        factors, columns = self._state.factors, system.columns or 1
+        factors = self._state.factors
         if isinstance(factors, CudssFactors):
-            self._solve_and_check(factors, system, right, x, columns, trans)
+            self._solve_and_check(factors, system, right, x, trans)
         elif factors is not None:
-            factors.solve(right, x, columns, trans)
+            factors.solve(right, x, system.columns or 1, trans)
         return vectors.result()
 
     def _solve_and_check(
-        self,
-        factors: CudssFactors,
-        system: OperatorSystem,
-        right: DeviceVector,
-        x: DeviceVector,
-        columns: int,
-        trans: str,
+        self, factors: CudssFactors, system: OperatorSystem, right: DeviceVector, x: DeviceVector, trans: str
     ) -> None:
         """Solve, and refine what is less exact than rounding errors make it."""
-        eps = float(np.finfo(self.dtype).eps)
+        eps, columns = float(np.finfo(self.dtype).eps), system.columns or 1
         first = empty((columns, self.shape[0]), self.dtype, self._ordinal)
         factors.solve(right, first, columns, trans)
         op = self._op if trans == "N" else self._op.T if trans == "T" else self._op.H

@@ -181,13 +181,7 @@ def eigsh(
 
 
 def _inverse(
-    system: System,
-    vectors: Vectors,
-    sigma: float,
-    OPinv: object,
-    method: str,
-    preconditioner: object,
-    tol: float,
+    system: System, vectors: Vectors, sigma: float, OPinv: object, method: str, M: object, tol: float
 ) -> LinearMap:
     """Solves with a shifted matrix, as products on the device."""
     ordinal = vectors.ordinal
@@ -206,14 +200,14 @@ def _inverse(
     if method == "auto":
         most = _MOST_ON_GPU if ordinal != CPU and cudss.is_available() else _MOST_DIRECT
         method = "direct" if op is not None and system.unknowns <= most else "minres"
-        if preconditioner is not None:
+        if M is not None:
             method = "minres"
     if method == "direct":
-        if preconditioner is not None:
+        if M is not None:
             raise ValueError("preconditioner is for inner='cg' or inner='minres', and inner is 'direct'")
         assert isinstance(op, SparseOperator)
         return _factors(system, op, sigma, ordinal)
-    return _solves(system, vectors, op, sigma, method, preconditioner, tol)
+    return _solves(system, vectors, op, sigma, method, M, tol)
 
 
 def _shifted(op: SparseOperator, sigma: float) -> sp.csc_array:
@@ -233,22 +227,15 @@ def _factors(system: System, op: SparseOperator, sigma: float, ordinal: int) -> 
 
 
 def _solves(
-    system: System,
-    vectors: Vectors,
-    op: object,
-    sigma: float,
-    method: str,
-    preconditioner: object,
-    tol: float,
+    system: System, vectors: Vectors, op: object, sigma: float, method: str, M: object, tol: float
 ) -> LinearMap:
     """Solves by a method of the core, with vectors that stay on the device."""
     of_shifted, shift = system, sigma
-    if isinstance(op, SparseOperator) and sigma != 0 and (method == "cg" or preconditioner is not None):
+    if isinstance(op, SparseOperator) and sigma != 0 and (method == "cg" or M is not None):
         # A matrix of its own: cg has no shift, and preconditioners are made of its entries.
         made = aslinearoperator(_shifted(op, sigma).tocsr(), device=op.device, dtype=op.dtype)
         of_shifted, shift = system_of(made, system.b), 0.0
     try:
-        M = preconditioner
         if isinstance(M, str):
             many = {"cycle": "auto"} if M == "amg" else {}
             M = named(M, of_shifted.operator(f"preconditioner={M!r}"), method, **many)

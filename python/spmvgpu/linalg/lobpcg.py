@@ -77,20 +77,10 @@ def lobpcg(
     op, start = _operator(A), _columns("X", X, A)
     if start.shape[1] == 0:
         raise ValueError(f"X has shape {start.shape}; give at least one column")
-    return sla.lobpcg(
-        op,
-        start.copy(),  # SciPy writes to it
-        B=_operator(B),
-        M=_operator(M),
-        Y=None if Y is None else _columns("Y", Y, A),
-        tol=tol,
-        maxiter=maxiter,
-        largest=largest,
-        verbosityLevel=verbosityLevel,
-        retLambdaHistory=retLambdaHistory,
-        retResidualNormsHistory=retResidualNormsHistory,
-        restartControl=restartControl,
-    )
+    constraints = None if Y is None else _columns("Y", Y, A)
+    options = tol, maxiter, largest, verbosityLevel, retLambdaHistory, retResidualNormsHistory, restartControl
+    # SciPy writes to the start.
+    return sla.lobpcg(op, start.copy(), _operator(B), _operator(M), constraints, *options)
 
 
 def _columns(name: str, given: object, A: object) -> HostArray:

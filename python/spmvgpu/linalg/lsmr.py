@@ -157,13 +157,5 @@ def lsmr(
             print(f"lsmr {itn:6d} {problem.of_residual(residual):.6e} {problem.of_normal(norm_ar):.6e}")
         norm_A = hypot(norm_A, alpha) if istop == 0 else norm_A
         alpha, beta = new_alpha, new_beta
-    return (
-        problem.solution(),
-        istop,
-        itn,
-        problem.of_residual(residual),
-        problem.of_normal(norm_ar),
-        problem.of_matrix(norm_A),
-        cond,
-        problem.of_x(norm_x),
-    )
+    norms = problem.of_residual(residual), problem.of_normal(norm_ar), problem.of_matrix(norm_A)
+    return problem.solution(), istop, itn, *norms, cond, problem.of_x(norm_x)

@@ -153,15 +153,7 @@ def lsqr(
     if calc_var:
         on_device.read(variances)
         variances *= 4.0**-problem.a
-    return (
-        problem.solution(),
-        istop,
-        itn,
-        problem.of_residual(np.copysign(sqrt(abs(undamped)), undamped)),
-        problem.of_residual(residual),
-        problem.of_matrix(norm_A),
-        cond,
-        problem.of_normal(norm_ar),
-        problem.of_x(norm_x),
-        problem.library.from_host(variances, problem.given),
-    )
+    residuals = np.copysign(sqrt(abs(undamped)), undamped), residual
+    norms = *map(problem.of_residual, residuals), problem.of_matrix(norm_A), cond, problem.of_normal(norm_ar)
+    estimates = problem.library.from_host(variances, problem.given)
+    return problem.solution(), istop, itn, *norms, problem.of_x(norm_x), estimates

@@ -10,7 +10,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from .. import _core
-from .._core import AnyMatrix, LinearMap
+from .._core import LinearMap
 from .._util.types import HostArray
 from ..devices import device_name, resolve_device
 from ..inputs.csr import CanonicalCsr
@@ -31,12 +31,11 @@ _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
 # Entries of a level that is visited twice, of the next finer one: all levels take 5 times as long at most.
 _SMALLER = 0.4
 
-# As the core takes a level.
-_Matrix: TypeAlias = AnyMatrix | None
-_CoreLevel: TypeAlias = tuple[_Matrix, int, float, float, int, _Matrix, _Matrix, _Matrix]
-
 # Decisions of the values when a level was made, for the core.
 _Coarsening: TypeAlias = tuple[int, HostArray, bool, int, HostArray, HostArray, HostArray]
+
+# What a pickle knows: the decisions, and how the operators of all levels are stored.
+_Made: TypeAlias = tuple[list[_Coarsening], list[Description]]
 
 
 class Level(NamedTuple):
@@ -79,13 +78,14 @@ class Arguments(NamedTuple):
     B: HostArray | None  # a constant for each unknown of a node
     block: int
     strength: float
-    smoother: str
-    degree: int
     # The most terms of a product with a smoothed prolongator, for an entry of the matrix and a column of B:
     # on the finest level, and on others.
     most_terms: tuple[float, float]
     max_coarse: int
     max_levels: int
+    # The core does not need to know the rest.
+    smoother: str
+    degree: int
 
 
 class Multigrid(DevicePreconditioner):
@@ -112,29 +112,17 @@ class Multigrid(DevicePreconditioner):
     """
 
     def __init__(
-        self,
-        A: SparseOperator,
-        csr: CanonicalCsr,
-        arguments: Arguments,
-        made_before: tuple[list[_Coarsening], list[Description]] | None = None,
+        self, A: SparseOperator, csr: CanonicalCsr, arguments: Arguments, made_before: _Made | None = None
     ) -> None:
         super().__init__(A.dtype, A.shape, A._ordinal)
         self._arguments = arguments
         self._requested = requested_device(A)
-        self._hierarchy = _core.Hierarchy(
-            csr.source,
-            arguments.B,
-            arguments.block,
-            arguments.strength,
-            arguments.most_terms,
-            arguments.max_coarse,
-            arguments.max_levels,
-            None if made_before is None else made_before[0],
-        )
+        decided, descriptions = made_before or (None, [])
+        self._hierarchy = _core.Hierarchy(csr.source, *arguments[:6], decided)
         self._check(csr)
         # True if the core's matrices and the operators of coarser levels have the values of `_state.finest`.
         self._is_filled = True
-        self._state = self._set_up(A, [] if made_before is None else made_before[1])
+        self._state = self._set_up(A, descriptions)
         self._hierarchy.drop_values()
 
     def _check(self, csr: CanonicalCsr) -> None:
@@ -300,7 +288,7 @@ class Multigrid(DevicePreconditioner):
         smoothed = self._arguments.smoother == "chebyshev"
         degree, ratio = (self._arguments.degree, _SMOOTHED) if smoothed else (1, 2.0)
         finest, own, inverse = self._now()
-        levels: list[_CoreLevel] = []
+        levels: list[Any] = []
         for number, (A, R, P) in enumerate(own):
             if R is None and inverse is not None:
                 levels.append((None, 0, 1.0, 1.0, 1, None, None, inverse._matrix))

@@ -75,15 +75,9 @@ class NullSpace:
 
     def projected(self, M: PreconditionerMap | None) -> PreconditionerMap:
         """A preconditioner whose results are orthogonal to the null space; of None, the projection alone."""
-        core = _core.projected_map(
-            self._system.dtype,
-            None if M is None else M.core,
-            self._system.shape[0],
-            self._on_device.pointer,
-            len(self._basis),
-            self._memory,
-        )
-        return PreconditionerMap(core, (self, M))
+        core, n, pointer = None if M is None else M.core, self._system.shape[0], self._on_device.pointer
+        made = _core.projected_map(self._system.dtype, core, n, pointer, len(self._basis), self._memory)
+        return PreconditionerMap(made, (self, M))
 
     def without(self, vector: DeviceVector, stream: int | None) -> DeviceVector:
         """A copy of a vector, orthogonal to the null space, once what the stream holds is done."""

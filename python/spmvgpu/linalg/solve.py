@@ -226,16 +226,9 @@ def solve(
         raise NotSolvedError(_message(search, rtol), search.x, tried)
     if not full_output:
         return search.x
-    found = tried[-1]
-    return search.x, Solved(
-        found.method,
-        found.preconditioner,
-        search.reason,
-        found.residual,
-        search.device,
-        tried,
-        perf_counter() - start,
-    )
+    method, name, _, _, residual, _ = tried[-1]
+    seconds = perf_counter() - start
+    return search.x, Solved(method, name, search.reason, residual, search.device, tried, seconds)
 
 
 def _message(search: Search, rtol: float) -> str:
