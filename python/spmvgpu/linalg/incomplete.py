@@ -15,6 +15,7 @@ from ..operator.operator import SparseOperator
 from .preconditioners import (
     DevicePreconditioner,
     diagonal_of,
+    matrix_with,
     requested_device,
     square_operator,
     what_fits,
@@ -61,8 +62,8 @@ class IncompleteFactors(DevicePreconditioner):
         stored.has_canonical_format = True
         return stored
 
-    def _state_of(self, csr: CanonicalCsr) -> Factors:
-        return _factors(csr.host, self._ordinal, self._is_definite)
+    def _state_with(self, data: object) -> Factors:
+        return _factors(matrix_with(self, data).host, self._ordinal, self._is_definite)
 
     def _conjugate_transposed(self, factors: Factors) -> Factors:
         stored = CanonicalCsr.of(self._stored()).transposed()

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TypeAlias
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 
 from .._util.arguments import one_of
-from .._util.types import HostArray
 from ..operator.operator import SparseOperator
 from .amg import amg
 from .cycles import block_jacobi, chebyshev
@@ -18,13 +18,13 @@ from .preconditioners import Jacobi, diagonal_of, inverse_diagonal, inverse_of, 
 from .systems import OverRanks
 
 #: A function of an operator and of options that makes a preconditioner.
-Maker: TypeAlias = Callable[..., object]
+Maker: TypeAlias = Callable[..., LinearOperator]
 
 # The solvers whose preconditioners have to be symmetric or Hermitian, and positive definite.
 SYMMETRIC_SOLVERS = ("cg", "minres")
 
 
-def _jacobi(op: SparseOperator | OverRanks, definite: bool) -> HostArray | Jacobi:
+def _jacobi(op: SparseOperator | OverRanks, definite: bool) -> Jacobi:
     """As of `jacobi`, but with the sizes of negative entries, or with these as they are."""
     if isinstance(op, SparseOperator):
         found = inverse_diagonal(op, of_sizes=definite)
@@ -39,7 +39,7 @@ def _jacobi(op: SparseOperator | OverRanks, definite: bool) -> HostArray | Jacob
         raise ValueError(
             f"the diagonal has {what}, the first in row {row}; use {what_fits(diagonal, op.dtype)}"
         )
-    return inverse
+    return Jacobi(inverse)
 
 
 _OF_ENTRIES: dict[str, Maker] = {
@@ -52,7 +52,7 @@ _OF_ENTRIES: dict[str, Maker] = {
 NAMES = ("jacobi", *_OF_ENTRIES)
 
 
-def named(name: str, op: SparseOperator | OverRanks, solver: str, **options: object) -> object:
+def named(name: str, op: SparseOperator | OverRanks, solver: str, **options: object) -> LinearOperator:
     """The preconditioner of a name for an operator and a solver, as solvers take it.
 
     Over ranks it is that of this rank's block of the diagonal.

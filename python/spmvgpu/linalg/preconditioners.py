@@ -207,10 +207,6 @@ class DevicePreconditioner(Preconditioner):
 
     def _state_with(self, data: object) -> Any:
         """The state for new values of the matrix, as a caller gives them."""
-        return self._state_of(matrix_with(self, data))
-
-    def _state_of(self, csr: CanonicalCsr) -> Any:
-        """The state for a matrix."""
         raise NotImplementedError
 
     def _core_map(self) -> LinearMap:
@@ -500,13 +496,14 @@ def map_of_preconditioner(system: System, M: AnyPreconditioner, vectors: Vectors
         return None
     if isinstance(M, OverRanks):
         return PreconditionerMap(system.map_of(M), M)
-    if isinstance(M, Jacobi):
-        return _diagonal_map(system, M._on_device(system, vectors.ordinal))
     if is_diagonal(system, M):
-        of_numpy = isinstance(M, np.ndarray)
-        return _diagonal_map(
-            system, staged_numpy(system, M, vectors.ordinal) if of_numpy else vectors.take("M", M)
-        )
+        if isinstance(M, Jacobi):
+            diagonal = M._on_device(system, vectors.ordinal)
+        elif isinstance(M, np.ndarray):
+            diagonal = staged_numpy(system, M, vectors.ordinal)
+        else:
+            diagonal = vectors.take("M", M)
+        return PreconditionerMap(_core.diagonal_map(system.dtype, diagonal.pointer), diagonal, True)
     _check_shape(system, M)
     if isinstance(M, Source | np.ndarray):
         M = as_operator(M, device=device_name(vectors.ordinal), dtype=system.dtype)
@@ -546,7 +543,3 @@ def _check_shape(system: System, M: AnyPreconditioner) -> None:
         raise ValueError(
             f"M has shape {tuple(M.shape)}; it must have the shape of the operator, {system.shape}"
         )
-
-
-def _diagonal_map(system: System, diagonal: DeviceVector) -> PreconditionerMap:
-    return PreconditionerMap(_core.diagonal_map(system.dtype, diagonal.pointer), diagonal, True)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -150,6 +150,10 @@ class DoubleSystem:
         is_whole = isinstance(op, SparseOperator) and not op._stored.description.is_divided
         return op._ordinal if is_whole else CPU
 
+    @property
+    def _vectors_by_name(self) -> dict[str, AnyArray]:
+        return {"b": self.b} if self.x0 is None else {"b": self.b, "x0": self.x0}
+
     @cached_property
     def vectors(self) -> tuple[AnyArray, AnyArray]:
         """The right-hand side and the guess, on the operator's GPU if they are vectors in host memory.
@@ -159,11 +163,7 @@ class DoubleSystem:
         pair = self.b, self.x0
         if self.ordinal == CPU or self.rows == 0 or isinstance(self.x0, str):
             return pair
-        arrays = [
-            array_and_library(name, array)
-            for name, array in zip(("b", "x0"), pair, strict=True)
-            if array is not None
-        ]
+        arrays = [array_and_library(name, array) for name, array in self._vectors_by_name.items()]
         hosts = [library.locate(array, "b").host for array, library in arrays]
         numbers = "biufc" if self.dtype.kind == "c" else "biuf"
         if any(x is None or x.shape != (self.rows,) or kind_of(x.dtype) not in numbers for x in hosts):
@@ -180,14 +180,10 @@ class DoubleSystem:
         TypeError, ValueError
             As the solvers, and for infinity or NaN.
         """
-        b = on_host("b", self.b)
-        system = System(b, NUMPY, self.rows, self.dtype, CPU, _core.SolverMemory(CPU))
-        made = []
-        for name, array in (("b", b), ("x0", self.x0)):
-            if array is None:
-                continue
-            own = system.vectors(False).take(name, on_host(name, array)).owner
-            assert isinstance(own, np.ndarray)
+        system = System(on_host("b", self.b), NUMPY, self.rows, self.dtype, CPU, _core.SolverMemory(CPU))
+        made: list[HostArray] = []
+        for name, array in self._vectors_by_name.items():
+            own: Any = system.vectors(False).take(name, on_host(name, array)).owner
             if not np.isfinite(own).all():
                 raise ValueError(f"{name} contains inf or NaN")
             made.append(own.T)

@@ -17,7 +17,6 @@ from ..operator.operator import SparseOperator
 from ..operator.patterns import Pattern
 from .krylov import KrylovRequest, run
 from .named import NAMES, SYMMETRIC_SOLVERS, named
-from .preconditioners import Jacobi
 from .solve import NotSolvedError, solve
 from .systems import check_square, no_entries, refuse_ranks
 
@@ -100,8 +99,7 @@ class SolveRequest(NamedTuple):
         """A preconditioner by name, as an operator, which has an adjoint."""
         if not isinstance(op, SparseOperator):
             raise no_entries(f"M={name!r}")
-        M = named(name, op, self.method)
-        return Jacobi(M) if isinstance(M, np.ndarray) else M
+        return named(name, op, self.method)
 
     def run(self, op: LinearOperator, b: AnyArray, x0: object, M: object) -> AnyArray:
         """The solution; NotSolvedError if it is not as exact as asked for."""
