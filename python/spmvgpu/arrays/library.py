@@ -62,16 +62,6 @@ class Operator(Protocol):
         """An operator that has the values of this one, and keeps them."""
 
 
-class Event(Protocol):
-    """A point of what is queued on a stream."""
-
-    def record(self) -> object:
-        """It is the one that the current stream has reached now."""
-
-    def synchronize(self) -> object:
-        """Wait until that is done."""
-
-
 class Library(ABC, Generic[A]):
     """An adapter; what is for arrays on CUDA devices only, the adapter of NumPy does without."""
 
@@ -166,9 +156,9 @@ class Library(ABC, Generic[A]):
         """A ``with`` block in which results of arithmetic with an array are on its device."""
         return nullcontext()
 
-    def event(self) -> Event:
-        """One on the current device."""
-        return self.module.cuda.Event()  # type: ignore[no-any-return]
+    def event(self) -> Any:
+        """A point of what is queued on the current device, with `record` and `synchronize`."""
+        return self.module.cuda.Event()
 
     def buffer(self, shape: Shape, x: A, on_device: bool) -> A | HostArray:
         """An array of the type of `x` where MPI can read and write it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -42,8 +43,8 @@ class Numpy(Library[HostArray]):
     def device(self, x: HostArray) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def event(self) -> _Done:
-        return _Done()
+    def event(self) -> SimpleNamespace:
+        return SimpleNamespace(record=lambda: None, synchronize=lambda: None)  # nothing is queued
 
     def buffer(self, shape: Shape, x: HostArray, on_device: bool) -> HostArray:
         return np.zeros(shape, x.dtype)
@@ -56,14 +57,6 @@ class Numpy(Library[HostArray]):
 
     def beside(self, array: HostArray | Memory, x: HostArray) -> HostArray:
         return np.asarray(array)
-
-
-class _Done:
-    """The event of host memory, where nothing is queued."""
-
-    def record(self) -> None: ...
-
-    def synchronize(self) -> None: ...
 
 
 NUMPY = Numpy(np)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from .._util.types import HostArray
 from ..arrays import AnyArray, AnyLibrary
-from ..arrays.library import Event
 from .communicators import Communicator, mpi
 from .ranges import Ranges
 
@@ -168,7 +167,7 @@ class Channel:
         self._queued.record()
 
 
-def _free(requests: list[Prequest], queued: Event) -> None:
+def _free(requests: list[Prequest], queued: Any) -> None:
     queued.synchronize()  # the memory of the buffers may be used otherwise from now on
     if not mpi().Is_finalized():
         for request in requests:

@@ -382,19 +382,16 @@ def _grids_of(ml: object) -> list[dict[str, sp.csr_array]]:
     if not grids:
         raise TypeError(f"ml must be a pyamg hierarchy with levels, not {type(ml).__name__}")
     found: list[dict[str, sp.csr_array]] = []
+    sizes = [*(getattr(getattr(grid, "A", None), "shape", (0,))[0] for grid in grids), 0]
     for number, grid in enumerate(grids):
-        names = ("A", "R", "P") if number + 1 < len(grids) else ("A",)
-        for name in names:
+        n, coarser = sizes[number : number + 2]
+        shapes = {"A": (n, n), "R": (coarser, n), "P": (n, coarser)}
+        found.append({})
+        for name in shapes if number + 1 < len(grids) else "A":
             if not hasattr(grid, name):
                 raise TypeError(f"level {number} of ml has no {name}; give a pyamg hierarchy")
-        found.append({name: sp.csr_array(getattr(grid, name)) for name in names})
-    sizes = [grid["A"].shape[0] for grid in found]
-    for number, grid in enumerate(found):
-        n, coarser = sizes[number], (*sizes, 0)[number + 1]
-        for name, fitting in (("A", (n, n)), ("R", (coarser, n)), ("P", (n, coarser))):
-            matrix = grid.get(name)
-            if matrix is None:
-                continue
+            matrix = found[-1][name] = sp.csr_array(getattr(grid, name))
+            fitting = shapes[name]
             if matrix.shape != fitting:
                 raise ValueError(
                     f"level {number} of ml: {name} has shape {matrix.shape}; it must have shape {fitting} to "

@@ -262,7 +262,7 @@ class DevicePreconditioner(Preconditioner):
         if columns:
             source, target = staged(given, self._ordinal), staged(results, self._ordinal, upload=False)
             _core.apply_map(self._core_map(), source.pointer, target.pointer, n, columns, self._ordinal)
-            target.download(results)
+            target.read(results)
         return results.T
 
 

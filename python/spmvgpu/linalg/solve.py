@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 
@@ -101,30 +101,6 @@ class NotSolvedError(np.linalg.LinAlgError):
         self.x, self.tried = x, tried
 
 
-@overload
-def solve(
-    A: object,
-    b: object,
-    rtol: float = ...,
-    *,
-    atol: float = ...,
-    x0: object = ...,
-    nullspace: object = ...,
-    device: str = ...,
-    full_output: Literal[False] = ...,
-) -> AnyArray: ...
-@overload
-def solve(
-    A: object,
-    b: object,
-    rtol: float = ...,
-    *,
-    atol: float = ...,
-    x0: object = ...,
-    nullspace: object = ...,
-    device: str = ...,
-    full_output: Literal[True],
-) -> tuple[AnyArray, Solved]: ...
 @with_hints
 def solve(
     A: object,

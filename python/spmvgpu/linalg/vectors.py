@@ -24,16 +24,12 @@ class DeviceVector(NamedTuple):
     pointer: int
     owner: object  # kept alive as long as the pointer is used
 
-    def download(self, to: HostArray) -> None:
-        """Copy what `staged` has put on a device to an array; nothing if it is that array."""
+    def read(self, to: HostArray) -> None:
+        """Copy it to an array in host memory, unless it is that array."""
         if isinstance(self.owner, _core.DeviceArray):
             self.owner.download(to)
-
-    def read(self, to: HostArray) -> None:
-        """Copy memory of `empty` to an array."""
-        if isinstance(self.owner, np.ndarray):
+        elif self.owner is not to:
             to[...] = self.owner
-        self.download(to)
 
 
 NO_VECTOR = DeviceVector(0, None)
@@ -119,7 +115,7 @@ class Vectors:
         if self.stream is not None:
             x = self._library.deliver(self._x, self._b, self.stream)
             return x if self._columns is None else self._library.transposed(x)
-        self._x_on_device.download(self._x)
+        self._x_on_device.read(self._x)
         return self._library.from_host(self._x if self._columns is None else self._x.T, self._b)
 
 
