@@ -9,22 +9,18 @@
 
 from ..operator.solve_info import SolveInfo
 from .amg import amg
-from .bicgstab import bicgstab
-from .cg import cg
-from .cgls import cgls
 from .cycles import BlockJacobiOperator, Cycle, aspreconditioner, block_jacobi, chebyshev
 from .direct import DirectFactors, splu, spsolve
 from .eigsh import eigsh
 from .factors import SingularMatrixError
-from .gmres import gmres
 from .incomplete import IncompleteFactors, ic0, ilu0
+from .least_squares import cgls
 from .lobpcg import lobpcg
-from .lsmr import lsmr
-from .lsqr import lsqr
-from .minres import minres
+from .lsqr import lsmr, lsqr
 from .multigrid import Multigrid
 from .preconditioners import Jacobi, jacobi
 from .solve import NotSolvedError, Solved, solve
+from .solvers import bicgstab, cg, gmres, minres
 from .stopping import SolverWarning
 from .svds import svds
 
