@@ -52,8 +52,7 @@ class Cupy(Library["cupy.ndarray"]):
     def device(self, x: cupy.ndarray) -> AbstractContextManager[object]:
         return x.device  # type: ignore[no-any-return]
 
-    def context(self, x: cupy.ndarray) -> AbstractContextManager[object]:
-        return x.device  # type: ignore[no-any-return]
+    context = device
 
     def pinned(self, shape: Shape, x: cupy.ndarray) -> HostArray:
         memory = self.module.cuda.alloc_pinned_memory(max(1, math.prod(shape)) * x.dtype.itemsize)

@@ -182,7 +182,7 @@ def _values_call(platform: str, ctx: Any, values: Any, x: Any, *, pattern: Any) 
         return call(ctx, _core.XlaCallee.of_values(op._matrix, op._stored.places), values, x)
 
     def multiply(values: AnyArray, x: AnyArray, y: AnyArray) -> None:
-        pattern._with_values(values).spmv(x, out=y, **_stream_of(y))
+        pattern._with_values(values).spmv(x, out=y, **({"stream": y.stream} if isinstance(y, Memory) else {}))
 
     return call_function(platform, ctx, multiply, pattern._ordinal, values, x)
 
@@ -245,12 +245,7 @@ def call(ctx: Any, callee: Any, *operands: Any, orders: Any = None) -> Any:
 
 
 def call_function(
-    platform: str,
-    ctx: Any,
-    function: Callable[..., None],
-    ordinal: int,
-    *operands: Any,
-    by_columns: bool = False,
+    platform: str, ctx: Any, run: Callable[..., None], ordinal: int, *operands: Any, by_columns: bool = False
 ) -> Any:
     """A call of a function of the operands and of the results, as arrays that share their memory.
 
@@ -259,15 +254,15 @@ def call_function(
     _check_platform(platform, ordinal, device_name(ordinal))
     about = [(aval.shape, np.dtype(aval.dtype)) for aval in (*ctx.avals_in, *ctx.avals_out)]
 
-    def run(addresses: list[int], stream: int) -> None:
+    def run_at(addresses: list[int], stream: int) -> None:
         where = None if ordinal == CPU else stream
         arrays = zip(addresses, about, strict=True)
-        function(*(_array_at(address, *kind, where, by_columns) for address, kind in arrays))
+        run(*(_array_at(address, *kind, where, by_columns) for address, kind in arrays))
 
     orders = None
     if by_columns:
         orders = [[tuple(range(aval.ndim)) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
-    return call(ctx, _core.XlaCallee(run), *operands, orders=orders)
+    return call(ctx, _core.XlaCallee(run_at), *operands, orders=orders)
 
 
 def _array_at(
@@ -280,10 +275,6 @@ def _array_at(
     memory = Memory(address, shape[::-1] if by_columns else shape, dtype, stream=stream)
     array: AnyArray = np.asarray(memory) if stream is None else memory
     return array.T if by_columns else array
-
-
-def _stream_of(array: AnyArray) -> dict[str, Any]:
-    return {"stream": array.stream} if isinstance(array, Memory) else {}
 
 
 def _check_platform(platform: str, ordinal: int, device: object) -> None:

@@ -15,15 +15,14 @@ from .._util.types import HostArray
 from ..arrays import AnyArray, ArrayInfo, array_and_library
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
-from ..operator.construct import as_operator
 from ..operator.new_values import NewValues
 from ..operator.operator import SparseOperator
 from . import cudss
 from .cudss import CudssFactors
 from .factors import SingularMatrixError, SuperLUFactors
-from .preconditioners import DevicePreconditioner
+from .preconditioners import DevicePreconditioner, square_operator
 from .stopping import warn
-from .systems import OperatorSystem, OverRanks, check_square
+from .systems import OperatorSystem, OverRanks
 from .vectors import DeviceVector, empty, no_columns, zero_column
 
 _REFINEMENTS = 10  # iterations of gmres with the factors
@@ -334,13 +333,7 @@ def _operator(A: object, device: str, b: AnyArray = None) -> SparseOperator:
     elif device == "auto" and (b is None or isinstance(b, np.ndarray)):
         # To a GPU only if it can be factorized there.
         device = "auto" if resolve_device("auto") != CPU and cudss.is_available() else "cpu"
-    op = as_operator(A, b, device=device, format="csr")
-    if not isinstance(op, SparseOperator):
-        raise TypeError(
-            f"A must be a matrix or a SparseOperator, not {type(A).__name__}, whose entries are not known"
-        )
-    check_square(op.shape)
-    return op
+    return square_operator(A, "A", b, device=device, format="csr")
 
 
 @with_hints

@@ -329,15 +329,15 @@ def matrix_with(M: Any, data: object) -> CanonicalCsr:
     return NewValues(stored, data).canonical(stored)
 
 
-def square_operator(op: object) -> SparseOperator:
-    """The operator of a square matrix whose entries are known."""
+def square_operator(op: object, name: str = "op", like: AnyArray = None, **options: Any) -> SparseOperator:
+    """The operator of a square matrix whose entries are known, made with options of `as_operator`."""
     try:
-        made = as_operator(op)
+        made = as_operator(op, like, **options)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"op is no matrix: {error}") from error
+        raise type(error)(f"{name} is no matrix: {error}") from error
     if not isinstance(made, SparseOperator):
         raise TypeError(
-            f"op must be a matrix or a SparseOperator from spmvgpu.aslinearoperator, not "
+            f"{name} must be a matrix or a SparseOperator from spmvgpu.aslinearoperator, not "
             f"{type(op).__name__}, whose entries are not known"
         )
     check_square(made.shape)

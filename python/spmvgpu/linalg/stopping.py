@@ -39,14 +39,9 @@ def info_from(solver: str, reports: Sequence[SolverReport], is_vector: bool) -> 
         return each[0]
     worst = max(each, key=lambda how: (how.true_residual > how.goal, how.true_residual / (how.goal or 1.0)))
     failed = [how.status for how in each if how.status not in ("converged", "least_squares")]
-    return replace(
-        worst,
-        status=failed[0] if failed else worst.status,
-        iterations=max(how.iterations for how in each),
-        products=max(how.products for how in each),
-        preconditionings=max(how.preconditionings for how in each),
-        columns=tuple(each),
-    )
+    counts = ("iterations", "products", "preconditionings")
+    most = {name: max(getattr(how, name) for how in each) for name in counts}
+    return replace(worst, status=failed[0] if failed else worst.status, columns=tuple(each), **most)
 
 
 def residuals_from(reports: Sequence[SolverReport], is_vector: bool) -> Sequence[float | HostArray]:
