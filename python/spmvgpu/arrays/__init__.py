@@ -11,7 +11,6 @@ import numpy as np
 from .. import _core
 from .._util.types import HostArray
 from .cupy_arrays import Cupy
-from .jax_arrays import Jax
 from .library import AnyArray as AnyArray
 from .library import AnyLibrary as AnyLibrary
 from .library import ArrayInfo as ArrayInfo
@@ -20,7 +19,7 @@ from .library import Memory
 from .numpy_arrays import NUMPY as NUMPY
 from .numpy_arrays import as_array as as_array
 from .products import kind_of
-from .protocols import OfMemory, Protocols
+from .protocols import Jax, OfMemory, Protocols
 from .torch_tensors import Torch
 
 _ADAPTERS: dict[str, type[AnyLibrary]] = {"cupy": Cupy, "torch": Torch, "jax": Jax, "": Protocols}

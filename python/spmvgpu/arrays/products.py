@@ -1,4 +1,4 @@
-"""Types and shapes of products, which all libraries have in common."""
+"""What products of arrays of all libraries have in common: types, shapes, and whether they are traced."""
 
 from __future__ import annotations
 
@@ -96,3 +96,10 @@ def check_from_left(operator: tuple[int, int], x: Shape) -> None:
             f"dimension mismatch: an array x of shape {x} cannot be multiplied by an operator of shape "
             f"{operator} on its right"
         )
+
+
+def is_transformed(torch: Any) -> bool:
+    """Whether PyTorch compiles a function, or transforms or differentiates it forwards."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    return torch.autograd.forward_ad._current_level >= 0 and bool(torch._C._is_fwd_grad_enabled())

@@ -1,4 +1,4 @@
-"""Libraries that are only known by DLPack or the CUDA Array Interface."""
+"""JAX, and libraries that are only known by DLPack or the CUDA Array Interface."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _core
 from .._util.types import DType, HostArray
-from .library import AnyArray, ArrayInfo, Library, Memory, Shape, in_items
+from .library import AnyArray, ArrayInfo, Library, Memory, Operator, Shape, in_items
 from .numpy_arrays import NUMPY, as_array
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's numbers for devices, and for kinds of numbers
@@ -185,3 +185,40 @@ def _refused(given: str, done: str, instead: str) -> TypeError:
     return TypeError(
         f"x is a {given} on a CUDA device that cannot be {done}; give {instead}, or a CuPy or PyTorch array"
     )
+
+
+class Jax(Protocols):
+    """JAX, whose arrays are read through DLPack, and never written."""
+
+    def locate(self, x: AnyArray, name: str) -> ArrayInfo:
+        if not self._is_traced(x):
+            # NumPy has no types of 8 bits but whole numbers.
+            if isinstance(x.dtype, np.dtype) and x.dtype.itemsize == 1 and x.dtype.kind not in "biu":
+                x = x.astype(self.module.numpy.float32)
+            return super().locate(x, name)
+        raise TypeError(  # what JAX hands a function in place of arrays, to find out what it does
+            f"{name} is traced by JAX (jax.jit, jax.grad, jax.vmap, ...), which traces op @ x, x @ op and "
+            "spmvgpu.jax.solve alone, and the values of a spmvgpu.jax.MatrixPattern; use these, or call this "
+            "outside the transformed function"
+        )
+
+    def differentiable(self, op: Operator, x: AnyArray) -> AnyArray | None:
+        if not self._is_traced(x) or not hasattr(op, "_matrix"):  # what is made of operators calls them
+            return None
+        from .jax_gradients import differentiable  # which imports JAX
+
+        return differentiable(op._snapshot(), x)
+
+    def contiguous(self, x: AnyArray, dtype: DType) -> AnyArray:
+        with self.module.enable_x64(True):  # else there may be no such type
+            return super().contiguous(x, dtype)
+
+    def stacked(self, vectors: Sequence[AnyArray]) -> AnyArray:
+        with self.module.enable_x64(True):
+            return super().stacked(vectors)
+
+    def join(self, real: AnyArray, imaginary: AnyArray) -> AnyArray:
+        return self.module.lax.complex(real, imaginary)
+
+    def _is_traced(self, x: AnyArray) -> bool:
+        return isinstance(x, self.module.core.Tracer)

@@ -18,7 +18,7 @@ import torch
 
 from .._util.types import DType
 from .library import Operator
-from .torch_tensors import is_transformed
+from .products import is_transformed
 
 _named: WeakValueDictionary[str, Any] = WeakValueDictionary()
 _numbers = count()

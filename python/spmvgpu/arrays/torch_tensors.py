@@ -13,6 +13,7 @@ from .._util.types import DType, HostArray
 from ..devices import CPU
 from .library import ArrayInfo, Library, Memory, Operator, Shape, in_items
 from .numpy_arrays import NUMPY
+from .products import is_transformed
 
 if TYPE_CHECKING:
     import torch
@@ -143,13 +144,6 @@ class Torch(Library["torch.Tensor"]):
 
     def beside(self, array: torch.Tensor | HostArray | Memory, x: torch.Tensor) -> torch.Tensor:
         return self.module.as_tensor(array, device=x.device)
-
-
-def is_transformed(torch: Any) -> bool:
-    """Whether a function is being compiled, or transformed by `torch.func`, or differentiated forwards."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return True
-    return torch.autograd.forward_ad._current_level >= 0 and bool(torch._C._is_fwd_grad_enabled())
 
 
 def _is_changed(x: torch.Tensor) -> bool:

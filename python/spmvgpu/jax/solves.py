@@ -22,18 +22,7 @@ from .. import _core
 from .._util.arguments import with_hints
 from .._util.types import HostArray
 from ..arrays import AnyArray
-from ..arrays.jax_gradients import (
-    as_columns,
-    call_function,
-    each,
-    from_columns,
-    longest_types,
-    register_rules,
-    result_type,
-    shaped,
-    take,
-    values_p,
-)
+from ..arrays import jax_gradients as traced
 from ..arrays.library import Memory
 from ..arrays.products import SINGLE
 from ..devices import CPU
@@ -130,15 +119,15 @@ def solve(
     """
     request = SolveRequest(method, rtol, atol, maxiter, restart, nullspace)
     b, x0, values = ARRAYS.arrays(b, x0, values)
-    with longest_types():
+    with traced.longest_types():
         b = jnp.asarray(b)  # an array of NumPy's goes where JAX puts it, and a matrix to the same device
     given, own = request.system(A, b, x0, M, values, not isinstance(b, jax.core.Tracer))
     op: Any = keeping(given)
     if isinstance(M, str) and isinstance(op, LinearOperator):
         M = request.preconditioner(M, op)
     system = _System(op, keeping(M), request)
-    target = result_type(own)
-    with longest_types():
+    target = traced.result_type(own)
+    with traced.longest_types():
         of_matrix = [] if values is None else [values]
         guess = []
         if x0 is not None:
@@ -183,7 +172,7 @@ solve_p = Primitive("spmvgpu_solve")
 
 @solve_p.def_impl
 def _solve_now(b: AnyArray, *rest: AnyArray, system: _System) -> AnyArray:
-    with longest_types():
+    with traced.longest_types():
         b, *others = map(jnp.asarray, (b, *rest))
         if 0 in b.shape:
             return b
@@ -193,7 +182,7 @@ def _solve_now(b: AnyArray, *rest: AnyArray, system: _System) -> AnyArray:
 
 @solve_p.def_abstract_eval
 def _solve_shape(b: Any, *rest: Any, system: _System) -> Any:
-    return shaped(b, b.shape[0], b.dtype)
+    return traced.shaped(b, b.shape[0], b.dtype)
 
 
 def _solve_jvp(primals: Any, tangents: Any, *, system: _System) -> tuple[AnyArray, AnyArray]:
@@ -203,7 +192,7 @@ def _solve_jvp(primals: Any, tangents: Any, *, system: _System) -> tuple[AnyArra
     changed, _ = system.split(changes)
     x = solve_p.bind(b, *rest, system=system)
     if changed and type(changed[0]) is not ad.Zero:
-        product = values_p.bind(changed[0], x, pattern=system.matrix)
+        product = traced.values_p.bind(changed[0], x, pattern=system.matrix)
         db = lax.neg(product) if type(db) is ad.Zero else lax.sub(db, product)
     if type(db) is ad.Zero:
         return x, ad.Zero(jax.typeof(x).to_tangent_aval())
@@ -216,7 +205,7 @@ def _solve_transpose(gradient: AnyArray, b: Any, *rest: AnyArray, system: _Syste
     values, _ = system.split(rest)
     if values and not system.request.is_symmetric:
         assert isinstance(system.matrix, MatrixPattern)
-        values = [jnp.conj(take(values[0], system.matrix._turned[1]))]
+        values = [jnp.conj(traced.take(values[0], system.matrix._turned[1]))]
     x = solve_p.bind(jnp.conj(gradient), *values, system=system.adjoint())
     return [jnp.conj(x)] + [None] * len(rest)
 
@@ -225,12 +214,12 @@ def _solve_batch(args: Any, axes: Any, *, system: _System) -> tuple[AnyArray, in
     bind = partial(solve_p.bind, system=system)
     values, guess = system.split(axes[1:])
     if values and values[0] is not None:
-        return each(bind, args, axes)
+        return traced.each(bind, args, axes)
     size = next(arg.shape[axis] for arg, axis in zip(args, axes, strict=True) if axis is not None)
-    b, batch = as_columns(args[0], axes[0], size)
+    b, batch = traced.as_columns(args[0], axes[0], size)
     given, first = system.split(args[1:])
-    first = [as_columns(x0, axis, size)[0] for x0, axis in zip(first, guess, strict=True)]
-    return from_columns(bind(b, *given, *first), batch)
+    first = [traced.as_columns(x0, axis, size)[0] for x0, axis in zip(first, guess, strict=True)]
+    return traced.from_columns(bind(b, *given, *first), batch)
 
 
 def _solve_call(platform: str, ctx: Any, *operands: Any, system: _System) -> Any:
@@ -253,7 +242,7 @@ def _solve_call(platform: str, ctx: Any, *operands: Any, system: _System) -> Any
         else:
             out[...] = x.reshape(out.shape)
 
-    return call_function(platform, ctx, run, ordinal, *operands, by_columns=True)
+    return traced.call_function(platform, ctx, run, ordinal, *operands, by_columns=True)
 
 
 def _fetched(array: Memory, ordinal: int) -> HostArray:
@@ -265,4 +254,4 @@ def _fetched(array: Memory, ordinal: int) -> HostArray:
 
 ad.primitive_jvps[solve_p] = _solve_jvp
 ad.primitive_transposes[solve_p] = _solve_transpose
-register_rules(solve_p, _solve_batch, _solve_call)
+traced.register_rules(solve_p, _solve_batch, _solve_call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from ..arrays import NUMPY, AnyArray, AnyLibrary, ArrayInfo, array_and_library, 
 from ..arrays.products import kind_of
 from ..devices import CPU
 from ..operator.operands import check_place, converted_vector
-
-if TYPE_CHECKING:
-    from .systems import System
 
 
 class DeviceVector(NamedTuple):
@@ -53,7 +50,7 @@ class Vectors:
         The solve starts after what it holds; None: there is nothing to wait for.
     """
 
-    def __init__(self, system: System, in_pieces: bool = False) -> None:
+    def __init__(self, system: Any, in_pieces: bool = False) -> None:
         self._space, self._b, self._library, self._columns = system, system.b, system.library, system.columns
         self.ordinal = CPU if in_pieces else system._ordinal
         self.stream: int | None = None
@@ -79,7 +76,7 @@ class Vectors:
             _core.synchronize(library.stream(located), located.ordinal)
         return DeviceVector(located.pointer, (array, located))
 
-    def of(self, space: System, columns: int | None = None) -> Vectors:
+    def of(self, space: Any, columns: int | None = None) -> Vectors:
         """Vectors of another space, or several columns, for the same caller, once `take` has had b."""
         other = copy(self)
         other._space, other._columns = space, columns
@@ -170,6 +167,6 @@ def staged(array: HostArray, ordinal: int, upload: bool = True) -> DeviceVector:
     return DeviceVector(memory.pointer, memory)
 
 
-def staged_numpy(space: System, array: HostArray, ordinal: int) -> DeviceVector:
+def staged_numpy(space: Any, array: HostArray, ordinal: int) -> DeviceVector:
     """A diagonal of NumPy's, checked and converted, where the device can read it."""
     return staged(converted_vector(space, "M", array, NUMPY)[0], ordinal)

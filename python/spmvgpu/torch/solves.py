@@ -12,22 +12,8 @@ import torch
 from scipy.sparse.linalg import LinearOperator
 
 from .._util.arguments import with_hints
-from ..arrays.torch_gradients import (
-    NO_ENTRIES,
-    MatrixEntries,
-    adjoint,
-    as_columns,
-    called,
-    each,
-    has_no_memory,
-    name_of,
-    of_type,
-    operation,
-    operator_called,
-    owner,
-    tensor_type,
-)
-from ..arrays.torch_tensors import is_transformed
+from ..arrays import torch_gradients as gradients
+from ..arrays.products import is_transformed
 from ..linalg.named import SYMMETRIC_SOLVERS
 from ..linalg.requests import Method, SolveRequest, solution_type
 from ..operator.composed import keeping
@@ -129,13 +115,13 @@ def solve(
     else:
         b, x0, values = TENSORS.arrays(b, x0, values)
         system, _ = request.system(A, b.detach(), x0, M, values, not is_transformed(torch))
-    entries = NO_ENTRIES if values is None else system._entries(values)
+    entries = gradients.NO_ENTRIES if values is None else system._entries(values)
     keeps = not is_transformed(torch)
     if keeps:
         system = keeping(system) if values is None else system._with_values(values)
         M = request.preconditioner(M, system) if isinstance(M, str) else keeping(M)
-    preconditioner = M if M is None or isinstance(M, str) else name_of(M)
-    how = " ".join(map(str, (name_of(system), preconditioner, *request)))
+    preconditioner = M if M is None or isinstance(M, str) else gradients.name_of(M)
+    how = " ".join(map(str, (gradients.name_of(system), preconditioner, *request)))
     x: torch.Tensor = _Solve.apply(how, *entries, b, x0)
     if keeps and isinstance(A, SparseOperator):
         A.solve_info = system.solve_info
@@ -147,7 +133,7 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(how: str, rows: Any, cols: Any, values: Any, b: torch.Tensor, x0: Any) -> torch.Tensor:
-        return (_in_graph if has_no_memory(b) else _solution)(how, values, b, x0)
+        return (_in_graph if gradients.has_no_memory(b) else _solution)(how, values, b, x0)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -155,30 +141,30 @@ class _Solve(torch.autograd.Function):
         ctx.dtype = b.dtype
         ctx.save_for_backward(rows, cols, values, output)
         if not torch.compiler.is_compiling():  # what is compiled holds nothing
-            ctx.kept = tuple(owner(name) for name in ctx.how.split(" ")[:2] if _is_of_object(name))
+            ctx.kept = tuple(gradients.owner(name) for name in ctx.how.split(" ")[:2] if _is_of_object(name))
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         *saved, x = ctx.saved_tensors
         A, M, method, *limits = ctx.how.split(" ")
-        entries, name, to_values, to_b = MatrixEntries(*saved), A, None, None
+        entries, name, to_values, to_b = gradients.MatrixEntries(*saved), A, None, None
         if method not in SYMMETRIC_SOLVERS:
-            A, M = adjoint(A), adjoint(M) if _is_of_object(M) else M
+            A, M = gradients.adjoint(A), gradients.adjoint(M) if _is_of_object(M) else M
         b = _Solve.apply(" ".join([A, M, method, *limits]), *entries, gradient, None)
         if ctx.needs_input_grad[3]:
             to_values = -entries.gradient(name, b, x)
         if ctx.needs_input_grad[4]:
-            to_b = of_type(b, ctx.dtype)
+            to_b = gradients.of_type(b, ctx.dtype)
         return None, None, None, to_values, to_b, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[torch.Tensor, int]:
         if in_dims[3] is not None:
-            return each(_Solve, info, in_dims, args)
+            return gradients.each(_Solve, info, in_dims, args)
         *others, b, x0 = args
-        b, batch = as_columns(b, in_dims[4], info.batch_size)
+        b, batch = gradients.as_columns(b, in_dims[4], info.batch_size)
         if x0 is not None:
-            x0, _ = as_columns(x0, in_dims[5], info.batch_size)
+            x0, _ = gradients.as_columns(x0, in_dims[5], info.batch_size)
         return _Solve.apply(*others, b, x0).unflatten(1, batch), len(batch)
 
 
@@ -191,13 +177,13 @@ def _solution(
     how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None
 ) -> torch.Tensor:
     A, M, *texts = how.split(" ")
-    op, request = operator_called(A, values), SolveRequest(*map(_value, texts))
+    op, request = gradients.operator_called(A, values), SolveRequest(*map(_value, texts))
     b = b.detach()
     if b.ndim == 2 and b.shape[1] == 0:
         return _promised(how, values, b, x0)
-    preconditioner = None if M == "None" else called(M) if _is_of_object(M) else M
+    preconditioner = None if M == "None" else gradients.called(M) if _is_of_object(M) else M
     x: torch.Tensor = request.run(op, b, None if x0 is None else x0.detach(), preconditioner)
-    return x.to(tensor_type(solution_type(op, b))).reshape(b.shape)
+    return x.to(gradients.tensor_type(solution_type(op, b))).reshape(b.shape)
 
 
 def _value(text: str) -> Any:
@@ -212,10 +198,14 @@ def _value(text: str) -> Any:
 def _promised(
     how: str, values: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None
 ) -> torch.Tensor:
-    dtype = tensor_type(solution_type(owner(how.split(" ")[0]), b)) if values is None else values.dtype
+    dtype = (
+        gradients.tensor_type(solution_type(gradients.owner(how.split(" ")[0]), b))
+        if values is None
+        else values.dtype
+    )
     return b.new_empty(b.shape, dtype=dtype)
 
 
-_in_graph = operation(
+_in_graph = gradients.operation(
     "solve(str how, Tensor? values, Tensor b, Tensor? x0) -> Tensor", _solution, _promised, is_captured=False
 )
