@@ -165,24 +165,19 @@ def _factorized(csr: sp.csr_array, kind: str, ordinal: int) -> _Solver:
             del solver  # before the next one, which may need its memory
         except _core.CudaError as error:
             failures.append(error)
-        if setting is None:
-            _check_rank(csr)
+        n = csr.shape[0]
+        rank = n if setting else structural_rank(csr)
+        if rank < n:
+            raise SingularMatrixError(
+                f"the matrix is singular: with its {csr.nnz} entries where they are, its rank is at most "
+                f"{rank} of {n}"
+            )
     if len(failures) > len(_SETTINGS):
         raise failures[0]
     raise SingularMatrixError(
         f"the matrix is singular, or so close to it that cuDSS does not solve with it in {csr.dtype}; "
         'SciPy may, whose pivots are from all rows: give op.to("cpu"), or device="cpu" for a matrix'
     )
-
-
-def _check_rank(csr: sp.csr_array) -> None:
-    """Refuse a matrix that is singular whatever the values of its entries are."""
-    rank, n = structural_rank(csr), csr.shape[0]
-    if rank < n:
-        raise SingularMatrixError(
-            f"the matrix is singular: with its {csr.nnz} entries where they are, its rank is at most {rank} "
-            f"of {n}"
-        )
 
 
 class _Solver:

@@ -338,7 +338,11 @@ def aspreconditioner(
             f"the coarsest level has {coarsest.shape[0]} unknowns; at most {_LARGEST_COARSE} are allowed, "
             "because its inverse is dense; give pyamg a smaller max_coarse or a larger max_levels"
         )
-    common = _common_dtype([matrix for grid in grids for matrix in grid.values()], dtype)
+    common = wanted_dtype(dtype)
+    if common is None:
+        has_complex = any(matrix.dtype.kind == "c" for grid in grids for matrix in grid.values())
+        common = storage_dtype(grids[0]["A"].dtype, None)
+        common = np.result_type(common, np.complex64) if has_complex else common
 
     def build(matrix: object) -> SparseOperator:
         return aslinearoperator(matrix, device=device, dtype=common)
@@ -400,16 +404,6 @@ def _grids_of(ml: object) -> list[dict[str, sp.csr_array]]:
             if not np.isfinite(matrix.data).all():
                 raise ValueError(f"level {number} of ml: {name} contains inf or NaN")
     return found
-
-
-def _common_dtype(matrices: list[sp.csr_array], dtype: object) -> DType:
-    """The type of a hierarchy: as asked for, or that of the finest level, complex where any matrix is."""
-    wanted = wanted_dtype(dtype)
-    if wanted is not None:
-        return wanted
-    has_complex = any(matrix.dtype.kind == "c" for matrix in matrices)
-    finest = storage_dtype(matrices[0].dtype, None)
-    return np.result_type(finest, np.complex64) if has_complex else finest
 
 
 class BlockJacobiOperator(SparseOperator):

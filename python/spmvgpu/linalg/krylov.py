@@ -164,7 +164,7 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
     core.callback = None if callback is None and watch is None else system.together(look)
     reports = _core.solve(core)
     if null is not None:
-        null.clean(x)
+        null.project(x, x)
     if request.residuals is not None:
         cast("list[object]", request.residuals).extend(residuals_from(reports, is_vector))
     how = info_from(request.method, reports, is_vector)

@@ -79,16 +79,11 @@ class CopySearch:
 
 def chosen_first(values: HostArray, which: str) -> HostArray:
     """The places of ascending values in the order in which `which` prefers them."""
-    count = len(values)
-    if which == "LA":
-        return np.arange(count)[::-1]
-    if which == "SA":
-        return np.arange(count)
+    ascending = np.arange(len(values))
     if which == "BE":  # from both ends in turn, the upper one first
-        ends = np.stack([np.arange(count)[::-1], np.arange(count)], axis=1).reshape(-1)
-        return ends[:count]
-    order = np.argsort(np.abs(values), kind="stable")
-    return order if which == "SM" else order[::-1]
+        return np.stack([ascending[::-1], ascending], axis=1).reshape(-1)[: len(values)]
+    order = ascending if which.endswith("A") else np.argsort(np.abs(values), kind="stable")
+    return order[::-1] if which.startswith("L") else order
 
 
 def best_of(values: HostArray, k: int, which: str) -> HostArray:

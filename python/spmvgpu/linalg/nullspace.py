@@ -86,14 +86,11 @@ class NullSpace:
         if stream is not None:
             _core.synchronize(stream, self._ordinal)
         copy = empty((self._system.columns or 1, self._system.shape[0]), self._system.dtype, self._ordinal)
-        self._project(vector, copy)
+        self.project(vector, copy)
         return copy
 
-    def clean(self, vector: DeviceVector) -> None:
-        """Make a vector orthogonal to the null space."""
-        self._project(vector, vector)
-
-    def _project(self, vector: DeviceVector, to: DeviceVector) -> None:
+    def project(self, vector: DeviceVector, to: DeviceVector) -> None:
+        """Write a vector, made orthogonal to the null space, to the place of another one or to its own."""
         system, core = self._system, self._projection.core
         _core.apply_map(core, vector.pointer, to.pointer, system.shape[0], system.columns or 1, self._ordinal)
 
