@@ -76,12 +76,7 @@ class Protocols(Library[AnyArray]):
         raise _refused(given, "converted or copied", f"a C-contiguous array of dtype {dtype}")
 
     def transposed(self, x: AnyArray) -> AnyArray:
-        if hasattr(x, "T"):
-            return x.T
-        host = self.locate(x, "x").host
-        if host is not None:
-            return host.T
-        raise _refused(f"2-D {type(x).__name__}", "transposed", "its columns one by one")
+        return self._with(x, "T", "transposed", "its columns one by one").T
 
     def permuted(self, x: AnyArray, axes: Shape) -> AnyArray:
         namespace, x = self._functions(x)
@@ -92,12 +87,7 @@ class Protocols(Library[AnyArray]):
         return namespace.reshape(x, shape)
 
     def column(self, x: AnyArray, j: int) -> AnyArray:
-        if hasattr(x, "__getitem__"):
-            return x[:, j]
-        host = self.locate(x, "x").host
-        if host is not None:
-            return host[:, j]
-        raise _refused(f"2-D {type(x).__name__}", "taken apart", "its columns one by one")
+        return self._with(x, "__getitem__", "taken apart", "its columns one by one")[:, j]
 
     def stacked(self, vectors: Sequence[AnyArray]) -> AnyArray:
         namespace, _ = self._functions(vectors[0])
@@ -105,17 +95,21 @@ class Protocols(Library[AnyArray]):
 
     def _functions(self, x: AnyArray) -> tuple[Any, AnyArray]:
         """What has the functions of the array API standard for an array, and the array for them."""
-        if hasattr(x, "__array_namespace__"):
-            return x.__array_namespace__(), x
-        host = self.locate(x, "x").host
-        if host is None:
-            raise _refused(type(x).__name__, "taken apart", "vectors one by one")
-        return _NumPy, host
+        array = self._with(x, "__array_namespace__", "taken apart", "vectors one by one")
+        return (_NumPy if isinstance(array, np.ndarray) else array.__array_namespace__()), array
 
     def parts(self, x: AnyArray) -> tuple[AnyArray, AnyArray]:
-        if hasattr(x, "real"):
-            return x.real, x.imag
-        raise _refused(f"complex {type(x).__name__}", "split", "its real and imaginary parts separately")
+        array = self._with(x, "real", "split", "its real and imaginary parts separately")
+        return array.real, array.imag
+
+    def _with(self, x: AnyArray, attribute: str, done: str, instead: str) -> AnyArray:
+        """An array that has an attribute: itself, or a view of NumPy's of one in host memory."""
+        if hasattr(x, attribute):
+            return x
+        host = self.locate(x, "x").host
+        if host is None:
+            raise _refused(type(x).__name__, done, instead)
+        return host
 
     def join(self, real: AnyArray, imaginary: AnyArray) -> AnyArray:
         given = f"complex {type(real).__name__}"

@@ -15,15 +15,7 @@ from ..operator.solve_info import SolveInfo
 from .named import named
 from .nullspace import NullSpace
 from .preconditioners import checked_preconditioner, keeps_pieces, map_of_preconditioner
-from .stopping import (
-    Info,
-    Residuals,
-    info_from,
-    infos_of,
-    residuals_from,
-    tolerance,
-    values_of,
-)
+from .stopping import Info, Residuals, info_from, infos_of, residuals_from, tolerance, values_of
 from .systems import Callback, OverRanks, System, system_of
 from .vectors import NO_VECTOR, no_columns, zero_column
 
