@@ -3,7 +3,7 @@
 import pytest
 
 from spmvgpu.cli.advice import Outcome, suggestions
-from spmvgpu.linalg.choice import Approach, choose
+from spmvgpu.linalg.problem import Approach, choose
 
 OUTCOME = Outcome(
     solver="cg",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from battery import TYPES
-from spmvgpu.linalg.vectors import random_vector
+from spmvgpu.linalg.systems import random_vector
 
 
 def drawn(n, dtype, seed, ordinal=-1):

@@ -13,9 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from spmvgpu.linalg.choice import Approach
 from spmvgpu.linalg.krylov import Watch
 from spmvgpu.linalg.named import NAMES
+from spmvgpu.linalg.problem import Approach
 from spmvgpu.linalg.search import Search
 
 from .advice import OTHER_SOLVER, RESTART, ROUNDING, Outcome, Suggestion, suggestions

@@ -14,8 +14,7 @@ from .._util.types import HostArray
 from ..arrays import NUMPY, array_and_library
 from ..arrays.library import Memory
 from ..devices import CPU
-from ..linalg.systems import Callback, Function, OverRanks, System, check_square
-from ..linalg.vectors import DeviceVector, Vectors
+from ..linalg.systems import Callback, DeviceVector, Function, OverRanks, System, Vectors, check_square
 from ..operator.solve_info import SolveInfo
 from .communicators import Communicator
 from .errors import agreement, check_same, raise_together

@@ -27,7 +27,7 @@ from ..arrays.library import Memory
 from ..arrays.products import SINGLE
 from ..devices import CPU
 from ..linalg.requests import Method, SolveRequest
-from ..linalg.vectors import staged
+from ..linalg.systems import staged
 from ..operator.composed import keeping
 from ..operator.operator import SparseOperator
 from .patterns import ARRAYS, MatrixPattern

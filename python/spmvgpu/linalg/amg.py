@@ -13,8 +13,7 @@ from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
 from ..planning.request import Request
 from .multigrid import LARGEST_DIRECT, Arguments, Multigrid, check_kind, stored
-from .systems import check_square
-from .vectors import columns_on_host
+from .systems import check_square, columns_on_host
 
 _MOST_MODES = 64  # columns of B
 _STRENGTH = 0.03

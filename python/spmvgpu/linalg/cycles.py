@@ -31,8 +31,7 @@ from .preconditioners import (
     what_fits,
     with_unit_rows,
 )
-from .systems import System
-from .vectors import NO_VECTOR, DeviceVector, staged
+from .systems import NO_VECTOR, DeviceVector, System, staged
 
 _EIGENVALUE_STEPS = 15  # of the power and of the Lanczos method
 _POWER_SAFETY, _LANCZOS_SAFETY = 1.1, 1.05  # of their estimates, which are from below

@@ -15,6 +15,7 @@ from .._util.types import HostArray
 from ..arrays import AnyArray, ArrayInfo, array_and_library
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
+from ..operator.construct import as_operator
 from ..operator.new_values import NewValues
 from ..operator.operator import SparseOperator
 from . import cudss
@@ -22,8 +23,7 @@ from .cudss import CudssFactors
 from .factors import SingularMatrixError, SuperLUFactors
 from .preconditioners import DevicePreconditioner, square_operator
 from .stopping import warn
-from .systems import OperatorSystem, OverRanks
-from .vectors import DeviceVector, empty, no_columns, zero_column
+from .systems import DeviceVector, OperatorSystem, OverRanks, empty, no_columns, zero_column
 
 _REFINEMENTS = 10  # iterations of gmres with the factors
 _DENSE_ENTRIES = 1 << 22  # of columns that are solved for at once, of a sparse right-hand side
@@ -333,7 +333,7 @@ def _operator(A: object, device: str, b: AnyArray = None) -> SparseOperator:
     elif device == "auto" and (b is None or isinstance(b, np.ndarray)):
         # To a GPU only if it can be factorized there.
         device = "auto" if resolve_device("auto") != CPU and cudss.is_available() else "cpu"
-    return square_operator(A, "A", b, device=device, format="csr")
+    return square_operator(as_operator(A, b, device=device, format="csr"), "A")
 
 
 @with_hints

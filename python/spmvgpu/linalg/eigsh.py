@@ -22,8 +22,7 @@ from .lanczos import Lanczos, checked_which, no_convergence, places_of, seed_of,
 from .named import named
 from .preconditioners import checked_preconditioner, map_of_preconditioner
 from .stopping import tolerance
-from .systems import System, callback_map, system_of
-from .vectors import Vectors
+from .systems import System, Vectors, callback_map, system_of
 
 _INNER = ("auto", "direct", "cg", "minres")
 # Rows up to which factors of the shifted matrix are made unasked: by SciPy, and by cuDSS.

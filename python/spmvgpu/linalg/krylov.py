@@ -16,8 +16,7 @@ from .named import named
 from .nullspace import NullSpace
 from .preconditioners import checked_preconditioner, keeps_pieces, map_of_preconditioner
 from .stopping import Info, Residuals, info_from, infos_of, residuals_from, tolerance, values_of
-from .systems import Callback, OverRanks, System, system_of
-from .vectors import NO_VECTOR, no_columns, zero_column
+from .systems import NO_VECTOR, Callback, OverRanks, System, no_columns, system_of, zero_column
 
 #: Gets the iterations, the residual and the norm of b, whenever the host looks at a solve.
 Watch: TypeAlias = Callable[[int, float, float], object]

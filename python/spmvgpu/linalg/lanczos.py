@@ -16,8 +16,7 @@ from .._util.types import DType, HostArray
 from ..arrays import AnyArray, array_and_library
 from ..operator.construct import as_operator
 from .stopping import warn
-from .systems import System, refuse_ranks
-from .vectors import DeviceVector, Vectors, random_vector
+from .systems import DeviceVector, System, Vectors, random_vector, refuse_ranks
 
 
 class CopySearch:

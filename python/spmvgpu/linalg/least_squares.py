@@ -15,8 +15,7 @@ from .._util.arguments import real_number, whole_number, with_hints
 from ..arrays import AnyArray, AnyLibrary, array_and_library
 from ..operator.construct import as_operator
 from .stopping import tolerance, warn
-from .systems import Rectangle, refuse_ranks
-from .vectors import NO_VECTOR, DeviceVector, zero_column
+from .systems import NO_VECTOR, DeviceVector, Rectangle, refuse_ranks, zero_column
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -9,7 +9,7 @@ import numpy as np
 from .._util.arguments import whole_number, with_hints
 from ..arrays import AnyArray
 from .least_squares import NOT_YET, LeastSquares, StoppingTests, each_column, root, rotation, times_power
-from .vectors import NO_VECTOR, staged
+from .systems import NO_VECTOR, staged
 
 
 @with_hints

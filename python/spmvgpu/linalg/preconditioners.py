@@ -26,8 +26,17 @@ from ..operator.new_values import NewValues
 from ..operator.operands import check_place, multiply_by, multiply_by_map
 from ..operator.operator import SparseOperator
 from ..operator.stored import StoredMatrix
-from .systems import OverRanks, System, callback_map, check_square
-from .vectors import DeviceVector, Vectors, empty, staged, staged_numpy
+from .systems import (
+    DeviceVector,
+    OverRanks,
+    System,
+    Vectors,
+    callback_map,
+    check_square,
+    empty,
+    staged,
+    staged_numpy,
+)
 
 # A result of `checked_preconditioner`, of which an array is a dense matrix or the inverse of a diagonal.
 AnyPreconditioner: TypeAlias = Any
@@ -329,10 +338,10 @@ def matrix_with(M: Any, data: object) -> CanonicalCsr:
     return NewValues(stored, data).canonical(stored)
 
 
-def square_operator(op: object, name: str = "op", like: AnyArray = None, **options: Any) -> SparseOperator:
-    """The operator of a square matrix whose entries are known, made with options of `as_operator`."""
+def square_operator(op: object, name: str = "op") -> SparseOperator:
+    """The operator of a square matrix whose entries are known."""
     try:
-        made = as_operator(op, like, **options)
+        made = as_operator(op)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} is no matrix: {error}") from error
     if not isinstance(made, SparseOperator):

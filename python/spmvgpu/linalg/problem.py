@@ -1,4 +1,4 @@
-"""A system of equations for `solve`, what is known of its matrix, and the refinement of its solution."""
+"""A system of equations for `solve`: what is known of its matrix, what suits that, and refinement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,13 +24,104 @@ from ..inputs.source import Source, storage_dtype
 from ..operator.construct import as_operator
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
-from .choice import dominance
 from .factors import norms
 from .krylov import Watch
 from .nullspace import NullSpace
 from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
-from .systems import System, check_square, system_of
-from .vectors import empty, random_vector, staged
+from .systems import System, check_square, empty, random_vector, staged, system_of
+
+# Preconditioners that leave the system unsymmetric.
+_UNSYMMETRIC = ("ilu0",)
+
+# Incomplete factors are stable where the diagonal outweighs its rows, or nearly so. Where it does so by far,
+# the diagonal is a good preconditioner alone.
+_STABLE, _DOMINANT = 0.99, 1.1
+
+
+class Approach(NamedTuple):
+    """A solver with a preconditioner, by their names; "none" stands for no preconditioner."""
+
+    solver: str
+    preconditioner: str
+
+    def __str__(self) -> str:
+        return self.solver if self.preconditioner == "none" else f"{self.solver} with {self.preconditioner}"
+
+
+def choose(
+    hermitian: bool,
+    positive_diagonal: bool,
+    preconditioner: str,
+    kind: str,
+    *,
+    indefinite: bool = False,
+    divides: bool = True,
+    dominance: float = 0.0,
+    on_gpu: bool = False,
+) -> tuple[list[Approach], str]:
+    """What to try with a matrix, each where the one before fails, and why the first was chosen.
+
+    Parameters
+    ----------
+    hermitian : bool
+        Whether the matrix is symmetric, or Hermitian if it is complex.
+    positive_diagonal : bool
+        Whether all of its diagonal is positive, without which no matrix is positive definite.
+    preconditioner : str
+        The only one to use, or "auto".
+    kind : {"symmetric", "Hermitian"}
+        What a matrix of this type is called that equals its (conjugate) transpose.
+    indefinite : bool
+        Whether steps of the Lanczos method have shown that it is not positive definite.
+    divides : bool
+        Whether all of the diagonal has an inverse, without which there are no preconditioners.
+    dominance : float
+        As `dominance` gives it; 0 if it is not known.
+    on_gpu : bool
+        Whether solvers run on a GPU, where a solve with triangular factors may take as long as a thousand
+        products.
+    """
+    solvers, reason = _solvers(hermitian, positive_diagonal, preconditioner, kind, indefinite)
+    if preconditioner != "auto":
+        return [Approach(solver, preconditioner) for solver in solvers], reason
+    jacobi = "jacobi" if divides else "none"
+    factors = ["ilu0"] if divides else []
+    if not hermitian:
+        factors_first = _STABLE <= dominance < _DOMINANT and not on_gpu
+        names = [*factors, jacobi] if factors_first else [jacobi, *factors]
+        return [Approach(solver, name) for name in names for solver in solvers], reason
+    approaches = [Approach(solver, jacobi) for solver in solvers]
+    if "cg" in solvers:
+        approaches[1:1] = [Approach("cg", name) for name in ("amg", "ic0")]
+    approaches += [Approach("gmres", name) for name in (*factors, jacobi)]
+    return approaches, reason
+
+
+def _solvers(
+    hermitian: bool, positive_diagonal: bool, preconditioner: str, kind: str, indefinite: bool
+) -> tuple[tuple[str, ...], str]:
+    if not hermitian:
+        return ("bicgstab", "gmres"), f"the matrix is not {kind}"
+    if preconditioner in _UNSYMMETRIC:
+        return ("bicgstab", "gmres"), f"{preconditioner} is not {kind}"
+    if not positive_diagonal:
+        why = f"the matrix is {kind}, and not positive definite: its diagonal is not positive"
+        return ("minres",), why
+    if indefinite:
+        why = f"the matrix is {kind}, and not positive definite: so steps of the Lanczos method show"
+        return ("minres",), why
+    return ("cg", "minres"), f"the matrix is {kind} with a positive diagonal"
+
+
+def dominance(matrix: sp.sparray, diagonal: HostArray) -> float:
+    """The least ratio of an entry of the diagonal to the sum of the others of its row, by their sizes."""
+    sums = np.asarray(abs(matrix).sum(axis=1)).reshape(-1)
+    sizes = np.abs(diagonal)
+    others = sums - sizes
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(others > 1e-14 * sums, sizes / others, np.inf)
+    return float(ratios.min(initial=np.inf))
+
 
 _SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any other
 _SMALL_ENTRIES = 50  # in a row of such a matrix, unless it is very small

@@ -18,15 +18,13 @@ from ..devices import CPU
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from . import cudss, krylov
-from .choice import Approach, choose
 from .direct import splu
 from .factors import contradiction, solve_by_factors
 from .krylov import KrylovRequest, Watch
 from .named import SYMMETRIC_SOLVERS, named
-from .problem import DoubleSystem, refine
+from .problem import Approach, DoubleSystem, choose, refine
 from .stopping import Info, SolverWarning
-from .systems import OverRanks
-from .vectors import random_vector
+from .systems import OverRanks, random_vector
 
 _LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has failed
 _MOST_COMPONENTS = 100  # for which a dense basis of the null space is small

@@ -16,8 +16,7 @@ from ..arrays import AnyArray, array_and_library
 from .problem import DoubleSystem
 from .search import Attempt, Search
 from .stopping import tolerance
-from .systems import OverRanks
-from .vectors import no_columns, zero_column
+from .systems import OverRanks, no_columns, zero_column
 
 # Systems that this module does not import: those over ranks, of an operator, a right-hand side and a guess.
 _PROBLEMS: Mapping[str, Callable[[OverRanks, object, object], DoubleSystem]] = Plugins("problem")

@@ -25,8 +25,7 @@ from .lanczos import (
     with_start,
 )
 from .stopping import tolerance
-from .systems import Rectangle, System
-from .vectors import DeviceVector, Vectors, empty, random_vector
+from .systems import DeviceVector, Rectangle, System, Vectors, empty, random_vector
 
 
 @with_hints
