@@ -317,7 +317,7 @@ class OperatorOverRanks:
     """What an operator over ranks is known by."""
 
     shape, dtype, row_ranges = (3, 3), np.dtype(float), None
-    agreement = diagonal = tocsr = _piece_of_system = print
+    agreement = diagonal = tocsr = _block = _piece_of_system = print
 
 
 def test_operators_over_ranks():

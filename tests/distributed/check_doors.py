@@ -24,7 +24,7 @@ DOORS = {
     "matmat": (lambda op, x: op.matmat(x), DENSE, (COLUMN, MANY)),
     "rmatmat": (lambda op, x: op.rmatmat(x), DENSE, (COLUMN, MANY)),
     **{
-        name: (lambda op, x, name=name: solved(name, op, x), inverse(DENSE), (FLAT, COLUMN))
+        name: (lambda op, x, name=name: solved(name, op, x), inverse(DENSE), (FLAT, COLUMN, MANY))
         for name in KRYLOV
     },
 }

@@ -317,20 +317,44 @@ def test_jacobi_by_name(solver, has_empty_rows):
         assert residual(A, op, x, b) <= 1e-9
 
 
-@pytest.mark.parametrize(
-    ("options", "columns", "message"),
-    [
-        ({}, 3, "b has 3 columns; over ranks"),
-        ({"nullspace": "constant"}, 1, "nullspace= is for operators of one process"),
-    ],
-)
-def test_what_there_is_for_one_process_only(options, columns, message):
+def test_null_spaces_are_for_one_process():
     A, b = system()
-    op = operator(A, "even")
-    mine = own(op, b)
-    with pytest.raises(ValueError, match=message):
-        cg(op, mine if columns == 1 else np.stack([mine] * columns, axis=1), **options)
-    assert cg(op, mine)[1] == 0
+    op = operator(A)
+    with pytest.raises(ValueError, match="nullspace= is for operators of one process"):
+        cg(op, own(op, b), nullspace="constant")
+    assert cg(op, own(op, b))[1] == 0
+
+
+@pytest.mark.parametrize("name", ["cg", "minres", "bicgstab", "gmres"])
+def test_several_columns(name):
+    A, _ = system()
+    op, solver = operator(A), getattr(linalg, name)
+    B, residuals = np.random.default_rng(0).standard_normal((A.shape[0], 3)), []
+    X0, B[:, 1] = np.zeros_like(B), 0.0
+    options = {"x0": own(op, X0), "M": "jacobi", "rtol": 1e-9, "residuals": residuals}
+    X, infos = solver(op, own(op, B), **options)
+    how = op.solve_info
+    np.testing.assert_array_equal(infos, [0, 0, 0])
+    assert len(how.columns) == 3
+    assert np.array(residuals).shape == (len(residuals), 3)
+    for j in range(3):
+        x, _ = solver(op, own(op, B[:, j]), M="jacobi", rtol=1e-9)
+        np.testing.assert_array_equal(X[:, j], x)
+    assert how.iterations >= op.solve_info.iterations
+    nothing, infos = solver(op, own(op, B[:, :0]))
+    assert nothing.shape == (op.local_shape[0], 0)
+    assert len(infos) == 0
+    with pytest.raises(ValueError, match="x0 has shape"):
+        solver(op, own(op, B), x0=own(op, X0[:, :2]))
+
+
+@pytest.mark.skipif(COMM.size == 1, reason="takes two ranks")
+def test_columns_that_differ():
+    A, b = system()
+    op = operator(A)
+    mine = np.stack([own(op, b)] * (2 + COMM.rank), axis=1)
+    with pytest.raises(ValueError, match=r"columns=. on this rank and 2 on rank 0"):
+        cg(op, mine)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])

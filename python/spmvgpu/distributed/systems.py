@@ -72,10 +72,6 @@ class PieceOfSystem(System):
             library.device(b)  # refuses what its entries cannot be picked of
             ordinal = located.ordinal
         super().__init__(b, library, op.local_shape[0], op.dtype, ordinal, op._memory_of_solvers(ordinal))
-        if self.columns is not None:
-            raise ValueError(
-                f"b has {self.columns} columns; over ranks solve for one of them after the other, b[:, j]"
-            )
         self._op, self._matrix, self.unknowns = op, matrix, op.shape[0]
         self.failure: Exception | None = None
         self.max_threads = op._threads

@@ -10,13 +10,22 @@ import numpy as np
 
 from .. import _core
 from .._util.arguments import one_of, real_number, whole_number
-from ..arrays import AnyArray
+from ..arrays import AnyArray, array_and_library
 from ..operator.solve_info import SolveInfo
 from .named import named
 from .nullspace import NullSpace
 from .preconditioners import checked_preconditioner, keeps_pieces, map_of_preconditioner
-from .stopping import Info, Residuals, info_from, infos_of, residuals_from, tolerance, values_of
-from .systems import NO_VECTOR, Callback, OverRanks, System, no_columns, system_of, zero_column
+from .stopping import (
+    Info,
+    Residuals,
+    info_from,
+    info_of_columns,
+    infos_of,
+    residuals_of_columns,
+    tolerance,
+    values_of,
+)
+from .systems import NO_VECTOR, Callback, OverRanks, System, columns_of, no_columns, system_of, zero_column
 
 #: Gets the iterations, the residual and the norm of b, whenever the host looks at a solve.
 Watch: TypeAlias = Callable[[int, float, float], object]
@@ -102,7 +111,10 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
     Of a distributed system all ranks raise what any of them finds wrong with what it was given.
     """
     system = system_of(A, b)
+    system.check_same(columns=system.columns)
     x0, M, nullspace = request.x0, request.M, request.nullspace
+    if system.columns is not None and isinstance(A, OverRanks):
+        return _each_column(A, system, request)
     if system.columns == 0:
         vectors = system.vectors(False)
         vectors.take("b", system.b)
@@ -157,8 +169,35 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
     if null is not None:
         null.project(x, x)
     if request.residuals is not None:
-        cast("list[object]", request.residuals).extend(residuals_from(reports, is_vector))
+        each = [report.residuals for report in reports]
+        recorded: Sequence[object] = each[0] if is_vector else residuals_of_columns(each)
+        cast("list[object]", request.residuals).extend(recorded)
     how = info_from(request.method, reports, is_vector)
     system.report(how)
     offending = [report.offending_value for report in reports]
     return vectors.result(), infos_of(how, system.dtype, offending, core.maxiter, request.warns), how
+
+
+def _each_column(A: OverRanks, system: System, request: KrylovRequest) -> tuple[AnyArray, Info, SolveInfo]:
+    """Solve for one column after the other, as ranks add the sums of one vector alone."""
+    M, library, shape = request.M, system.library, (system.shape[0], system.columns or 0)
+    with system.agreement():
+        columns = columns_of("b", system.b, library, shape)
+        guesses: list[object] = [request.x0] * shape[1]
+        if request.x0 is not None and not isinstance(request.x0, str):
+            guesses = [*columns_of("x0", *array_and_library("x0", request.x0), shape)]
+        if isinstance(M, str):
+            M = named(M, system.operator(f"M={M!r}"), request.method)
+    if not columns:  # one stands for the type of the solutions
+        columns, guesses = [zero_column(system.b, library)], [None]
+    records: list[Any] = [[] if isinstance(request.residuals, list) else request.residuals for _ in columns]
+    solved = [
+        run(A, column, replace(request, M=M, x0=guess, residuals=record))
+        for column, guess, record in zip(columns, guesses, records, strict=True)
+    ]
+    if isinstance(request.residuals, list) and shape[1]:
+        cast("list[object]", request.residuals).extend(residuals_of_columns(records))
+    how = info_of_columns([how for _, _, how in solved])
+    system.report(how)
+    X, infos = library.stacked([x for x, _, _ in solved]), np.array([info for _, info, _ in solved])
+    return X[..., : shape[1]], infos[: shape[1]], how

@@ -12,10 +12,10 @@ import numpy as np
 
 from .. import _core
 from .._util.arguments import real_number, whole_number, with_hints
-from ..arrays import AnyArray, AnyLibrary, array_and_library
+from ..arrays import AnyArray, array_and_library
 from ..operator.construct import as_operator
 from .stopping import tolerance, warn
-from .systems import NO_VECTOR, DeviceVector, Rectangle, refuse_ranks, zero_column
+from .systems import NO_VECTOR, DeviceVector, Rectangle, columns_of, refuse_ranks, zero_column
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -185,10 +185,10 @@ def each_column(solver: Callable[_P, _R]) -> Callable[_P, _R]:
             return solver(*args, **kwargs)
         op = as_operator(given["A"], b)
         count = located.shape[1]
-        columns = _columns_of("b", b, library, (op.shape[0], count))
+        columns = columns_of("b", b, library, (op.shape[0], count))
         guesses: list[AnyArray] = [None] * count
         if given.get("x0") is not None:
-            guesses = _columns_of("x0", *array_and_library("x0", given["x0"]), (op.shape[1], count))
+            guesses = columns_of("x0", *array_and_library("x0", given["x0"]), (op.shape[1], count))
         if not columns:  # one stands for the type of the results, and for the checks of the other arguments
             columns, guesses = [zero_column(b, library)], [None]
         one: Callable[..., Any] = solver
@@ -201,14 +201,6 @@ def each_column(solver: Callable[_P, _R]) -> Callable[_P, _R]:
         return cast(_R, tuple(result[..., :count] for result in together))
 
     return solve
-
-
-def _columns_of(name: str, array: AnyArray, library: AnyLibrary, shape: tuple[int, int]) -> list[AnyArray]:
-    """The columns of an array; ValueError if it has another shape."""
-    given = library.locate(array, name).shape
-    if given != shape:
-        raise ValueError(f"{name} has shape {given}; it must have shape {shape} here")
-    return [library.column(array, j) for j in range(shape[1])]
 
 
 @with_hints

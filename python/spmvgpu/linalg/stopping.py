@@ -35,8 +35,11 @@ def info_from(solver: str, reports: Sequence[SolverReport], is_vector: bool) -> 
     """The reports of the core, whose names are those of `SolveInfo`."""
     names = [field.name for field in fields(SolveInfo)[1:-1]]
     each = [SolveInfo(solver, *(getattr(report, name) for name in names)) for report in reports]
-    if is_vector:
-        return each[0]
+    return each[0] if is_vector else info_of_columns(each)
+
+
+def info_of_columns(each: Sequence[SolveInfo]) -> SolveInfo:
+    """How the solves of all columns went."""
     worst = max(each, key=lambda how: (how.true_residual > how.goal, how.true_residual / (how.goal or 1.0)))
     failed = [how.status for how in each if how.status not in ("converged", "least_squares")]
     counts = ("iterations", "products", "preconditionings")
@@ -44,15 +47,13 @@ def info_from(solver: str, reports: Sequence[SolverReport], is_vector: bool) -> 
     return replace(worst, status=failed[0] if failed else worst.status, columns=tuple(each), **most)
 
 
-def residuals_from(reports: Sequence[SolverReport], is_vector: bool) -> Sequence[float | HostArray]:
-    """The recorded residuals: numbers, or an array of those of all columns after each iteration.
+def residuals_of_columns(each: Sequence[Sequence[float]]) -> Sequence[HostArray]:
+    """An array of the recorded residuals of all columns after each iteration.
 
     A column that has ended before others keeps its last one.
     """
-    if is_vector:
-        return reports[0].residuals
-    length = max(len(report.residuals) for report in reports)
-    columns = [np.pad(report.residuals, (0, length - len(report.residuals)), "edge") for report in reports]
+    length = max(map(len, each))
+    columns = [np.pad(residuals, (0, length - len(residuals)), "edge") for residuals in each]
     return list(np.array(columns).T)
 
 

@@ -140,6 +140,14 @@ def no_columns(rows: int, dtype: DType, b: AnyArray, library: AnyLibrary) -> Any
     return library.from_host(np.zeros((rows, 0), dtype), b)
 
 
+def columns_of(name: str, array: AnyArray, library: AnyLibrary, shape: tuple[int, int]) -> list[AnyArray]:
+    """The columns of an array; ValueError if it has another shape."""
+    given = library.locate(array, name).shape
+    if given != shape:
+        raise ValueError(f"{name} has shape {given}; it must have shape {shape} here")
+    return [library.column(array, j) for j in range(shape[1])]
+
+
 def columns_on_host(name: str, given: object, n: int, most: int, dtype: DType) -> HostArray:
     """Vectors of length `n` from a caller, at most `most`, as the columns of an array in host memory."""
     vectors = on_host(name, given)
@@ -216,7 +224,7 @@ class System:
     def __init__(
         self, b: AnyArray, library: AnyLibrary, n: int, dtype: DType, ordinal: int, memory: _core.SolverMemory
     ) -> None:
-        self.b, self.library, self.columns = b, library, _columns_of(b, library)
+        self.b, self.library, self.columns = b, library, _column_count(b, library)
         self.shape, self.dtype, self.unknowns = (n, n), dtype, n
         self._ordinal, self.memory = ordinal, memory
 
@@ -408,7 +416,7 @@ def refuse_ranks(A: object) -> None:
         )
 
 
-def _columns_of(b: AnyArray, library: AnyLibrary) -> int | None:
+def _column_count(b: AnyArray, library: AnyLibrary) -> int | None:
     shape = library.locate(b, "b").shape
     return None if len(shape) != 2 or shape[1] == 1 else int(shape[1])
 
