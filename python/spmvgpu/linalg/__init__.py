@@ -11,11 +11,10 @@ from ..operator.solve_info import SolveInfo
 from .amg import amg
 from .cycles import BlockJacobiOperator, Cycle, aspreconditioner, block_jacobi, chebyshev
 from .direct import DirectFactors, splu, spsolve
-from .eigsh import eigsh
+from .eigsh import eigsh, lobpcg
 from .factors import SingularMatrixError
 from .incomplete import IncompleteFactors, ic0, ilu0
 from .least_squares import cgls
-from .lobpcg import lobpcg
 from .lsqr import lsmr, lsqr
 from .multigrid import Multigrid
 from .preconditioners import Jacobi, jacobi
