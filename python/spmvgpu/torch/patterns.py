@@ -69,8 +69,7 @@ class MatrixPattern(Pattern["torch.Tensor"]):
     _kind = TENSORS
 
     def _beside(self, values: torch.Tensor) -> torch.Tensor:
-        moved: torch.Tensor = values.to(self._cols.device)
-        return moved
+        return values.to(self._cols.device)
 
     def _array(self, array: HostArray) -> torch.Tensor:
         device = "cpu" if self._ordinal == CPU else f"cuda:{self._ordinal}"
