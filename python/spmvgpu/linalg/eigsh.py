@@ -148,7 +148,7 @@ def eigsh(
     tol = tolerance("tol", tol)
     system = system_of(*with_start(A, v0), "v0")
     n = system.unknowns
-    which, k, ncv = checked_which(which, k, n, ncv, n)
+    which, k, ncv = checked_which(which, k, ncv, n)
     restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
     system.columns = None
     vectors = Vectors(system)

@@ -377,12 +377,12 @@ def kept_count(room: int, wanted: int, good: int, restarts: int) -> int:
     return max(1, min(room - 1, max(count, wanted)))
 
 
-def checked_which(which: object, k: object, most: int, ncv: object, n: int) -> tuple[str, int, int]:
-    """`which`, `k` and `ncv` of a caller, for at most `most` values of a map of vectors of length `n`."""
+def checked_which(which: object, k: object, ncv: object, n: int) -> tuple[str, int, int]:
+    """`which`, `k` and `ncv` of a caller, for a map of vectors of length `n`."""
     which = one_of("which", which, WHICH)
-    if most < 1:
+    if n < 1:
         raise ValueError("A is empty, and has no values to find; give a matrix with rows and columns")
-    count = whole_number("k", k, 1, most)
+    count = whole_number("k", k, 1, n)
     if ncv is None:
         return which, count, min(n, max(2 * count + 1, 20))
     return which, count, whole_number("ncv", ncv, min(count + 1, n), n)

@@ -127,7 +127,7 @@ def svds(
     if is_wide:
         small, large, forward, back = large, small, back, forward
     n = small.unknowns
-    which, k, ncv = checked_which("LA" if which == "LM" else "SA", k, n, ncv, n)
+    which, k, ncv = checked_which("LA" if which == "LM" else "SA", k, ncv, n)
     restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
     vectors = Vectors(small)
     start = start_of(None if v0 is None else small.b, vectors)
@@ -159,7 +159,7 @@ def svds(
     if block.sure < k and ("vh" if is_wide else "u") in wanted:
         product = _gram(back, forward, small, exponent, ordinal)
         count = k - block.sure
-        ncv = checked_which("SA", count, large.unknowns, None, large.unknowns)[2]
+        ncv = checked_which("SA", count, None, large.unknowns)[2]
         other = lanczos(product, large, ncv, places_of(count, ncv, large.unknowns))
         null = find(other, large, None, count, "SA")
         block.put_null(other, null)
