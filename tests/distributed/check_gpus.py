@@ -39,6 +39,27 @@ def test_products_on_several_streams(side):
         assert_product(op.row_ranges.gather(side.fetch(y), root=None), A, x)
 
 
+def test_new_values_and_columns(side):
+    """Messages go on between the arrays that an update has made."""
+    A = sp.csr_array(gallery.poisson3d(9))
+    op = operator(A, "uneven", **side.options)
+    B = np.stack([vector(A.shape[0], A.dtype, seed) for seed in range(2)], axis=1)
+    mine = side.send(piece(B, op.row_ranges))
+    for factor in (1.0, 2.0):
+        op.update_values(factor * piece(A, op.row_ranges))
+        X, infos = linalg.cg(op, mine, M="ic0", rtol=1e-9)
+        found = op.row_ranges.gather(side.fetch(X), root=None)
+        assert not infos.any()
+        assert np.linalg.norm(B - factor * A @ found) <= 1e-8 * np.linalg.norm(B)
+
+
+def test_solve(side):
+    A = sp.csr_array(gallery.poisson3d(9))
+    op, b = operator(A, **side.options), vector(A.shape[0], A.dtype)
+    x = op.row_ranges.gather(side.fetch(linalg.solve(op, side.send(piece(b, op.row_ranges)))), root=None)
+    assert np.linalg.norm(b - A @ x) <= 1.01e-8 * np.linalg.norm(b)
+
+
 def test_vectors_in_host_memory(transport):
     A, x = case("power_law_rows")
     op = operator(A, device=DEVICE, transport=transport)
