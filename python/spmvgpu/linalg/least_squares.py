@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from math import hypot, inf, isfinite, ldexp, sqrt
+from math import inf, isfinite, ldexp, sqrt
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -22,10 +22,10 @@ _R = TypeVar("_R")
 
 _AT_ONCE = 16  # iterations of cgls between two looks at the residual
 _DEPTH = 5  # calls from a warning of cgls to the caller
-NOT_YET = (0.0, 0.0, 0.0, 1.0)  # the factors of `LeastSquares.advance` that leave x and w as they are
+NOT_YET = (0.0, 0.0, 0.0, 1.0)  # the factors of `LeastSquaresProblem.advance` that leave x and w as they are
 
 
-class LeastSquares:
+class LeastSquaresProblem:
     """A least-squares problem that is solved on a device.
 
     The core may solve a scaled problem, where numbers are far from 1: ``2**-a A`` and ``2**-b r`` for the
@@ -147,18 +147,6 @@ class StoppingTests:
         return next((istop for istop, is_so in enumerate((*within, *rounding, is_last), 1) if is_so), 0)
 
 
-def rotation(a: float, b: float) -> tuple[float, float, float]:
-    """``(c, s, r)`` of the plane rotation that takes (a, b) to (r, 0)."""
-    if b == 0:
-        return (-1.0 if a < 0 else 1.0), 0.0, abs(a)
-    r = hypot(a, b)
-    return a / r, b / r, r
-
-
-def root(value: float) -> float:
-    return sqrt(max(value, 0.0))
-
-
 def times_power(number: float, exponent: int) -> float:
     """``number * 2**exponent``, infinite where that is larger than all numbers."""
     try:
@@ -274,7 +262,7 @@ def cgls(
     """
     damping = real_number("damp", damp, "a finite real number", lambda number: bool(np.isfinite(number)))
     relative, absolute = tolerance("rtol", rtol), tolerance("atol", atol)
-    problem = LeastSquares(A, b, x0)
+    problem = LeastSquaresProblem(A, b, x0)
     most = 2 * problem.shape[1] if maxiter is None else whole_number("maxiter", maxiter, 0)
     if problem.normal_b == 0 and problem.is_finite:
         problem.start(NO_VECTOR)  # zero is the solution

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._util.arguments import whole_number, with_hints
 from ..arrays import AnyArray
-from .least_squares import NOT_YET, LeastSquares, StoppingTests, each_column, root, rotation, times_power
+from .least_squares import NOT_YET, LeastSquaresProblem, StoppingTests, each_column, times_power
 from .systems import NO_VECTOR, staged
 
 
@@ -104,7 +104,7 @@ def lsqr(
     (array([ 1., -1.]), 1)
     """
     tests = StoppingTests(damp, atol, btol, conlim)
-    problem = LeastSquares(A, b, x0)
+    problem = LeastSquaresProblem(A, b, x0)
     most = 2 * problem.shape[1] if iter_lim is None else whole_number("iter_lim", iter_lim, 0)
     problem.check_finite()
     variances = np.zeros(problem.shape[1], problem.dtype)
@@ -127,9 +127,9 @@ def lsqr(
         itn += 1
         norm_A = hypot(norm_A, beta, damp)
         # One rotation takes the damping out of the bidiagonal matrix, another one its lower entry.
-        cos, sin, rho = rotation(rho_bar, damp)
+        cos, sin, rho = _rotation(rho_bar, damp)
         psi, phi_bar = sin * phi_bar, cos * phi_bar
-        cos, sin, rho = rotation(rho, beta)
+        cos, sin, rho = _rotation(rho, beta)
         theta, rho_bar = sin * alpha, -cos * alpha
         phi, phi_bar = cos * phi_bar, sin * phi_bar
         tau = sin * phi
@@ -247,7 +247,7 @@ def lsmr(
     (array([ 1., -1.]), 1)
     """
     tests = StoppingTests(damp, atol, btol, conlim)
-    problem = LeastSquares(A, b, x0)
+    problem = LeastSquaresProblem(A, b, x0)
     most = min(problem.shape) if maxiter is None else whole_number("maxiter", maxiter, 0)
     problem.check_finite()
     alpha, beta, norm_b = problem.alpha, problem.beta, problem.norm_b
@@ -265,16 +265,16 @@ def lsmr(
     solves = norm_ar > 0
     if solves or x0 is not None:
         alpha, beta, x_squared, _ = problem.advance(NOT_YET)
-        norm_x = root(x_squared)
+        norm_x = _root(x_squared)
     while solves and istop == 0 and itn < most:
         itn += 1
         norm_A = hypot(norm_A, beta)
-        cos_hat, sin_hat, alpha_hat = rotation(alpha_bar, damp)
+        cos_hat, sin_hat, alpha_hat = _rotation(alpha_bar, damp)
         rho_before, rho_bar_before, zeta_before = rho, rho_bar, zeta
-        cos, sin, rho = rotation(alpha_hat, beta)
+        cos, sin, rho = _rotation(alpha_hat, beta)
         theta, alpha_bar = sin * alpha, cos * alpha
         theta_bar, rho_left = sin_bar * rho, cos_bar * rho
-        cos_bar, sin_bar, rho_bar = rotation(rho_left, theta)
+        cos_bar, sin_bar, rho_bar = _rotation(rho_left, theta)
         zeta, zeta_bar = cos_bar * zeta_bar, -sin_bar * zeta_bar
 
         factors = (
@@ -284,11 +284,11 @@ def lsmr(
             -theta / rho,
         )
         new_alpha, new_beta, x_squared, _ = problem.advance(factors, True)
-        norm_x = root(x_squared)
+        norm_x = _root(x_squared)
 
         beta_acute, beta_check = cos_hat * beta_dd, -sin_hat * beta_dd
         beta_hat, beta_dd = cos * beta_acute, -sin * beta_acute
-        cos_tilde, sin_tilde, rho_tilde = rotation(rho_d, theta_bar)
+        cos_tilde, sin_tilde, rho_tilde = _rotation(rho_d, theta_bar)
         theta_tilde_before, theta_tilde = theta_tilde, sin_tilde * rho_bar
         rho_d = cos_tilde * rho_bar
         beta_d = -sin_tilde * beta_d + cos_tilde * beta_hat
@@ -309,3 +309,15 @@ def lsmr(
         alpha, beta = new_alpha, new_beta
     norms = problem.of_residual(residual), problem.of_normal(norm_ar), problem.of_matrix(norm_A)
     return problem.solution(), istop, itn, *norms, cond, problem.of_x(norm_x)
+
+
+def _rotation(a: float, b: float) -> tuple[float, float, float]:
+    """``(c, s, r)`` of the plane rotation that takes (a, b) to (r, 0)."""
+    if b == 0:
+        return (-1.0 if a < 0 else 1.0), 0.0, abs(a)
+    r = hypot(a, b)
+    return a / r, b / r, r
+
+
+def _root(value: float) -> float:
+    return sqrt(max(value, 0.0))
