@@ -326,7 +326,7 @@ def _operator(A: object, device: str, b: AnyArray = None) -> SparseOperator:
     """The operator of a square matrix, which goes to a device, or beside a right-hand side."""
     resolve_device(device)  # refuses what is none
     if isinstance(A, OverRanks):
-        raise TypeError("A is distributed over ranks, and factors are of one process; use cg or gmres")
+        raise TypeError("A is distributed over ranks, and factors are of one process; use solve, cg or gmres")
     if isinstance(A, SparseOperator):
         if device != "auto":
             raise TypeError(f"device={device!r} is for a matrix; leave it out for an operator")

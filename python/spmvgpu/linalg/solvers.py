@@ -43,7 +43,7 @@ def cg(
         Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
         device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
         solved for together, with one product of all of them in each iteration, and each ends by itself. Their
-        vectors are whole on one device. Over ranks `b` is one vector.
+        vectors are whole on one device. Over ranks one column is solved for after the other.
     x0 : array of the shape of `b`, or "Mb", optional
         Initial guess, of NumPy or on the device of `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
@@ -143,7 +143,7 @@ def bicgstab(
         Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
         device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
         solved for together, with one product of all of them in each iteration, and each ends by itself. Their
-        vectors are whole on one device. Over ranks `b` is one vector.
+        vectors are whole on one device. Over ranks one column is solved for after the other.
     x0 : array of the shape of `b`, or "Mb", optional
         Initial guess, of NumPy or on the device of `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
@@ -247,7 +247,7 @@ def gmres(
         Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
         device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
         solved for together, with one product of all of them in each iteration, and each ends by itself. Their
-        vectors are whole on one device. Over ranks `b` is one vector.
+        vectors are whole on one device. Over ranks one column is solved for after the other.
     x0 : array of the shape of `b`, or "Mb", optional
         Initial guess, of NumPy or on the device of `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
@@ -363,7 +363,7 @@ def minres(
         Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
         device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
         solved for together, with one product of all of them in each iteration, and each ends by itself. Their
-        vectors are whole on one device. Over ranks `b` is one vector.
+        vectors are whole on one device. Over ranks one column is solved for after the other.
     x0 : array of the shape of `b`, or "Mb", optional
         Initial guess, of NumPy or on the device of `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float

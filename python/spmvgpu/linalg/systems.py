@@ -412,7 +412,8 @@ def refuse_ranks(A: object) -> None:
     """Refuse, with TypeError, an operator over ranks."""
     if isinstance(A, OverRanks):
         raise TypeError(
-            "A is distributed over ranks, and this needs one process; use cg, minres, bicgstab or gmres"
+            "A is distributed over ranks, and this needs one process; use solve, cg, minres, bicgstab or "
+            "gmres"
         )
 
 
