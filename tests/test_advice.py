@@ -236,6 +236,7 @@ NOT_TRIED = {
     ("linalg/direct.py", "splu("): "needs a GPU with cuDSS",
     ("linalg/cycles.py", "ml.aspreconditioner()"): "a function of pyamg",
     ("linalg/requests.py", "traced or transformed"): "test_torch_solves.py",
+    ("multi_device/operator.py", "use vector(x)"): "a warning: test_multi.py",
     ("operator/construct.py", "max_threads={}"): "needs a GPU",
 }
 

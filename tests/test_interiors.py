@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import TYPES, banded, vector
 from reference import assert_product
-from spmvgpu import gallery, linalg
+from spmvgpu import _core, gallery, linalg
 from spmvgpu._core import MultiDeviceMatrix, PartedMatrix
 from spmvgpu.devices import CPU
 from spmvgpu.inputs.csr import CanonicalCsr
@@ -24,14 +24,19 @@ def _however_small(monkeypatch):
 
 
 def rows_of(A, rows, ordinal=0, **how):
-    """Some rows of a matrix, and what says that they go to a device."""
-    return CanonicalCsr.of(A).rows(rows), division.DevicePart(rows, ordinal, **how)
+    """Some rows of a matrix, what says that they go to a device, and the columns that they reach."""
+    own = CanonicalCsr.of(A).rows(rows)
+    return own, division.DevicePart(rows, ordinal, **how), reach_of(own)
+
+
+def reach_of(own):
+    return _core.column_reach(own.indptr, own.indices)
 
 
 def read_by(A, rows, fmt):
     """The elements of x that some rows read in a format."""
     own = CanonicalCsr.of(A).rows(rows)
-    return range(*division._window(own, own.build(fmt, {}, CPU)))
+    return range(*division._window(own, reach_of(own), own.build(fmt, {}, CPU)))
 
 
 def test_the_interior_of_a_grid():
