@@ -269,17 +269,24 @@ def test_sums_that_nobody_knows():
 
 
 class Knowing:
-    """What knows by itself how operators are added to it, or multiplied with it."""
+    """An object of another library that knows how operators are added to it, or multiplied with it."""
+
+    shape = (50, 50)
+
+    def matvec(self, x):
+        return x
 
     def __add__(self, other):
-        return "sum"
+        return "its own"
 
-    __radd__ = __sub__ = __rsub__ = __add__
+    __radd__ = __sub__ = __rsub__ = __rmatmul__ = __add__
 
 
 def test_others_are_asked():
     op = sg.aslinearoperator(SYMMETRIC, device="cpu")
-    assert op + Knowing() == Knowing() + op == op - Knowing() == Knowing() - op == "sum"
+    for left in (op, op.T @ op, sg.linalg.jacobi(np.eye(50)), op.to(["cpu", "cpu"])):
+        assert left @ Knowing() == "its own"
+    assert op + Knowing() == Knowing() + op == op - Knowing() == Knowing() - op == "its own"
 
 
 # Made of operators: arrays keep their library

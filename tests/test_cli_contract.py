@@ -198,6 +198,7 @@ def test_help_lists_the_exit_codes(run, capsys, command):
         ("--nonsense", "--nonsense|required"),
         ("solve --rtol 0", "argument --rtol: '0' is not a positive finite number; see spmvgpu solve --help"),
         ("solve --rtol nan", "argument --rtol: 'nan' is not a positive"),
+        ("solve --rtol x", "argument --rtol: 'x' is not a positive"),
         ("solve --size x", "argument --size: "),
         ("solve --dtype float16", "argument --dtype: invalid choice"),
         ("bench --repeats 0", "argument --repeats: "),
@@ -257,13 +258,6 @@ def test_progress_without_tqdm_is_a_line(run, monkeypatch, tmp_path):
     assert terminal.getvalue().endswith(" \r")  # the line is cleared
 
 
-@pytest.mark.parametrize("arguments", ["solve --size 6 --quiet", "bench --size 3 --repeats 2 --quiet"])
-def test_quiet_commands_show_no_progress(run, monkeypatch, arguments):
-    terminal = on_a_terminal(monkeypatch)
-    assert run(*arguments.split())[0] == 0
-    assert terminal.getvalue() == ""
-
-
 def test_progress_is_for_terminals_only(monkeypatch):
     monkeypatch.setattr("spmvgpu.cli.progress._DELAY", 0.0)
     monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
@@ -275,16 +269,17 @@ def test_progress_is_for_terminals_only(monkeypatch):
 
 
 @pytest.mark.parametrize("with_tqdm", [False, True])
-def test_what_is_done_at_once_shows_no_progress(run, monkeypatch, with_tqdm):
+@pytest.mark.parametrize(("delay", "quiet"), [(1e6, ""), (0.0, "--quiet")])
+def test_what_is_done_at_once_or_quietly_shows_no_progress(run, monkeypatch, with_tqdm, delay, quiet):
     if with_tqdm:
         pytest.importorskip("tqdm", reason="the extra [progress] is not installed")
     else:
         monkeypatch.setitem(sys.modules, "tqdm", None)
-    monkeypatch.setattr("spmvgpu.cli.progress._DELAY", 1e6)
-    monkeypatch.setattr(sys, "stderr", stream := Terminal())
+    terminal = on_a_terminal(monkeypatch)
+    monkeypatch.setattr("spmvgpu.cli.progress._DELAY", delay)
     for arguments in ("solve --size 6", "bench --size 3 --repeats 2"):
-        assert run(*arguments.split())[0] == 0
-    assert stream.getvalue() == ""
+        assert run(*arguments.split(), *quiet.split())[0] == 0
+    assert terminal.getvalue() == ""
 
 
 def test_a_wait_is_told_and_cleared(monkeypatch):

@@ -26,7 +26,7 @@ def test_one_module_asks_which_library_a_matrix_belongs_to() -> None:
 @pytest.mark.parametrize(
     ("code", "unwanted"),
     [
-        ("import spmvgpu", "scipy platformdirs matplotlib torch cupy"),
+        ("import spmvgpu", "scipy platformdirs matplotlib torch cupy tqdm"),
         ("from spmvgpu.cli import main; main(['info'])", "scipy platformdirs matplotlib tqdm torch cupy"),
         ("import spmvgpu.plot, spmvgpu.gallery", "matplotlib torch cupy"),
     ],

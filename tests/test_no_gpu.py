@@ -1,6 +1,5 @@
 """A machine without a GPU: everything imports, runs on the CPU, and says clearly what is missing."""
 
-import os
 import sys
 
 import pytest
@@ -65,26 +64,6 @@ def test_environment_asking_for_cuda_is_not_ignored():
     assert "CudaError" in done.stderr
 
 
-@pytest.mark.parametrize("module", ["cupy", "torch", "matplotlib", "scipy.sparse.csgraph", "tqdm"])
-def test_import_stays_small(module):
-    """Optional libraries are touched only when they are used."""
-    plain = "import sys, numpy, scipy.sparse, scipy.sparse.linalg; before = set(sys.modules);"
-    done = run_python(f"{plain} import spmvgpu; print({module!r} in set(sys.modules) - before)")
-    assert done.stdout.strip() == "False"
-
-
-def test_info_does_not_wait_for_scipy():
-    done = run_python(
-        """
-        import sys
-        from spmvgpu.cli import main
-        main(["info"])
-        print("with scipy:", "scipy" in sys.modules)
-        """
-    )
-    assert done.stdout.strip().endswith("with scipy: False")
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc/self/maps")
 @pytest.mark.parametrize(
     "statement", ["import spmvgpu", "import spmvgpu as sg; sg.formats(); sg.build_info()"]
@@ -105,33 +84,3 @@ def test_import_leaves_the_choice_of_devices_open(cuda_device):
         assert [info.name for info in sg.devices()] == ["cpu"]
         """
     )
-
-
-FORK = """
-    import os, signal, warnings
-    import numpy as np
-    import scipy.sparse as sp
-    import spmvgpu as sg
-
-    warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads
-    x = np.ones(300_000)
-
-    def product():
-        return sg.aslinearoperator(sp.eye_array(x.size, format="csr"), device="cpu") @ x
-
-    if {used}:
-        product()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        os._exit(0 if (product() == 1).all() else 1)
-    assert os.waitpid(child, 0)[1] == 0, "the child failed, or hung until its alarm"
-    assert (product() == 1).all()
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("used", [False, True], ids=["before_a_product", "after_a_product"])
-def test_fork(used):
-    """multiprocessing forks by default on Linux: the child must not wait for threads it does not have."""
-    run_python(FORK.format(used=used), **HIDDEN)

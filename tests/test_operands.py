@@ -80,29 +80,6 @@ def test_stacks_of_matrices_by_operators_that_are_made_of_others(A):
         np.testing.assert_allclose(made.__rmatmul__(rows), np.matmul(rows, dense))
 
 
-class Right:
-    """An object of another library that multiplies operators on its left."""
-
-    shape = (COLS, COLS)
-
-    def matvec(self, x):
-        return x
-
-    def __rmatmul__(self, other):
-        return "its own product"
-
-
-def test_objects_with_a_product_of_their_own(A):
-    op = sg.aslinearoperator(A, device="cpu")
-    for left in (
-        op,
-        op.T @ op,
-        sg.linalg.jacobi(np.eye(COLS)),
-        sg.aslinearoperator(A, device=["cpu", "cpu"]),
-    ):
-        assert left @ Right() == "its own product"
-
-
 @pytest.mark.parametrize("shape", [(COLS,), (COLS, 2)], ids=str)
 def test_parts_of_complex_numbers_do_not_meet(shape, host_library, op):
     """An infinite imaginary part leaves the real part as it is."""
