@@ -262,7 +262,7 @@ class DistributedOperator:
                             "made of, and take T, H or conj() of that again"
                         )
                     held = local.snapshot()  # so that the old values stay until all ranks have the new ones
-                    rows = rows_with(data, self.tocsr())
+                    rows = rows_with(data, local, self.col_ranges)
                     for op, values in zip(local.operators, local.divided(rows, self.col_ranges), strict=True):
                         op.update_values(values)
             except Exception:

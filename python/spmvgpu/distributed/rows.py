@@ -126,7 +126,7 @@ def checked_rows(A: sp.sparray | HostArray, dtype: npt.DTypeLike | None) -> sp.c
     return csr.astype(stored, copy=False)
 
 
-def rows_with(data: object, rows: sp.csr_array) -> sp.csr_array:
+def rows_with(data: object, local: LocalRows, cols: Ranges) -> sp.csr_array:
     """The rows of a rank with the values that a caller gives `DistributedOperator.update_values`.
 
     Raises
@@ -134,22 +134,22 @@ def rows_with(data: object, rows: sp.csr_array) -> sp.csr_array:
     TypeError, ValueError
         If these are none, of another shape, or would be rounded.
     """
+    dtype, shape = local.block.dtype, (local.block.shape[0], cols.total)
     if is_sparse(data) or len(getattr(data, "shape", ())) == 2:
-        check_type(getattr(data, "dtype", rows.dtype), rows.dtype)
-        made = checked_rows(cast("sp.sparray", data), rows.dtype)
-        if made.shape != rows.shape:
-            raise ValueError(
-                f"data is a matrix of shape {made.shape}; the rows of this rank have {rows.shape}"
-            )
+        check_type(getattr(data, "dtype", dtype), dtype)
+        made = checked_rows(cast("sp.sparray", data), dtype)
+        if made.shape != shape:
+            raise ValueError(f"data is a matrix of shape {made.shape}; the rows of this rank have {shape}")
         return made
     values = on_host("data", data)
-    check_type(values.dtype, rows.dtype)
+    check_type(values.dtype, dtype)
+    rows = local.tocsr(cols)
     if values.shape != (rows.nnz,):
         raise ValueError(
             f"data has shape {values.shape}; it must have shape ({rows.nnz},), in the order of "
-            f"op.tocsr().data, or be a matrix of shape {rows.shape}"
+            f"op.tocsr().data, or be a matrix of shape {shape}"
         )
-    return sp.csr_array((values.astype(rows.dtype), rows.indices, rows.indptr), shape=rows.shape)
+    return sp.csr_array((values.astype(dtype), rows.indices, rows.indptr), shape=shape)
 
 
 def split(csr: sp.csr_array, cols: Ranges) -> tuple[sp.csr_array, sp.csr_array | None, HostArray, HostArray]:
