@@ -11,7 +11,7 @@ namespace spmvgpu {
 
 // The numbers on every line with an entry.
 struct EntryLines {
-    std::vector<std::int64_t> lengths;  // of a matrix: rows and columns; of a vector: rows; none in the array format
+    std::vector<std::int64_t> lengths;  // rows and columns of a matrix, or rows of a vector; empty in the array format
     int values = 1;                     // numbers per value: 0 in a pattern, 2 for a complex number
     bool are_whole = false;
     std::int64_t entries = 0;      // the highest number of entries

@@ -190,14 +190,14 @@ class Jax(Protocols):
             if isinstance(x.dtype, np.dtype) and x.dtype.itemsize == 1 and x.dtype.kind not in "biu":
                 x = x.astype(self.module.numpy.float32)
             return super().locate(x, name)
-        raise TypeError(  # what JAX hands a function in place of arrays, to find out what it does
+        raise TypeError(  # JAX traces functions with such objects in place of arrays
             f"{name} is traced by JAX (jax.jit, jax.grad, jax.vmap, ...), which traces op @ x, x @ op and "
             "spmvgpu.jax.solve alone, and the values of a spmvgpu.jax.MatrixPattern; use these, or call this "
             "outside the transformed function"
         )
 
     def differentiable(self, op: Operator, x: AnyArray) -> AnyArray | None:
-        if not self._is_traced(x) or not hasattr(op, "_matrix"):  # what is made of operators calls them
+        if not self._is_traced(x) or not hasattr(op, "_matrix"):  # a composed operator calls its operands
             return None
         from .jax_gradients import differentiable  # which imports JAX
 

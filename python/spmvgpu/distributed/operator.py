@@ -270,7 +270,7 @@ class DistributedOperator:
                     op._become(stored)
                 raise
             del held
-        del shared.variants[self._which]  # what was made of the old values finds none of the new ones
+        del shared.variants[self._which]  # so that T and H of the old values do not find this operator
         self._shared = replace(shared, variants={self._which: self})
         self._product = Product(local, shared.exchange, shared.transport, *self._which)
 

@@ -129,7 +129,7 @@ def csr_of_sparse(A: Any, wanted: DType | None) -> CanonicalCsr:
     ValueError
         For arrays that do not describe a matrix.
     """
-    dimensions = len(A.shape)  # of older versions of SciPy, ndim is 2 whatever the shape
+    dimensions = len(A.shape)  # ndim is 2 in older versions of SciPy, whatever the shape
     if dimensions != 2:
         raise ValueError(f"A must have 2 dimensions, not {dimensions}")
     check_lengths(A.shape)

@@ -18,7 +18,7 @@ from .systems import DeviceVector
 
 _MOST_REFINEMENTS = 3
 _MOST_SECONDS = 60.0  # that factors may take
-_OPERATIONS_PER_SECOND = 2e9  # of the bound, which counts about twice as many as SuperLU does
+_OPERATIONS_PER_SECOND = 2e9  # the bound counts about twice as many operations as SuperLU does
 _QUICK = 0.5  # seconds, below which no order of the columns is asked for
 _COUNTED = 600.0  # seconds, after which the bound is not counted further
 
