@@ -12,7 +12,6 @@ from mpi4py import MPI
 import spmvgpu as sg
 from ranks import COMM, case, divided, operator, piece
 from spmvgpu import distributed
-from spmvgpu.distributed.errors import agreement, check_same
 
 LAST = COMM.size - 1
 on_last = COMM.rank == LAST
@@ -30,8 +29,12 @@ def build(*A_local, **arguments):
     return distributed.aslinearoperator(*A_local, COMM, **arguments)
 
 
+def agreement():
+    return operator(case("uniform")[0]).agreement()
+
+
 def raise_on_last(error):
-    with agreement(COMM):
+    with agreement():
         if on_last:
             raise error
 
@@ -57,13 +60,13 @@ def test_agreement_on_an_error_that_nobody_else_knows():
 
 @pytest.mark.parametrize("error", [ValueError("everywhere"), OddError("everywhere", None)])
 def test_agreement_names_no_rank_where_all_fail_alike(error):
-    with pytest.raises(type(error), match=r"^everywhere$"), agreement(COMM):
+    with pytest.raises(type(error), match=r"^everywhere$"), agreement():
         raise error
 
 
 @several
 def test_agreement_on_several_errors():
-    with pytest.raises(ValueError, match=r"^rank 0: one \(ranks? 1.* failed otherwise\)$"), agreement(COMM):
+    with pytest.raises(ValueError, match=r"^rank 0: one \(ranks? 1.* failed otherwise\)$"), agreement():
         raise (ValueError("one") if COMM.rank == 0 else TypeError("another"))
 
 
@@ -73,18 +76,6 @@ def test_agreement_keeps_the_cause():
     with pytest.raises(RuntimeError) as raised:
         raise_on_last(cause)
     assert (raised.value.__cause__ is cause) == on_last
-
-
-def test_same_values_pass():
-    check_same(COMM, rtol=0.5, maxiter=None)
-
-
-@several
-def test_different_values():
-    with pytest.raises(
-        ValueError, match=r"rank.* 1.*: maxiter=1 on this rank and 0 on rank 0; give the same on all ranks"
-    ):
-        check_same(COMM, rtol=0.5, maxiter=min(COMM.rank, 1))
 
 
 @pytest.mark.parametrize("comm", [None, 4, "world"])

@@ -5,15 +5,26 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from battery import vector
-from ranks import COMM, DEVICE, GPUS, HAVE_THEIR_OWN, HOST, case, operator, piece
+from ranks import (
+    COMM,
+    DEVICE,
+    GPUS,
+    HAVE_THEIR_OWN,
+    HOST,
+    case,
+    operator,
+    piece,
+    trouble_of_cuda_mpi,
+)
 from reference import assert_product
 from spmvgpu import gallery, linalg
-from spmvgpu.distributed.transports import trouble_of_cuda
 
 pytestmark = [
     pytest.mark.skipif(not GPUS, reason="this machine has no usable CUDA device"),
@@ -110,8 +121,7 @@ def test_what_is_possible_where_ranks_share_a_gpu():
     reason = "there is one rank" if COMM.size == 1 else "share a GPU|NCCL cannot be loaded"
     with pytest.raises(ValueError, match=reason):
         operator(A, device=DEVICE, transport="nccl")
-    aware = COMM.size > 1 and not trouble_of_cuda()
-    assert operator(A, device=DEVICE)._shared.transport.cuda_mpi == aware
-    if not aware:
-        with pytest.raises(ValueError, match=r"there is one rank|CUDA-aware"):
-            operator(A, device=DEVICE, transport="cuda_mpi")
+    trouble = trouble_of_cuda_mpi()
+    assert not trouble or re.search("there is one rank|CUDA-aware", trouble)
+    kind = "none" if COMM.size == 1 else "MPI " if trouble else "CUDA-aware MPI "
+    assert f"\ntransport: {kind}" in operator(A, device=DEVICE).explain()

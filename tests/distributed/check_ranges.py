@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ranks import COMM, DIVISIONS, divided, each_division
+from ranks import COMM, divided, each_division
 from spmvgpu import distributed
-from spmvgpu.distributed.ranges import balanced
 
 
 @pytest.mark.parametrize("total", [0, 1, 3, 1000, 10**15 + 7])
@@ -77,28 +76,3 @@ def test_totals_that_are_none(wrong):
         distributed.Ranges.even(COMM, wrong)
     with pytest.raises((ValueError, TypeError), match="give a whole number"):
         distributed.Ranges.from_counts(COMM, wrong)
-
-
-@pytest.mark.parametrize("division", DIVISIONS)
-@pytest.mark.parametrize("name", ["ones", "zeros", "heavy_first", "heavy_last", "random", "few"])
-def test_balanced(name, division):
-    rng = np.random.default_rng(5)
-    n = 200
-    weights = {
-        "ones": np.ones(n, int),
-        "zeros": np.zeros(n, int),
-        "heavy_first": np.where(np.arange(n) == 0, 1000, 1),
-        "heavy_last": np.where(np.arange(n) == n - 1, 1000, 1),
-        "random": rng.integers(0, 50, n),
-        "few": np.arange(n) % 97 == 50,
-    }[name].astype(np.int64)
-    before = divided(n, division)
-    after = balanced(before, weights[before.begin : before.end])
-    if not weights.any():
-        np.testing.assert_array_equal(after.offsets, before.offsets)
-        return
-    # Each cut is where the sum of what lies before it is nearest to its share.
-    sums = np.concatenate(([0], np.cumsum(weights)))
-    for rank, cut in enumerate(after.offsets[1:-1], start=1):
-        share = sums[-1] * rank // COMM.size
-        assert abs(sums[cut] - share) == np.abs(sums - share).min()

@@ -63,13 +63,14 @@ def assert_reads(path, A, **options):
 
 
 def assert_balanced(op, A, partition):
-    """Each rank has its share of the rows, or of the entries to within the longest row."""
+    """Each rank has its share of the rows, or the cuts are where the entries before them are nearest to it."""
     offsets = op.row_ranges.offsets
     if partition == "rows" or A.nnz == 0:
         assert np.ptp(np.diff(offsets)) <= 1
     else:
-        longest = np.diff(A.indptr).max()
-        assert np.abs(np.diff(A.indptr[offsets]) - A.nnz / COMM.size).max() <= longest + 1
+        shares = A.nnz * np.arange(1, COMM.size) // COMM.size
+        off = np.abs(A.indptr - shares[:, None])
+        np.testing.assert_array_equal(np.abs(A.indptr[offsets[1:-1]] - shares), off.min(axis=1))
 
 
 @pytest.mark.parametrize("partition", ["nnz", "rows"])

@@ -14,8 +14,7 @@ import scipy.sparse as sp
 
 from battery import vector
 from ranks import COMM
-from spmvgpu import gallery
-from spmvgpu.cli import main
+from spmvgpu import cli, gallery
 from systems import convection
 
 pytestmark = pytest.mark.skipif(COMM.size == 1, reason="tests/test_cli.py is for one process")
@@ -26,7 +25,7 @@ def solve(capsys):
     """Run the command on all ranks; give its exit code, and what rank 0 printed on stdout and stderr."""
 
     def call(*arguments):
-        code = main(["solve", "--device", "cpu", "--quiet", *map(str, arguments)])
+        code = cli.main(["solve", "--device", "cpu", "--quiet", *map(str, arguments)])
         printed = capsys.readouterr()
         assert COMM.rank == 0 or printed == ("", "")
         return COMM.bcast((code, printed.out, printed.err))

@@ -10,8 +10,7 @@ import pytest
 from mpi4py import MPI
 
 import libraries
-from ranks import DEVICE, GPUS, HAVE_THEIR_OWN, HOST, Side
-from spmvgpu.distributed.transports import trouble_of_cuda
+from ranks import DEVICE, GPUS, HAVE_THEIR_OWN, HOST, Side, trouble_of_cuda_mpi
 
 ON_GPUS = [(transport, library) for transport in ("mpi", "cuda_mpi", "nccl") for library in ("cupy", "torch")]
 
@@ -29,8 +28,8 @@ def need_transport(name):
         pytest.skip("needs GPUs; two ranks that share one say as much as many")
     if name == "nccl" and not HAVE_THEIR_OWN:
         pytest.skip("needs a GPU for every rank, and several")
-    if name == "cuda_mpi" and (size == 1 or trouble_of_cuda()):
-        pytest.skip(f"no messages over CUDA-aware MPI: {trouble_of_cuda() or 'there is one rank'}")
+    if name == "cuda_mpi" and (trouble := trouble_of_cuda_mpi()):
+        pytest.skip(trouble)
 
 
 @pytest.fixture(params=["mpi", "cuda_mpi", "nccl"])

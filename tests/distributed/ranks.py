@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -88,6 +89,16 @@ def operator(A, division="even", **options):
     return distributed.aslinearoperator(
         A[rows.begin : rows.end], COMM, row_ranges=rows, col_ranges=cols, **options
     )
+
+
+@cache
+def trouble_of_cuda_mpi():
+    """Why messages from GPU to GPU do not go over MPI; nothing where they do."""
+    try:
+        operator(matrix("banded", np.dtype("float64")), device=DEVICE, transport="cuda_mpi")
+    except ValueError as refused:
+        return str(refused)
+    return ""
 
 
 def piece(x, ranges):
