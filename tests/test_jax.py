@@ -11,8 +11,8 @@ from scipy.sparse.linalg import LinearOperator
 
 import spmvgpu as sg
 from differentiable import GENERAL, SYMMETRIC, TIGHT, numbers
+from internals import csr_in_place, keep_in_place
 from programs import COMPILER, FLAGS, ROOT, subprocess
-from spmvgpu.inputs import jax_sparse
 from support import in_turn, naming, run_python
 
 jax = pytest.importorskip("jax", minversion="0.10")
@@ -197,13 +197,13 @@ KINDS = {"BCOO": sparse.BCOO, "BCSR": sparse.BCSR}
 def test_sparse_matrices_stay_where_they_are(kind, device, place, monkeypatch):
     """On a GPU they are converted and checked there; what does so in this test runs on the CPU, too."""
     given = KINDS[kind].fromdense(jnp.asarray(RECTANGLE.toarray()), nse=11)
-    arrays = jax_sparse.JaxSource(given).arrays()
+    arrays = csr_in_place(given)
     assert [array.devices() for array in arrays] == 3 * [{place}]
     assert arrays[1].dtype == arrays[2].dtype == np.int32
     made = sp.csr_array(tuple(map(np.asarray, arrays)), shape=given.shape)
     np.testing.assert_array_equal(made.toarray(), RECTANGLE.toarray())
     if device != "cpu":
-        monkeypatch.setattr(jax_sparse, "_host", None)
+        keep_in_place(monkeypatch)
         assert sg.aslinearoperator(given, device=device).nnz == 8
 
 

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from battery import TYPES
-from spmvgpu.linalg.systems import random_vector
-
-
-def drawn(n, dtype, seed, ordinal=-1):
-    made = np.empty(n, dtype)
-    random_vector(n, np.dtype(dtype), seed, ordinal).read(made)
-    return made
+from internals import drawn
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from differentiable import GENERAL, SYMMETRIC, TIGHT, matrix_for
-from spmvgpu.inputs import torch_sparse
+from internals import csr_in_place, keep_in_place, name_in_pytorch
 from support import naming
 
 torch = pytest.importorskip("torch")
@@ -129,7 +129,7 @@ def sparse_tensor(layout, place, dtype=torch.float64):
 def test_sparse_tensors_stay_where_they_are(layout, device, place, monkeypatch):
     """On a GPU they are converted and checked there; what does so in this test runs on the CPU, too."""
     given = sparse_tensor(layout, place)
-    data, indices, indptr = torch_sparse.TorchSource(given).tensors()
+    data, indices, indptr = csr_in_place(given)
     assert indices.dtype == indptr.dtype == torch.int32
     assert {part.device for part in (data, indices, indptr)} == {given.device}
     arrays = tuple(part.cpu().numpy() for part in (data, indices, indptr))
@@ -137,7 +137,7 @@ def test_sparse_tensors_stay_where_they_are(layout, device, place, monkeypatch):
         sp.csr_array(arrays, shape=given.shape).toarray(), given.to_dense().cpu().numpy()
     )
     if place.type == "cuda":
-        monkeypatch.setattr(torch_sparse, "_host", None)
+        keep_in_place(monkeypatch)
         assert sg.aslinearoperator(given, device=device).nnz == len(data)
 
 
@@ -158,7 +158,7 @@ def test_sparse_tensors_that_are_no_matrices(device, place):
         torch.sparse_csr_tensor(offsets.flip(0), columns * 0, values, (2, 3)),
     ]
     for given in broken:
-        assert torch_sparse.TorchSource(given).tensors() is None
+        assert csr_in_place(given) is None
         with pytest.raises(ValueError, match=r"indices must lie|indptr"):
             sg.aslinearoperator(given, device=device)
 
@@ -199,7 +199,7 @@ def test_hybrid_tensors(on_device, device, place):
     for given in (layer.weight.grad, empty, dense):
         expected = given.to_dense()
         if on_device:
-            data, indices, indptr = torch_sparse.TorchSource(given).tensors()
+            data, indices, indptr = csr_in_place(given)
             made = torch.sparse_csr_tensor(indptr, indices, data, given.shape)
             torch.testing.assert_close(made.to_dense(), expected)
         op = sg.aslinearoperator(given, device=device)
@@ -419,30 +419,24 @@ def test_the_operations_are_as_pytorch_wants_them(device, place):
     op = sg.aslinearoperator(GENERAL, device=device)
     pattern = sg.torch.MatrixPattern(GENERAL, device=device)
     b = tensor((4, 2), place).detach()
-    from spmvgpu.arrays.torch_gradients import name_of
-
-    ops, name = torch.ops.spmvgpu, name_of(op)
+    ops, name = torch.ops.spmvgpu, name_in_pytorch(op)
     torch.library.opcheck(ops.product.default, (name, b))
-    torch.library.opcheck(ops.product_of_values.default, (name_of(pattern), pattern.values, b))
+    torch.library.opcheck(ops.product_of_values.default, (name_in_pytorch(pattern), pattern.values, b))
     how = f"{name} None gmres 1e-08 0.0 None None None"
     torch.library.opcheck(ops.solve.default, (how, None, b, None))
 
 
 def test_copies_are_objects_of_their_own(device, place):
     """Which do not inherit the name that PyTorch knows the original by."""
-    from spmvgpu.arrays.torch_gradients import name_of
-
     op = sg.aslinearoperator(GENERAL, device=device)
     original = op + op
-    name = name_of(original)
+    name = name_in_pytorch(original)
     copy = pickle.loads(pickle.dumps(original))
-    assert name_of(copy) != name == name_of(original)
+    assert name_in_pytorch(copy) != name == name_in_pytorch(original)
     assert torch.autograd.gradcheck(lambda x: copy @ x, tensor((4,), place))
 
 
 def test_a_deleted_operator_is_named(device, place):
-    from spmvgpu.arrays.torch_gradients import name_of
-
-    name = name_of(sg.aslinearoperator(GENERAL, device=device))
+    name = name_in_pytorch(sg.aslinearoperator(GENERAL, device=device))
     with pytest.raises(RuntimeError, match="has been deleted; keep it"):
         torch.ops.spmvgpu.product(name, torch.ones(4, device=place))

@@ -63,7 +63,7 @@ def assert_reads(path, A, **options):
 
 
 def assert_balanced(op, A, partition):
-    """Each rank has its share of the rows, or the cuts are where the entries before them are nearest to it."""
+    """Each rank has its share of the rows, or the entries before its cuts are nearest to it."""
     offsets = op.row_ranges.offsets
     if partition == "rows" or A.nnz == 0:
         assert np.ptp(np.diff(offsets)) <= 1
