@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import hypothesis
@@ -187,6 +188,14 @@ def pyplot():
 
     yield pyplot
     pyplot.close("all")
+
+
+@pytest.fixture
+def crossings(monkeypatch):
+    """The module ``tools/crossings.py``, which counts calls of the core and pretends that there is a GPU."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "tools"))
+    with sg.cache.empty():
+        yield import_module("crossings")
 
 
 @pytest.fixture

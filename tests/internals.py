@@ -7,8 +7,10 @@ import math
 import numpy as np
 import scipy.sparse as sp
 
+from spmvgpu import _core, arrays
 from spmvgpu.inputs import jax_sparse, limits, torch_sparse
 from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.linalg import named
 from spmvgpu.linalg.systems import random_vector
 from spmvgpu.planning.profile import SHIPPED, Profile, profile_path
 
@@ -72,3 +74,31 @@ def name_in_pytorch(thing):
     from spmvgpu.arrays.torch_gradients import name_of  # which imports PyTorch
 
     return name_of(thing)
+
+
+def threads_of_environment():
+    """How many threads the environment allows, which counts at the first product of a process."""
+    return _core.threads_of_environment()
+
+
+def resident_shape(rows, entries, longest_row):
+    """The blocks, and the rows and lanes of each, of a kernel that solves at once on a GPU, or None.
+
+    Only its speed shows them.
+    """
+    return _core.resident_shape(rows, entries, longest_row)
+
+
+def refuse(monkeypatch, *names):
+    """Let preconditioners of these names fail where `solve` makes them: no matrix does so for sure."""
+
+    def fail(op, **options):
+        raise ValueError("not today")
+
+    for name in names:
+        monkeypatch.setitem(named._OF_ENTRIES, name, fail)
+
+
+def adapt(monkeypatch, kind, library):
+    """Let arrays of a type belong to a library: one that the package knows is found by its module."""
+    monkeypatch.setitem(arrays._by_type, kind, library)

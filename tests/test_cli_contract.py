@@ -15,8 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from spmvgpu import cli
-from spmvgpu.cli.progress import _Line, counting, waiting
+from spmvgpu import cli, matrix_io
 from support import run_python
 
 ROOT = Path(__file__).parents[1]
@@ -261,10 +260,7 @@ def test_progress_without_tqdm_is_a_line(run, monkeypatch, tmp_path):
 def test_progress_is_for_terminals_only(monkeypatch):
     monkeypatch.setattr("spmvgpu.cli.progress._DELAY", 0.0)
     monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
-    with counting("cg", "iterations") as bar:
-        bar.update(3)
-    with waiting("reading"):
-        pass
+    assert cli.main(["solve", "--size", "12"]) == 0
     assert stream.getvalue() == ""
 
 
@@ -285,12 +281,22 @@ def test_what_is_done_at_once_or_quietly_shows_no_progress(run, monkeypatch, wit
 def test_a_wait_is_told_and_cleared(monkeypatch):
     terminal = on_a_terminal(monkeypatch)
     drawn = Event()
-    draw = _Line.draw
-    monkeypatch.setattr(_Line, "draw", lambda line, text: (draw(line, text), drawn.set()))
-    with waiting("reading"):
+    write = terminal.write
+
+    def draw(text):
+        write(text)
+        drawn.set()
+
+    monkeypatch.setattr(terminal, "write", draw)
+
+    def read(path):
         assert drawn.wait(60)
-        assert terminal.getvalue() == "\rreading ..."
-    assert terminal.getvalue() == "\rreading ...\r           \r"
+        assert terminal.getvalue() == "\rreading the matrix ..."
+        raise FileNotFoundError(2, "gone", path)
+
+    monkeypatch.setattr(matrix_io, "read_matrix", read)
+    assert cli.main(["solve", "A.mtx"]) == 2
+    assert terminal.getvalue().startswith(f"\rreading the matrix ...\r{' ' * 22}\r")
 
 
 # -- the console script, and the page ------------------------------------------------------------------------

@@ -14,12 +14,18 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import from_lengths, uniform, vector
+from internals import threads_of_environment
 from reference import assert_within, reference
-from spmvgpu import _core, gallery
-from spmvgpu.operator import description
+from spmvgpu import gallery
 from support import assert_same_entries, build, each_type, explained, formats_of, poisoned, run_python
 
-CORES = _core.max_threads()
+
+def max_threads():
+    """How many threads a product of the calling thread takes."""
+    return sg.devices()[0].multiprocessors
+
+
+CORES = max_threads()
 
 # Large enough that every one of the threads gets a part
 LARGE = {
@@ -97,82 +103,71 @@ def test_same_bits_of_a_solution_with_any_number_of_threads(dtype):
 
 
 def test_threads_of_other_threads_are_their_own():
-    def count(_):
-        return _core.max_threads()
-
     with ThreadPoolExecutor(1) as pool, sg.limit_threads(1):
-        assert _core.max_threads() == 1
-        assert list(pool.map(count, [0])) == [CORES]
+        assert max_threads() == 1
+        assert pool.submit(max_threads).result() == CORES
 
 
 NONSENSE = ["many", "0", "-1", "1.5", "1e3", "4x", "nan", "4,2", "x" * 200]
-SAID = """
-    import os
-    from spmvgpu import _core
-    for name, text in {texts!r}:
-        os.environ.update(SPMVGPU_NUM_THREADS="", OMP_NUM_THREADS="3")
-        os.environ[name] = text
-        try:
-            print(_core.threads_of_environment())
-        except ValueError as error:
-            print(error)
-"""
 
 
-def test_environment():
+@pytest.mark.parametrize("name", ["SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"])
+def test_environment(name, monkeypatch):
     """Ours is a number or an error; that of others may be a list, whose first is taken, or nonsense."""
-    good = {"5": "5", " 5 ": "5", "+5": "5", "": None, " ": None, "9" * 30: str(2**31 - 1)}
-    names = ["SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"]
-    texts = [(name, text) for text in [*good, *NONSENSE] for name in names]
-    lines = run_python(SAID.format(texts=texts)).stdout.splitlines()
-    for (name, text), line in zip(texts, lines, strict=True):
-        is_ours = name.startswith("SPMVGPU")
-        if text in good:
-            assert line == (good[text] or ("3" if is_ours else "None"))
-        elif is_ours:
-            assert f"{name}='{text[:40]}" in line
-            assert "a whole number of threads from 1 on" in line
-            assert len(line) < 200
-        else:
-            assert line == ("4" if text == "4,2" else "None")
+    good = {"5": 5, " 5 ": 5, "+5": 5, "": None, " ": None, "9" * 30: 2**31 - 1}
+    monkeypatch.setenv("SPMVGPU_NUM_THREADS", "")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    is_ours = name.startswith("SPMVGPU")
+    for text in [*good, *NONSENSE]:
+        monkeypatch.setenv(name, text)
+        if text in NONSENSE and is_ours:
+            with pytest.raises(ValueError, match="a whole number of threads from 1 on") as refused:
+                threads_of_environment()
+            assert f"{name}='{text[:40]}" in str(refused.value)
+            assert len(str(refused.value)) < 200
+            continue
+        expected = {**good, "4,2": 4}.get(text)
+        assert threads_of_environment() == (3 if expected is None and is_ours else expected)
 
 
 def test_a_limit_acts_at_once_and_stays_until_it_is_lifted():
     limit = sg.limit_threads(1)
-    assert _core.max_threads() == 1
+    assert max_threads() == 1
     limit.restore()
-    assert _core.max_threads() == CORES
+    assert max_threads() == CORES
     limit.restore()  # once more is nothing
     with sg.limit_threads(2):
         sg.limit_threads(1)
-        assert _core.max_threads() == 1
-    assert _core.max_threads() == CORES
+        assert max_threads() == 1
+    assert max_threads() == CORES
 
 
 @pytest.mark.parametrize(("threads", "most"), [(1, 1), (np.int8(1), 1), (np.uint64(1), 1), (10**30, CORES)])
 def test_a_limit_for_a_block(threads, most):
     with sg.limit_threads(threads):
-        assert _core.max_threads() == most
-    assert _core.max_threads() == CORES
+        assert max_threads() == most
+    assert max_threads() == CORES
 
 
 def test_a_block_that_began_before_its_limit():
     """As with threadpoolctl: a limit that is kept in a variable acts at once, and ends with the block."""
     code = """
     import spmvgpu as sg
-    from spmvgpu import _core
+
+    def max_threads():
+        return sg.devices()[0].multiprocessors
 
     limit = sg.limit_threads(2)
-    assert _core.max_threads() == 2
+    assert max_threads() == 2
     with limit:
-        assert _core.max_threads() == 2
-    assert _core.max_threads() == 4
+        assert max_threads() == 2
+    assert max_threads() == 4
     try:
         with sg.limit_threads(1):
             raise KeyError
     except KeyError:
         pass
-    assert _core.max_threads() == 4
+    assert max_threads() == 4
     """
     run_python(code, SPMVGPU_NUM_THREADS="4")
 
@@ -180,17 +175,18 @@ def test_a_block_that_began_before_its_limit():
 def test_a_limit_stays_when_what_it_returned_is_dropped():
     def count():
         sg.limit_threads(1)
-        return _core.max_threads()
+        return max_threads()
 
     with ThreadPoolExecutor(1) as pool:  # whose thread keeps it
-        assert [pool.submit(count).result(), pool.submit(_core.max_threads).result()] == [1, 1]
-    assert _core.max_threads() == CORES
+        assert [pool.submit(count).result(), pool.submit(max_threads).result()] == [1, 1]
+    assert max_threads() == CORES
 
 
 @pytest.mark.parametrize("variable", ["SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"])
 def test_environment_is_what_products_take(variable):
     unset = dict.fromkeys(("SPMVGPU_NUM_THREADS", "OMP_NUM_THREADS"))
-    done = run_python("from spmvgpu import _core; print(_core.max_threads())", **(unset | {variable: "3"}))
+    code = "import spmvgpu as sg; print(sg.devices()[0].multiprocessors)"
+    done = run_python(code, **(unset | {variable: "3"}))
     assert done.stdout.strip() == "3"
 
 
@@ -251,7 +247,7 @@ def test_a_bound_changes_no_format_and_is_of_the_cpu_alone():
     again = sg.aslinearoperator(op, device="cpu", max_threads=1)
     assert (op.max_threads, again.max_threads) == (2, 1)
     assert sg.aslinearoperator(op).max_threads == 2  # the operator itself
-    assert _core.max_threads() == CORES
+    assert max_threads() == CORES
 
 
 # What the system counts, and not the library: how many threads a process has.
@@ -290,11 +286,11 @@ def test_a_bound_of_one_thread_starts_no_other(device):
     assert done.stdout.split() == ["0", "True"]
 
 
-def test_a_gpu_has_no_use_for_a_bound(monkeypatch):
-    monkeypatch.setattr(description, "resolve_device", lambda name: 0 if name == "cuda:0" else -1)
-    for device in ("cuda:0", ["cuda:0"]):
-        with pytest.raises(ValueError, match=r"max_threads=2 is for the CPU.*'?cuda:0"):
-            sg.aslinearoperator(np.eye(3), device=device, max_threads=2)
+@pytest.mark.parametrize("several", [False, True])
+def test_a_gpu_has_no_use_for_a_bound(crossings, several):
+    refused = pytest.raises(ValueError, match=r"max_threads=2 is for the CPU.*'?cuda:0")
+    with crossings.pretended_gpu() as gpu, refused:
+        sg.aslinearoperator(np.eye(3), device=[gpu] if several else gpu, max_threads=2)
 
 
 def test_a_format_may_have_an_option_called_threads():

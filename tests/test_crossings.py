@@ -1,25 +1,11 @@
 """How few calls between Python and the core make an operator; ``python tools/crossings.py`` shows them."""
 
-from importlib import import_module
-from pathlib import Path
-
 import pytest
 
 import spmvgpu as sg
 from spmvgpu import gallery
-from spmvgpu.planning import profile
 
-TOOLS = Path(__file__).parents[1] / "tools"
 MOST = 12
-
-
-@pytest.fixture
-def crossings(monkeypatch):
-    monkeypatch.syspath_prepend(str(TOOLS))
-    with sg.cache.empty():
-        yield import_module("crossings")
-    profile.device_model.cache_clear()  # of a device that is not here
-    profile.forget_loaded()
 
 
 def check(crossings, A, device):

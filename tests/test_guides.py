@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from spmvgpu import arrays
+from internals import adapt
 from test_contract import CPP, compile_cpp, needs_a_compiler
 
 ROOT = CPP.parent
@@ -74,7 +74,7 @@ def test_the_array_library_of_the_guide_multiplies(monkeypatch):
             return self.values.__dlpack_device__()
 
     library = made["Tiny"](SimpleNamespace(array=Array))
-    monkeypatch.setitem(arrays._by_type, Array, library)
+    adapt(monkeypatch, Array, library)
     A = sg.gallery.poisson1d(50)
     op, x = sg.aslinearoperator(A, device="cpu"), np.linspace(-1, 1, 50)
     for factor in (1, 1j):

@@ -12,8 +12,7 @@ import scipy.sparse.linalg as spla
 import spmvgpu as sg
 from battery import COMPLEX_TYPES, vector
 from generators.systems import neumann2d
-from spmvgpu import _core, gallery, linalg
-from spmvgpu.cli.advice import OTHER_SOLVER
+from spmvgpu import gallery, linalg
 from spmvgpu.linalg import SolverWarning
 from systems import SPD, convection, counted, phases, spd, turned
 
@@ -219,13 +218,15 @@ def test_lobpcg(make, device):
         np.testing.assert_allclose(w, np.sort(np.linalg.eigvalsh(A.toarray()))[:4], rtol=1e-4)
 
 
-def test_every_place_has_all_solvers():
-    """The list of the core, functions of Python, the command line, the page of solvers and these tests."""
+def test_every_place_has_all_solvers(run, capsys):
+    """Functions of Python, the command line, the page of solvers and these tests."""
     page = (Path(__file__).parents[1] / "docs" / "solvers.md").read_text()
     table = page[page.index("| solver | matrices") :].partition("\n\n")[0]
-    names = set(_core.solver_names())
-    assert names == set(SOLVERS) == set(OTHER_SOLVER) == set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
-    assert names <= set(linalg.__all__)
+    with pytest.raises(SystemExit):
+        run("solve", "--help")
+    of_command = re.search(r"--solver \{auto,([\w,]+)\}", capsys.readouterr().out)[1].split(",")
+    assert set(SOLVERS) == set(of_command) == set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
+    assert set(SOLVERS) <= set(linalg.__all__)
 
 
 @pytest.mark.parametrize("solver", ["cg", "minres", "bicgstab", "gmres"])

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import spmvgpu as sg
 from battery import COMPLEX_TYPES, TYPES, vector
-from spmvgpu import _core, gallery, linalg
+from internals import resident_shape
+from spmvgpu import gallery, linalg
 
 SOLVERS = ["cg", "bicgstab", "minres"]
 WITH_ROWS = ["csr", "sell", "ellpack", "ellpack_r", "ellr_t", "dia", "sdia", "bsell", "stencil"]
@@ -24,7 +25,7 @@ MOST_ROWS, MOST_ENTRIES = 65_536, 1 << 20
 @hypothesis.given(rows=st.integers(1, MOST_ROWS), mean=st.floats(0, 40), spread=st.floats(1, 10))
 def test_every_row_has_its_lanes_in_one_block(rows, mean, spread):
     entries = int(mean * rows)
-    shape = _core.resident_shape(rows, entries, int(spread * mean))
+    shape = resident_shape(rows, entries, int(spread * mean))
     if shape is None:
         assert entries > MOST_ENTRIES or spread * mean > 32
         return
@@ -49,7 +50,7 @@ def test_every_row_has_its_lanes_in_one_block(rows, mean, spread):
     ],
 )
 def test_shapes(rows, entries, longest_row, expected):
-    assert _core.resident_shape(rows, entries, longest_row) == expected
+    assert resident_shape(rows, entries, longest_row) == expected
 
 
 def test_a_cpu_has_no_resident_kernel():

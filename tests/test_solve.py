@@ -1,5 +1,6 @@
 """`solve`: it picks a method, goes on to others, and returns nothing that is not a solution."""
 
+import json
 import re
 
 import numpy as np
@@ -11,10 +12,9 @@ import scipy.sparse.linalg as spla
 import spmvgpu as sg
 from battery import vector
 from generators.systems import convection, flow, neumann2d
+from internals import refuse
 from spmvgpu import gallery
-from spmvgpu.linalg import NotSolvedError, named, solve
-from spmvgpu.linalg.problem import DoubleSystem
-from spmvgpu.linalg.search import Search
+from spmvgpu.linalg import NotSolvedError, solve
 from systems import SPD, spd, with_empty
 
 
@@ -96,7 +96,7 @@ def skew(n):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 150])
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
-def test_whether_a_matrix_is_hermitian(dtype, n, device):
+def test_whether_a_matrix_is_hermitian(dtype, n, device, run, tmp_path):
     """By random vectors, whatever part of it is not: beside, on all of, or at one place of the diagonal."""
     rng = np.random.default_rng(n)
     G = rng.standard_normal((n, n)).astype(dtype)
@@ -107,8 +107,11 @@ def test_whether_a_matrix_is_hermitian(dtype, n, device):
     H = G + G.conj().T
     for factor, other in [(0, H), *others]:
         A = sp.csr_array(H + factor * other)
-        problem = DoubleSystem(A, np.ones(n), None, device)
-        assert problem.is_hermitian == np.array_equal(A.toarray(), A.toarray().conj().T)
+        sg.matrix_io.write_matrix(tmp_path / "A.npz", A)
+        arguments = ["--device", device, "--preconditioner", "none", "--maxiter", 1, "--json"]
+        _, out, _ = run("solve", tmp_path / "A.npz", *arguments)
+        is_hermitian = np.array_equal(A.toarray(), A.toarray().conj().T)
+        assert (json.loads(out)["solver"] in ("cg", "minres")) == is_hermitian
 
 
 @pytest.mark.parametrize("name", SPD)
@@ -276,19 +279,11 @@ def test_no_rows():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_on_a_gpu_bicgstab_has_time(seed, device, monkeypatch):
+def test_on_a_gpu_bicgstab_has_time(seed, cuda_device):
     """Its residual stays where it is for hundreds of iterations, and then falls."""
-    if device == "cpu":
-        choice = Search._choice
-
-        def as_on_a_gpu(self):
-            self.device = "cuda:0"
-            return choice(self)
-
-        monkeypatch.setattr(Search, "_choice", as_on_a_gpu)
     A = convection(120)
     b = np.random.default_rng(seed).standard_normal(A.shape[0])
-    x, how = solve(A, b, device=device, full_output=True)
+    x, how = solve(A, b, device=cuda_device, full_output=True)
     assert residual(A, x, b) <= 1.01e-8
     assert [str(attempt) for attempt in how.tried] == ["bicgstab with jacobi"]
 
@@ -395,11 +390,7 @@ def test_slow_cg_gives_way_to_multigrid(device):
 
 
 def test_slow_cg_is_taken_up_again_where_multigrid_fails(monkeypatch):
-    def refuses(op, **options):
-        raise ValueError("not today")
-
-    for name in ("amg", "ic0"):
-        monkeypatch.setitem(named._OF_ENTRIES, name, refuses)
+    refuse(monkeypatch, "amg", "ic0")
     A = gallery.poisson2d(350)
     b = vector(A.shape[0], np.float64)
     x, how = solve(A, b, device="cpu", full_output=True)

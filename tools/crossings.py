@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 import spmvgpu as sg
 from spmvgpu import _core
+from spmvgpu.planning import profile
 
 _H200 = {"model": "NVIDIA H200", "multiprocessors": 132, "memory_free": 1 << 37}
 
@@ -89,7 +90,11 @@ def pretended_gpu() -> Iterator[str]:
         patch.object(_core, "device_count", lambda: 1),
         patch.object(_core, "device_properties", lambda ordinal: _H200),
     ):
-        yield "cuda:0"
+        try:
+            yield "cuda:0"
+        finally:
+            profile.device_model.cache_clear()  # of a device that is not here
+            profile.forget_loaded()
 
 
 def report(what: str, make: Callable[[], object]) -> None:

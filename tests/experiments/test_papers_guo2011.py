@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 import os
-from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +17,7 @@ from experiments.papers import claims, guo2011, guo2011_claims, guo2011_fits, gu
 from experiments.papers.guo2011_claims import APPROACH, COO, CSR, CUT, ELL, HYB, tuned
 from experiments.papers.guo2011_matrices import GUO2011, further_matrices, load_paper_matrix
 from experiments.papers.run import Run
-from spmvgpu.papers.guo2011 import Coo, CsrVector, Ell, Guo2011
-from spmvgpu.planning.calibrate import calibrate
+from spmvgpu import cli
 from support import nightly
 
 HOLDS, PARTLY, FAILS, OPEN = claims.HOLDS, claims.PARTLY, claims.FAILS, claims.OPEN
@@ -149,10 +148,10 @@ def test_ell_that_does_not_fit(run):
 # -- fits ----------------------------------------------------------------------------------------------------
 
 # A curve of 4 + k^2 / 100 up to 10 entries a row, and a line of 3 + k / 5 from there on.
-MODEL = Guo2011(
-    CsrVector(100, 10.0, (4.0, 0.0, 0.01), (3.0, 0.2)),
-    Ell((1, 1000), (1, 100), ((1.0, 2.0), (30.0, 90.0))),
-    Coo((2.0, 0.001)),
+MODEL = SimpleNamespace(
+    csr=SimpleNamespace(full_load=100, threshold=10.0, conic=(4.0, 0.0, 0.01), line=(3.0, 0.2)),
+    ell=SimpleNamespace(time=lambda rows, width: 2.0 * rows + width),
+    coo=SimpleNamespace(time=lambda nnz: 2.0 + 0.001 * nnz),
 )
 
 
@@ -289,15 +288,15 @@ def test_quick_run_draws_the_figures(quick):
 @pytest.mark.nightly
 def test_a_given_profile_and_a_matrix_that_is_cut(tmp_path, monkeypatch, capsys):
     # Full loads of 100 rows in a microsecond and more, slots of ELL in 0.1 ns, non-zeros of COO in one each.
-    cuts = Guo2011(
-        CsrVector(100, 10.0, (1.0, 0.0, 0.0), (0.9, 0.01)),
-        Ell((1, 1_000_000), (1, 1000), ((1e-4, 1e-1), (1e2, 1e5))),
-        Coo((0.0, 1.0)),
-    )
-    parameters = {"csr": vars(cuts.csr), "ell": vars(cuts.ell), "coo": vars(cuts.coo)}
-    calibrated, _ = calibrate(-1, quick=True, sections=True)
+    parameters = {
+        "csr": {"full_load": 100, "threshold": 10.0, "conic": [1.0, 0.0, 0.0], "line": [0.9, 0.01]},
+        "ell": {"rows": [1, 1_000_000], "widths": [1, 1000], "times": [[1e-4, 1e-1], [1e2, 1e5]]},
+        "coo": {"line": [0.0, 1.0]},
+    }
     file = tmp_path / "profile.json"
-    replace(calibrated, extra={"guo2011": {"f32": parameters, "f64": parameters}}).save(file)
+    assert cli.main(["calibrate", "--device", "cpu", "--quick", "--quiet", "--out", str(file)]) == 0
+    profile = json.loads(file.read_text())
+    file.write_text(json.dumps(profile | {"guo2011": {"f32": parameters, "f64": parameters}}))
     monkeypatch.setattr(guo2011, "GUO2011", [wanted for wanted in GUO2011 if wanted.name == "Webbase"])
     arguments = ["--device", "cpu", "--out", str(tmp_path / "out"), "--quick", "--profile", str(file)]
     assert main(["guo2011", *arguments]) == 0
