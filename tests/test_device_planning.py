@@ -13,9 +13,9 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, COMPLEX_TYPES, TYPES, matrix, vector
+from battery import CASES, COMPLEX_TYPES, TYPES, matrix, uniform, vector
 from reference import assert_product
-from spmvgpu._core import CsrSource
+from spmvgpu._core import CsrSource, PartedMatrix
 from spmvgpu.devices import resolve_device
 from spmvgpu.formats import candidates
 from spmvgpu.inputs.canonical import CsrArrays, source_of
@@ -27,6 +27,7 @@ from spmvgpu.planning.request import Request
 from support import assert_same_entries, free_device_bytes
 from test_model_features import LENGTHS, features_of, of_lengths
 from test_model_roofline import rows_of
+from test_reorder import MESH, symmetric_banded
 
 ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
 
@@ -351,3 +352,31 @@ def test_a_matrix_of_cupy_in_disorder(cuda_device):
         given = sparse.csr_matrix(tuple(arrays), shape=(2, 3))
         op = sg.aslinearoperator(given, format="csr", device=cuda_device)
     np.testing.assert_array_equal(op.tocsr().toarray(), [[1, 1, 0], [0, 0, 1]])
+
+
+def test_the_core_checks_what_would_corrupt_memory():
+    half = on_host(sp.eye_array(3, format="csr")).build("csr", {}, -1)
+    rows, cols = np.arange(3, dtype=np.int32), np.arange(3, dtype=np.int32)
+    for given, message in [
+        ([], "one at least"),
+        ([(half, rows, cols)], "row 3 lies in no part"),
+        ([(half, rows, cols), (half, rows + 2, cols)], "row 2 lies in two parts"),
+        ([(half, rows, cols), (half, rows + 4, cols)], "beyond the 6"),
+        ([(half, rows, cols), (half, rows + 3, cols + 1)], "beyond the 3"),
+        ([(half, rows, cols), (half, rows[::-1][:2].copy(), cols)], "3 rows, but 2 indices"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            PartedMatrix(6, 3, given)
+
+
+def test_neighbours_of_a_mesh_have_neighbours_in_common(device):
+    """What tells whether clusters may help, before any are made."""
+
+    def clustering(A):
+        return on_host(A).at(resolve_device(device)).source.clustering()
+
+    empty, diagonal = sp.csr_array((70, 70)), sp.csr_array(sp.diags_array(np.arange(1.0, 200.0)))
+    assert clustering(MESH) > 0.6
+    assert clustering(sp.csr_array(symmetric_banded(900))) > 0.4
+    assert clustering(uniform(20_000, 20_000, 8)) < 0.1
+    assert clustering(empty) == clustering(diagonal) == 0

@@ -9,26 +9,30 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import banded, uniform, values, vector
 from reference import assert_product
-from spmvgpu._core import PartedMatrix
-from spmvgpu.devices import CPU, resolve_device
 from spmvgpu.gallery import meshes
-from spmvgpu.inputs.csr import CanonicalCsr
-from spmvgpu.planning.reordering import in_order
 from support import assert_same_entries, build, formats_of
 
 
 def shuffled(A, seed=6):
     """The symmetric matrix with its unknowns numbered at random."""
-    order = np.random.default_rng(seed).permutation(A.shape[0])
-    return sp.csr_array(sp.csr_array(A)[order][:, order]).sorted_indices()
+    return in_order(A, np.random.default_rng(seed).permutation(A.shape[0]))
 
 
 def symmetric_banded(n):
     return banded(n, [-40, -3, -1, 0, 1, 3, 40])
 
 
-def order_for(A, reorder):
-    return in_order(CanonicalCsr.of(A), reorder, CPU)[0]
+def order_of(op):
+    """The order of the rows in which an operator stores its matrix; None where it is that of the matrix."""
+    return op.arrays().get("0.rows")
+
+
+def order_for(A, reorder, device="cpu"):
+    return order_of(sg.aslinearoperator(A, "csr", device, reorder=reorder))
+
+
+def in_order(A, order):
+    return sp.csr_array(sp.csr_array(A)[order][:, order]).sorted_indices()
 
 
 def bandwidth(A):
@@ -50,8 +54,7 @@ def numbered(dtype):
 
 def formats_in_order(A):
     """The formats that hold a matrix in the order that is chosen for it."""
-    order = order_for(A, "rcm")
-    return formats_of(sp.csr_array(A[order][:, order]))
+    return formats_of(in_order(A, order_for(A, "rcm")))
 
 
 UNSYMMETRIC = uniform(400, 400, 3, seed=4)
@@ -141,10 +144,6 @@ def unordered_mesh(*nodes, dtype=np.float64):
     return meshes.symmetric_values(meshes.shuffled(pattern, 1)).astype(dtype)
 
 
-def source_of(A, device):
-    return CanonicalCsr.of(sp.csr_array(A)).at(resolve_device(device))
-
-
 def distinct_in_rows(A, count):
     """Different columns per entry in groups of so many neighbouring rows."""
     starts = range(0, A.shape[0], count)
@@ -169,39 +168,34 @@ PATTERNS = {
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_clusters_are_a_permutation_and_the_matrix_is_in_it(pattern, device):
     A = PATTERNS[pattern]
-    permutation, ordered = source_of(A, device).by_clusters()
-    order = permutation.indices()
+    op = sg.aslinearoperator(A, "csr", device, reorder="clusters")
+    order, stored = order_of(op), op.arrays()
+    assert (order is None) == (A.nnz == 0)
+    if order is None:
+        return
     np.testing.assert_array_equal(np.sort(order), np.arange(A.shape[0]))
-    assert_same_entries(ordered.host, sp.csr_array(A[order][:, order]).sorted_indices())
+    names = ("values", "col_indices", "row_offsets")
+    ordered = sp.csr_array(tuple(stored[f"0.{name}"] for name in names), shape=A.shape)
+    assert_same_entries(ordered, in_order(A, order))
 
 
 def test_clusters_of_a_gpu_are_those_of_the_cpu(cuda_device):
     for A in PATTERNS.values():
-        order, ordered = source_of(A, cuda_device).by_clusters()
-        expected, reference = source_of(A, "cpu").by_clusters()
-        np.testing.assert_array_equal(order.indices(), expected.indices())
-        assert_same_entries(ordered.host, reference.host)
+        order = order_for(A, "clusters", cuda_device)
+        np.testing.assert_array_equal(order, order_for(A, "clusters"))
 
 
 def test_clusters_of_few_rows_are_cells(device):
     """Where there are too few rows for a cluster, or parts of the matrix too small for one."""
     for A in (MESH, sp.csr_array(sp.block_diag([MESH, MESH]))):
-        _, ordered = source_of(A, device).by_clusters()
-        assert distinct_in_rows(ordered.host, 64) < 0.7 * distinct_in_rows(A, 64)
+        ordered = in_order(A, order_for(A, "clusters", device))
+        assert distinct_in_rows(ordered, 64) < 0.7 * distinct_in_rows(A, 64)
 
 
 def test_clusters_bring_neighbours_together(device):
     A = unordered_mesh(30, 30, 30)
-    _, ordered = source_of(A, device).by_clusters()
-    assert distinct_in_rows(ordered.host, 64) < distinct_in_rows(A, 64) / 2
-
-
-def test_neighbours_of_a_mesh_have_neighbours_in_common(device):
-    assert source_of(MESH, device).source.clustering() > 0.6
-    assert source_of(symmetric_banded(900), device).source.clustering() > 0.4
-    assert source_of(uniform(20_000, 20_000, 8), device).source.clustering() < 0.1
-    assert source_of(sp.csr_array((70, 70)), device).source.clustering() == 0
-    assert source_of(PATTERNS["isolated"], device).source.clustering() == 0
+    ordered = in_order(A, order_for(A, "clusters", device))
+    assert distinct_in_rows(ordered, 64) < distinct_in_rows(A, 64) / 2
 
 
 @pytest.mark.parametrize("fmt", formats_of(MESH))
@@ -246,7 +240,7 @@ def test_auto_finds_clusters_where_the_budget_lasts():
     A = unordered_mesh(60, 60, 60)
     op = sg.aslinearoperator(A, device="cuda", budget=np.inf)
     x = vector(A.shape[1], A.dtype)
-    assert isinstance(op._matrix, PartedMatrix)
+    assert order_of(op) is not None
     assert "order" in {step.name for step in op.tuning.steps}
     assert "reordered" in op.explain()
     assert_product(op @ x, A, x)
@@ -256,4 +250,4 @@ def test_auto_finds_clusters_where_the_budget_lasts():
         sg.aslinearoperator(A, device="cuda", format="csr", budget=np.inf),
         sg.aslinearoperator(uniform(50_000, 50_000, 20), device="cuda", budget=np.inf),
     ):
-        assert not isinstance(given._matrix, PartedMatrix)
+        assert order_of(given) is None
