@@ -13,6 +13,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
 #include "bindings/matrices.hpp"
+#include "bindings/rank_sums.hpp"
 #include "bindings/value_types.hpp"
 #include "core/array.hpp"
 #include "core/interrupt.hpp"
@@ -126,11 +127,12 @@ void register_maps(py::module_& module) {
         "high, degree, R, P, inverse). A cycle visits the levels in `twice` twice.");
     module.def("projected_map",
                of_dtype([]<class T>(const std::optional<AnyMap>& M, index_t n, std::uintptr_t basis, int count,
-                                    std::shared_ptr<SolverMemory> memory) -> AnyMap {
+                                    std::shared_ptr<SolverMemory> memory, const py::object& ranks) -> AnyMap {
                    return std::make_shared<ProjectedMap<T>>(M ? M->of<T>() : nullptr, n, at<T>(basis), count,
-                                                            std::move(memory));
+                                                            std::move(memory), rank_sums(ranks));
                }),
                py::arg("dtype"), py::arg("M"), py::arg("n"), py::arg("basis"), py::arg("count"), py::arg("memory"),
+               py::arg("ranks") = py::none(),
                "A map, or the identity for None, and then the projection onto what is orthogonal to a null space. Its "
                "basis has `count` orthonormal vectors at an address on the device, one after the other.");
     module.def("converted_map",
@@ -151,12 +153,15 @@ void register_maps(py::module_& module) {
                    return std::make_shared<ComposedMap<T>>(first, second.of<T>(), between, std::move(memory));
                }),
                py::arg("first"), py::arg("second"), py::arg("between"), py::arg("memory"), "One map after another.");
-    module.def("draw_vector", of_dtype([]<class T>(std::int64_t n, std::uint64_t seed, std::uintptr_t to, int ordinal) {
-                   const GilRelease release;
-                   gpu::run(DrawVector<T>{n, seed, at<T>(to)}, Device{ordinal});
-               }),
-               py::arg("dtype"), py::arg("n"), py::arg("seed"), py::arg("to"), py::arg("ordinal"),
-               "Random numbers from -1 to 1, the same on every device, to a vector on one; complete on return.");
+    module.def(
+        "draw_vector",
+        of_dtype([]<class T>(std::int64_t n, std::uint64_t seed, std::uintptr_t to, int ordinal, std::int64_t first) {
+            const GilRelease release;
+            gpu::run(DrawVector<T>{n, first, seed, at<T>(to)}, Device{ordinal});
+        }),
+        py::arg("dtype"), py::arg("n"), py::arg("seed"), py::arg("to"), py::arg("ordinal"), py::arg("first") = 0,
+        "Entries from `first` on of a vector of random numbers from -1 to 1, the same on every device; complete "
+        "on return.");
     module.def("apply_map",
                method<AnyMap>([]<class T>(const LinearMap<T>& map, std::uintptr_t x, std::uintptr_t y, index_t n,
                                           index_t columns, int ordinal) {
@@ -238,12 +243,7 @@ struct SolverRequest : Limits {
 };
 
 Reports solve_as_requested(const SolverRequest& request) {
-    const py::object& ranks = request.ranks;
-    const AddOverRanks add_over_ranks = [&ranks](double* sums, int count) {
-        GilRelease::with_gil([&] { call_python(ranks, py::array_t<double>(count, sums, py::none())); });
-    };
-    const auto* const between_gpus =
-        py::isinstance<gpu::NcclCommunicator>(ranks) ? &ranks.cast<const gpu::NcclCommunicator&>() : nullptr;
+    const RankSums ranks = rank_sums(request.ranks);
     // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
     const auto look = [&callback = request.callback](const std::vector<Look>& seen) {
         if (!callback.is_none()) {
@@ -253,15 +253,20 @@ Reports solve_as_requested(const SolverRequest& request) {
         }
         check_interrupt();
     };
-    const bool has_function = !ranks.is_none() && between_gpus == nullptr;
     const Stream after = reinterpret_cast<Stream>(request.stream.value_or(0));
     const GilRelease release;
     const ThreadLimit limit(request.threads.value_or(std::numeric_limits<int>::max()));
     return request.A.visit([&]<class T>(const std::shared_ptr<LinearMap<T>>& A) {
-        const System<T> system{
-            request.n,        Device{request.ordinal}, A.get(),          request.M ? request.M->of<T>().get() : nullptr,
-            at<T>(request.b), at<T>(request.guess),    at<T>(request.x), has_function ? &add_over_ranks : nullptr,
-            between_gpus,     request.columns};
+        const System<T> system{request.n,
+                               Device{request.ordinal},
+                               A.get(),
+                               request.M ? request.M->of<T>().get() : nullptr,
+                               at<T>(request.b),
+                               at<T>(request.guess),
+                               at<T>(request.x),
+                               ranks.function(),
+                               ranks.between_gpus.get(),
+                               request.columns};
         return solve(request.method, system, request, *request.memory, request.stream ? &after : nullptr, look);
     });
 }

@@ -13,6 +13,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
+#include "bindings/rank_sums.hpp"
 #include "bindings/value_types.hpp"
 #include "core/parallel.hpp"
 #include "solvers/subspaces/krylov_basis.hpp"
@@ -61,12 +62,15 @@ void with_factors(const BasisVectors& basis, const py::array& q, Call&& call) {
 
 void register_basis(py::module_& module) {
     py::class_<BasisVectors>(module, "KrylovBasis", "An orthonormal basis on a device.")
-        .def(py::init(of_dtype(
-                 []<class T>(index_t n, int length, std::shared_ptr<SolverMemory> memory, std::optional<int> threads) {
-                     const GilRelease release;
-                     return BasisVectors{make_krylov_basis<T>(n, length, std::move(memory)), at_most(threads)};
-                 })),
-             py::arg("dtype"), py::arg("n"), py::arg("length"), py::arg("memory"), py::arg("threads"))
+        .def(py::init(of_dtype([]<class T>(index_t n, int length, std::shared_ptr<SolverMemory> memory,
+                                           std::optional<int> threads, const py::object& ranks) {
+                 RankSums sums = rank_sums(ranks);
+                 const GilRelease release;
+                 return BasisVectors{make_krylov_basis<T>(n, length, std::move(memory), std::move(sums)),
+                                     at_most(threads)};
+             })),
+             py::arg("dtype"), py::arg("n"), py::arg("length"), py::arg("memory"), py::arg("threads"),
+             py::arg("ranks") = py::none())
         .def("put", method<BasisVectors>([]<class T>(KrylovBasis<T>& basis, std::uintptr_t x, int number) {
                  const auto found = basis.put(at<T>(x), number);
                  return Coefficients(found.begin(), found.end());
@@ -117,12 +121,15 @@ void register_least_squares(py::module_& module) {
     py::class_<LeastSquaresVectors>(module, "LeastSquares", "The vectors of a least-squares method on a device.")
         .def(py::init(method<AnyMap>([]<class T>(const std::shared_ptr<LinearMap<T>>& A, const AnyMap& adjoint,
                                                  index_t rows, index_t cols, std::shared_ptr<SolverMemory> memory,
-                                                 std::optional<int> threads) {
+                                                 std::optional<int> threads, const py::object& ranks) {
+                 RankSums sums = rank_sums(ranks);
                  const GilRelease release;
-                 return LeastSquaresVectors{make_least_squares<T>(A, adjoint.of<T>(), rows, cols, std::move(memory)),
-                                            at_most(threads)};
+                 return LeastSquaresVectors{
+                     make_least_squares<T>(A, adjoint.of<T>(), rows, cols, std::move(memory), std::move(sums)),
+                     at_most(threads)};
              })),
-             py::arg("A"), py::arg("adjoint"), py::arg("rows"), py::arg("cols"), py::arg("memory"), py::arg("threads"))
+             py::arg("A"), py::arg("adjoint"), py::arg("rows"), py::arg("cols"), py::arg("memory"), py::arg("threads"),
+             py::arg("ranks") = py::none())
         .def("start",
              method<LeastSquaresVectors>(
                  []<class T>(LeastSquares<T>& work, std::uintptr_t b, std::uintptr_t guess, std::uintptr_t x) {

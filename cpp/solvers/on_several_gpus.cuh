@@ -41,15 +41,15 @@ Reports solve_over_ranks(std::string_view method, const System<T>& system, const
     const int ordinal = system.device.ordinal;
     const DeviceGuard guard(ordinal);
     const Needs needs = needs_of(method, system, limits);
-    const std::size_t partials = aligned(CudaQueue::partial_bytes(ordinal, needs.sums, sizeof(Wide<T>)));
-    SolverMemory::Lease lease(memory, partials + needs.bytes, system.device);
+    const std::size_t of_sums = CudaPieces::rank_bytes(ordinal, needs.sums, sizeof(Wide<T>), system.gpus_of_ranks);
+    SolverMemory::Lease lease(memory, of_sums + needs.bytes, system.device);
     const std::shared_ptr<void> stream = lease_stream(ordinal);
     if (after) order_after(stream.get(), *after);
-    CudaPieces pieces({ordinal, stream.get(), lease.data()}, needs.sums * sizeof(Wide<T>), system.gpus_of_ranks,
+    CudaPieces pieces({ordinal, stream.get(), lease.data()}, needs.sums, sizeof(Wide<T>), system.gpus_of_ranks,
                       system.ranks);
     const WaitForStream wait(stream.get());
-    PiecesQueue<CudaPieces> queue(pieces, {{system.n, 0, 0}});  // its memory is the first piece's
-    return run_method(method, queue, system, limits, lease.data() + partials, look);
+    PiecesQueue queue(pieces);
+    return run_method(method, queue, system, limits, lease.data() + of_sums, look);
 }
 
 #define SPMVGPU_SOLVE_ON_GPUS(T)                                                                                       \

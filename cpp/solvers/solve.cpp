@@ -80,7 +80,7 @@ Reports run(std::string_view method, System<T> system, const Limits& limits, Sol
     SolverMemory::Lease lease(memory, needs.bytes, system.device);
     // The system is one piece, so that solvers are compiled once for the CPU.
     HostPieces pieces(1, needs.sums * sizeof(Wide<T>), system.ranks);
-    PiecesQueue queue(pieces, {{system.n, 0, 0}});
+    PiecesQueue queue(pieces);
     return run_method(method, queue, system, limits, lease.data(), look);
 }
 

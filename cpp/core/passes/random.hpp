@@ -26,19 +26,20 @@ constexpr V random_entry(std::uint64_t seed, std::int64_t place) {
     }
 }
 
-// An operation for gpu/run.hpp: fills a vector at an address on the device.
+// An operation for gpu/run.hpp: fills a vector at an address on the device, or the piece of one from an entry on.
 template <class T>
 struct DrawVector {
     using Result = std::monostate;
-    std::int64_t n;
+    std::int64_t n, first;
     std::uint64_t seed;
     T* to;
 
     template <class Passes>
     Result operator()(Passes& passes) const {
         const std::uint64_t from = seed;
+        const std::int64_t begin = first;
         T* const vector = to;
-        passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) { vector[i] = random_entry<T>(from, i); });
+        passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) { vector[i] = random_entry<T>(from, begin + i); });
         return {};
     }
 };

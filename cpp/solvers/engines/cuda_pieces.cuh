@@ -49,13 +49,23 @@ public:
     CudaPieces(const std::vector<Place>& places, std::size_t sum_bytes)
         : CudaPieces(places, aligned(sum_bytes), allocate_pinned(2 * places.size() * aligned(sum_bytes))) {}
 
+    // Bytes at Place::partials for the only piece of a rank, with this many sums at once.
+    static std::size_t rank_bytes(int ordinal, int sums, std::size_t of_sum, const NcclCommunicator* gpus) {
+        const std::size_t slots = 1 + (gpus == nullptr ? 0 : gpus->ranks());
+        return aligned(CudaQueue::partial_bytes(ordinal, sums, of_sum)) + slots * aligned(sums * of_sum);
+    }
+
     // The only piece of a rank, whose sums are over all ranks: between GPUs, or through host memory, for which the host
     // waits at every sum.
-    CudaPieces(const Place& place, std::size_t sum_bytes, const NcclCommunicator* gpus, const AddOverRanks* ranks)
-        : CudaPieces({place}, aligned(sum_bytes), allocate(2 * aligned(sum_bytes), place.ordinal)) {
+    CudaPieces(const Place& place, int sums, std::size_t of_sum, const NcclCommunicator* gpus,
+               const AddOverRanks* ranks)
+        : CudaPieces({place}, aligned(sums * of_sum), nullptr) {
+        char* const slots =
+            static_cast<char*>(place.partials) + aligned(CudaQueue::partial_bytes(place.ordinal, sums, of_sum));
+        kept_ = {std::shared_ptr<void>(), slots};  // it belongs to the caller
+        of_ranks_ = slots + slot_bytes_;
         gpus_of_ranks_ = gpus;
         ranks_ = ranks;
-        if (gpus != nullptr) of_ranks_ = allocate(gpus->ranks() * slot_bytes_, place.ordinal);
     }
 
     Stream stream() const { return lanes_[0].queue->stream(); }
@@ -150,7 +160,7 @@ private:
     void add(int count, ScalarsOf&& scalars_of, Call&& call) {
         CudaQueue& first = *lanes_[0].queue;
         if (gpus_of_ranks_ != nullptr) {
-            auto* const all = static_cast<W*>(of_ranks_.get());
+            auto* const all = static_cast<W*>(of_ranks_);
             gpus_of_ranks_->all_gather(kept<W>(0), all, count * sizeof(W), first.stream());
             return add_up(0, scalars_of, call, all, gpus_of_ranks_->ranks(), count, count);
         }
@@ -188,7 +198,8 @@ private:
     }
 
     std::size_t slot_bytes_;
-    std::shared_ptr<void> kept_, of_ranks_;
+    std::shared_ptr<void> kept_;
+    void* of_ranks_ = nullptr;
     const NcclCommunicator* gpus_of_ranks_ = nullptr;
     const AddOverRanks* ranks_ = nullptr;
     std::vector<Lane> lanes_;

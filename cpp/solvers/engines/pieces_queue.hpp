@@ -18,10 +18,14 @@ namespace spmvgpu {
 
 // A piece of all vectors, and the offset of its memory from the first piece's.
 struct SymmetricPiece {
+    static constexpr index_t kAnyLength = -1;  // a piece that is all of its process, of vectors of any length
+
     index_t n = 0;
     std::ptrdiff_t memory = 0;
     std::ptrdiff_t vectors = 0;  // of the vectors; elements of other pieces may come first
     bool is_column = false;
+
+    index_t length(index_t of_whole) const { return n == kAnyLength ? of_whole : n; }
 
     template <class U>
     U* own(U* pointer) const {
@@ -47,30 +51,32 @@ public:
     using Shortcuts = NoShortcuts;
 
     PiecesQueue(Pieces& pieces, std::vector<SymmetricPiece> memory) : pieces_(pieces), memory_(std::move(memory)) {}
+    // A queue of a single piece, for vectors of any length.
+    explicit PiecesQueue(Pieces& pieces) : PiecesQueue(pieces, {{SymmetricPiece::kAnyLength}}) {}
 
     // The stream of the first piece; products of several pieces know the others.
     Stream stream() const { return pieces_.stream(); }
 
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = NoWork>
-    void sweep(S* scalars, index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
+    void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
                Then then = {}) {
         over_pieces<T>(scalars, then, [&](auto& queue, const SymmetricPiece& piece, auto keep) {
-            queue.sweep(piece.own(scalars), piece.n, moved(reads, piece), moved(writes, piece), step, keep);
+            queue.sweep(piece.own(scalars), piece.length(n), moved(reads, piece), moved(writes, piece), step, keep);
         });
     }
     template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
-    void each(index_t, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
+    void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
         each_piece([&](auto& queue, const SymmetricPiece& piece) {
-            queue.each(piece.n, moved(reads, piece), moved(writes, piece), step);
+            queue.each(piece.length(n), moved(reads, piece), moved(writes, piece), step);
         });
     }
 
     template <class S, class T, class Then>
-    void dots(S* scalars, index_t, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
+    void dots(S* scalars, index_t n, Basis<T> basis, int count, const T* w, Wide<T>* results, Then then) {
         for (int k = 0; k < size(); ++k) {
             pieces_.on(k, [&](auto& queue) {
                 const SymmetricPiece& piece = memory_[k];
-                queue.dots(piece.own(scalars), piece.n, moved(basis, piece), count, piece.own_vector(w),
+                queue.dots(piece.own(scalars), piece.length(n), moved(basis, piece), count, piece.own_vector(w),
                            pieces_.template kept<Wide<T>>(k), NoWork{});
             });
         }
@@ -80,10 +86,10 @@ public:
     }
 
     template <class S, class T, class Count, class Then>
-    void combine(S* scalars, index_t, Basis<T> basis, Count count, const Wide<T>* factors, double sign, T* target,
+    void combine(S* scalars, index_t n, Basis<T> basis, Count count, const Wide<T>* factors, double sign, T* target,
                  Then then) {
         over_pieces<T>(scalars, then, [&](auto& queue, const SymmetricPiece& piece, auto keep) {
-            queue.combine(piece.own(scalars), piece.n, moved(basis, piece), count, piece.own(factors), sign,
+            queue.combine(piece.own(scalars), piece.length(n), moved(basis, piece), count, piece.own(factors), sign,
                           piece.own_vector(target), keep);
         });
     }

@@ -1,19 +1,25 @@
 #include "solvers/preconditioners/projection.hpp"
 
-#include "solvers/engines/host_queue.hpp"
+#include <algorithm>
+
+#include "solvers/engines/host_pieces.hpp"
+#include "solvers/engines/pieces_queue.hpp"
 #include "solvers/preconditioners/projection_steps.hpp"
 
 namespace spmvgpu {
 
 template <class T>
 ProjectedMap<T>::ProjectedMap(std::shared_ptr<const LinearMap<T>> M, index_t n, const T* basis, int count,
-                              std::shared_ptr<SolverMemory> memory)
-    // The basis is never written to.
-    : M_(std::move(M)), memory_(std::move(memory)), space_{n, {const_cast<T*>(basis), std::size_t(n)}, count} {
+                              std::shared_ptr<SolverMemory> memory, RankSums ranks)
+    : M_(std::move(M)), memory_(std::move(memory)) {
+    space_.n = n;
+    space_.basis = {const_cast<T*>(basis), std::size_t(n)};  // never written to
+    space_.count = count;
+    space_.ranks = std::move(ranks);
     const Device device = memory_->device();
     std::size_t partials = 0;
 #ifdef SPMVGPU_CUDA
-    if (device.is_gpu()) partials = gpu::projection_partial_bytes(device.ordinal, count, sizeof(Wide<T>));
+    if (device.is_gpu()) partials = gpu::projection_partial_bytes(device.ordinal, count, sizeof(Wide<T>), space_.ranks);
 #endif
     lease_ = std::make_unique<SolverMemory::Lease>(*memory_, device, [&](Arena& arena) {
         space_.products = arena.take<Wide<T>>(count);
@@ -35,7 +41,8 @@ void ProjectedMap<T>::apply_columns(const T* x, T* y, index_t n, index_t columns
 #ifdef SPMVGPU_CUDA
     if (memory_->device().is_gpu()) return gpu::project(space_, memory_->device().ordinal, from, m, y, columns, stream);
 #endif
-    HostQueue queue;
+    HostPieces pieces(1, std::max(space_.count, kMaxSums) * sizeof(Wide<T>), space_.ranks.function());
+    PiecesQueue queue(pieces);
     project(queue, space_, from, m, y, columns);
 }
 

@@ -6,6 +6,7 @@
 #include "solvers/engines/sweep.hpp"
 #include "solvers/system/linear_map.hpp"
 #include "solvers/system/memory.hpp"
+#include "solvers/system/system.hpp"
 
 namespace spmvgpu {
 
@@ -25,6 +26,7 @@ struct NullSpace {
     Wide<T>* products = nullptr;  // inner products with the basis
     Scalars* scalars = nullptr;
     void* partials = nullptr;  // for a GPU's sums
+    RankSums ranks;
 };
 
 // y = P M x. The result is orthogonal to the null space, and so is a solution that is a sum of such vectors. Without M,
@@ -33,13 +35,16 @@ template <class T>
 class ProjectedMap : public LinearMap<T> {
 public:
     // M may be a diagonal, or null for the identity. `basis` has `count` orthonormal vectors of length n, one after the
-    // other, on the device of the memory. Only one solve may use the map at a time, because it owns the inner products.
+    // other, on the device of the memory. Over ranks n is the length of the pieces of a rank. Only one solve may use
+    // the map at a time, because it owns the inner products.
     ProjectedMap(std::shared_ptr<const LinearMap<T>> M, index_t n, const T* basis, int count,
-                 std::shared_ptr<SolverMemory> memory);
+                 std::shared_ptr<SolverMemory> memory, RankSums ranks);
 
     void apply(const T* x, T* y, Stream stream) const override { apply_columns(x, y, space_.n, 1, stream); }
     void apply_columns(const T* x, T* y, index_t n, index_t columns, Stream stream) const override;
-    bool can_be_recorded() const override { return M_ == nullptr || M_->can_be_recorded(); }
+    bool can_be_recorded() const override {
+        return !space_.ranks.through_host && (M_ == nullptr || M_->can_be_recorded());
+    }
 
 private:
     std::shared_ptr<const LinearMap<T>> M_;
@@ -51,7 +56,7 @@ private:
 namespace gpu {
 
 // Bytes at NullSpace::partials.
-std::size_t projection_partial_bytes(int ordinal, int count, std::size_t of_sum);
+std::size_t projection_partial_bytes(int ordinal, int count, std::size_t of_sum, const RankSums& ranks);
 
 // y = P (m x), or P y if x is null, for columns that lie one after the other; queued on the stream. A null m stands for
 // ones.

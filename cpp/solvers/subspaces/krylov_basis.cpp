@@ -38,15 +38,16 @@ void rotate(OnHost&, index_t n, Basis<T> from, int vectors, const Wide<T>* q, in
 }
 
 template <class T>
-std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory) {
+std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory,
+                                                  RankSums ranks) {
 #ifdef SPMVGPU_CUDA
-    if (memory->device().is_gpu()) return gpu::make_krylov_basis<T>(n, length, std::move(memory));
+    if (memory->device().is_gpu()) return gpu::make_krylov_basis<T>(n, length, std::move(memory), std::move(ranks));
 #endif
-    return std::make_unique<KrylovBasisOn<T, OnHost>>(n, length, std::move(memory));
+    return std::make_unique<KrylovBasisOn<T, OnHost>>(n, length, std::move(memory), std::move(ranks));
 }
 
 #define INSTANTIATE(T) \
-    template std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t, int, std::shared_ptr<SolverMemory>);
+    template std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t, int, std::shared_ptr<SolverMemory>, RankSums);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -34,7 +34,7 @@ __global__ void rotate_tiles(index_t n, Basis<T> from, int vectors, const Wide<T
 }
 
 template <class T>
-void rotate(OnGpu& place, index_t n, Basis<T> from, int vectors, const Wide<T>* q, int count, Basis<T> to) {
+void rotate(OnStream& place, index_t n, Basis<T> from, int vectors, const Wide<T>* q, int count, Basis<T> to) {
     constexpr int kBlockSize = 256, kSharedBytes = 48 << 10;
     int rows = 128;
     while (rows > 1 && std::size_t(vectors) * rows * sizeof(T) > kSharedBytes) rows /= 2;
@@ -45,17 +45,19 @@ void rotate(OnGpu& place, index_t n, Basis<T> from, int vectors, const Wide<T>* 
     }
     const auto most_blocks = static_cast<unsigned>(8 * properties(place.device.ordinal).multiprocessors);
     const unsigned blocks = std::clamp<unsigned>(blocks_for(n, rows), 1u, most_blocks);
-    rotate_tiles<<<blocks, kBlockSize, bytes, native(place.queue.stream())>>>(n, from, vectors, q, count, to, rows);
+    rotate_tiles<<<blocks, kBlockSize, bytes, native(place.stream.get())>>>(n, from, vectors, q, count, to, rows);
     check_launch("rotate_tiles");
 }
 
 template <class T>
-std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory) {
-    return std::make_unique<KrylovBasisOn<T, OnGpu>>(n, length, std::move(memory));
+std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory,
+                                                  RankSums ranks) {
+    if (ranks) return std::make_unique<KrylovBasisOn<T, OnGpuOfRank>>(n, length, std::move(memory), std::move(ranks));
+    return std::make_unique<KrylovBasisOn<T, OnGpu>>(n, length, std::move(memory), std::move(ranks));
 }
 
 #define INSTANTIATE(T) \
-    template std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t, int, std::shared_ptr<SolverMemory>);
+    template std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t, int, std::shared_ptr<SolverMemory>, RankSums);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -7,10 +7,12 @@
 
 #include "solvers/system/linear_map.hpp"
 #include "solvers/system/memory.hpp"
+#include "solvers/system/system.hpp"
 
 namespace spmvgpu {
 
-// Vectors v_0, v_1, ... of length n. All functions are complete on return.
+// Vectors v_0, v_1, ... of length n. All functions are complete on return. Of a vector over ranks, each has a piece of
+// a length n of its own, and all call the functions together.
 template <class T>
 class KrylovBasis {
 public:
@@ -40,12 +42,14 @@ public:
 
 // The basis has at most `length` vectors, on the device of the memory.
 template <class T>
-std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory);
+std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory,
+                                                  RankSums ranks);
 
 namespace gpu {
 
 template <class T>
-std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory);
+std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory,
+                                                  RankSums ranks);
 
 }  // namespace gpu
 

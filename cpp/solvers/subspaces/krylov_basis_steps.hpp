@@ -1,6 +1,7 @@
 // The steps of a Krylov basis, for a place of either kind: included where they are compiled, for CPUs and for GPUs.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -11,8 +12,8 @@
 
 namespace spmvgpu {
 
-// `Place` is OnHost or OnGpu. Both have rotate(place, n, from, vectors, q, count, to): `count` combinations of vectors
-// of a basis, which may overwrite the first of them.
+// `Place` is OnHost, OnGpu or OnGpuOfRank. All have rotate(place, n, from, vectors, q, count, to): `count` combinations
+// of vectors of a basis, which may overwrite the first of them.
 template <class T, class Place>
 class KrylovBasisOn : public KrylovBasis<T> {
 public:
@@ -23,8 +24,12 @@ public:
         void visit_pointers(Visit&&) {}
     };
 
-    KrylovBasisOn(index_t n, int length, std::shared_ptr<SolverMemory> memory)
-        : n_(n), device_(memory->device()), memory_(std::move(memory)) {
+    KrylovBasisOn(index_t n, int length, std::shared_ptr<SolverMemory> memory, RankSums ranks)
+        : n_(n),
+          sums_(std::max(length, kMaxSums)),
+          device_(memory->device()),
+          memory_(std::move(memory)),
+          ranks_(std::move(ranks)) {
         lease_ = std::make_unique<SolverMemory::Lease>(*memory_, device_, [&](Arena& arena) {
             const std::size_t stride = aligned(n * sizeof(T)) / sizeof(T);
             v_ = {arena.take<T>(stride * length), stride};
@@ -34,14 +39,14 @@ public:
             found_ = arena.take<double>(2 * (std::size_t(length) + 1));
             scalars_ = arena.take<Scalars>(1);
             magnitude_ = arena.take<Magnitude>(1);
-            partials_ = arena.take<char>(Place::partial_bytes(device_, length, sizeof(Wide<T>)));
+            of_place_ = arena.take<char>(Place::bytes(device_, sums_, sizeof(Wide<T>), ranks_));
         });
-        Place place(device_, nullptr);
+        Place place = here();
         place.queue.put_scalars(scalars_, Scalars{});
     }
 
     std::vector<Wide<T>> put(const T* x, int number) override {
-        Place place(device_, partials_);
+        Place place = here();
         const int exponent = exponent_of(place.queue, magnitude_, n_, x).value_or(0);
         scale_by_power(place.queue, n_, x, v_[number], -exponent);
         orthonormalise(place.queue, number);
@@ -57,13 +62,13 @@ public:
     }
 
     std::optional<int> exponent(const LinearMap<T>& map) override {
-        Place place(device_, partials_);
+        Place place = here();
         map.apply(v_[0], v_[1], place.queue.stream());
         return exponent_of(place.queue, magnitude_, n_, static_cast<const T*>(v_[1]));
     }
 
     std::vector<double> extend(const LinearMap<T>& map, int first, int last, int exponent) override {
-        Place place(device_, partials_);
+        Place place = here();
         for (int j = first; j < last; ++j) {
             T* const w = v_[j + 1];
             map.apply(v_[j], w, place.queue.stream());
@@ -80,7 +85,7 @@ public:
     }
 
     void restart(const Wide<T>* q, int from, int to) override {
-        Place place(device_, partials_);
+        Place place = here();
         rotate(place, n_, v_, from, put_factors(q, from * to), to, v_);
         place.queue.each(n_, read(static_cast<const T*>(v_[from])), write(v_[to]),
                          [=] SPMVGPU_DEVICE(T v) { return spmvgpu::put(v); });
@@ -88,13 +93,13 @@ public:
     }
 
     void combine(const Wide<T>* q, int from, int count, T* to) override {
-        Place place(device_, partials_);
+        Place place = here();
         rotate(place, n_, v_, from, put_factors(q, from * count), count, Basis<T>{to, std::size_t(n_)});
         place.finish();
     }
 
     void multiply(const LinearMap<T>& map, int number, T* to) override {
-        Place place(device_, partials_);
+        Place place = here();
         map.apply(v_[number], to, place.queue.stream());
         place.finish();
     }
@@ -157,21 +162,25 @@ public:
     }
 
 private:
+    Place here() const { return Place(device_, of_place_, sums_, sizeof(Wide<T>), ranks_); }
+
     const Wide<T>* put_factors(const Wide<T>* q, std::size_t count) {
         copy_bytes(factors_, device_, q, {}, count * sizeof(Wide<T>));
         return factors_;
     }
 
     index_t n_;
+    int sums_;  // at once
     Device device_;
     std::shared_ptr<SolverMemory> memory_;
+    RankSums ranks_;
     std::unique_ptr<SolverMemory::Lease> lease_;
     Basis<T> v_{};
     Wide<T>*first_ = nullptr, *again_ = nullptr, *factors_ = nullptr;
     double* found_ = nullptr;
     Scalars* scalars_ = nullptr;
     Magnitude* magnitude_ = nullptr;
-    void* partials_ = nullptr;
+    void* of_place_ = nullptr;
 };
 
 }  // namespace spmvgpu

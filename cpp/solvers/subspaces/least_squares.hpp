@@ -6,12 +6,14 @@
 
 #include "solvers/system/linear_map.hpp"
 #include "solvers/system/memory.hpp"
+#include "solvers/system/system.hpp"
 
 namespace spmvgpu {
 
-// A has `rows` rows and `cols` columns. All functions are complete on return. x is the caller's vector; while a method
-// runs it holds the solution times a power of two. Norms are norms of the scaled system (2^-A A) and 2^-b (b - A x),
-// which differs from the given one only if numbers are far from 1.
+// A has `rows` rows and `cols` columns. Over ranks these are the lengths of the pieces of a rank, and all ranks call
+// the functions together. All functions are complete on return. x is the caller's vector; while a method runs it holds
+// the solution times a power of two. Norms are norms of the scaled system (2^-A A) and 2^-b (b - A x), which differs
+// from the given one only if numbers are far from 1.
 template <class T>
 class LeastSquares {
 public:
@@ -54,14 +56,14 @@ public:
 template <class T>
 std::unique_ptr<LeastSquares<T>> make_least_squares(std::shared_ptr<const LinearMap<T>> A,
                                                     std::shared_ptr<const LinearMap<T>> adjoint, index_t rows,
-                                                    index_t cols, std::shared_ptr<SolverMemory> memory);
+                                                    index_t cols, std::shared_ptr<SolverMemory> memory, RankSums ranks);
 
 namespace gpu {
 
 template <class T>
 std::unique_ptr<LeastSquares<T>> make_least_squares(std::shared_ptr<const LinearMap<T>> A,
                                                     std::shared_ptr<const LinearMap<T>> adjoint, index_t rows,
-                                                    index_t cols, std::shared_ptr<SolverMemory> memory);
+                                                    index_t cols, std::shared_ptr<SolverMemory> memory, RankSums ranks);
 
 }  // namespace gpu
 

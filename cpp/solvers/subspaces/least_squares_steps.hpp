@@ -12,8 +12,8 @@
 
 namespace spmvgpu {
 
-// `Place` is OnHost or OnGpu. Vectors u and v are stored unscaled, with their norms beta and alpha among the scalars,
-// so that no pass divides them and nothing waits for a norm.
+// `Place` is OnHost, OnGpu or OnGpuOfRank. Vectors u and v are stored unscaled, with their norms beta and alpha among
+// the scalars, so that no pass divides them and nothing waits for a norm.
 template <class T, class Place>
 class LeastSquaresOn : public LeastSquares<T> {
 public:
@@ -32,13 +32,14 @@ public:
         void visit_pointers(Visit&&) {}
     };
 
-    LeastSquaresOn(Map A, Map adjoint, index_t rows, index_t cols, std::shared_ptr<SolverMemory> memory)
+    LeastSquaresOn(Map A, Map adjoint, index_t rows, index_t cols, std::shared_ptr<SolverMemory> memory, RankSums ranks)
         : A_(std::move(A)),
           adjoint_(std::move(adjoint)),
           rows_(rows),
           cols_(cols),
           device_(memory->device()),
-          memory_(std::move(memory)) {
+          memory_(std::move(memory)),
+          ranks_(std::move(ranks)) {
         lease_ = std::make_unique<SolverMemory::Lease>(*memory_, device_, [&](Arena& arena) {
             u_ = arena.take<T>(rows);
             product_ = arena.take<T>(rows);
@@ -48,12 +49,12 @@ public:
             p_ = arena.take<T>(cols);
             s_ = arena.take<Scalars>(1);
             magnitude_ = arena.take<Magnitude>(1);
-            partials_ = arena.take<char>(Place::partial_bytes(device_, kMaxSums, sizeof(Wide<T>)));
+            of_place_ = arena.take<char>(Place::bytes(device_, kMaxSums, sizeof(Wide<T>), ranks_));
         });
     }
 
     Start start(const T* b, const T* guess, T* x) override {
-        Place place(device_, partials_);
+        Place place = here();
         auto& queue = place.queue;
         exponent_b_ = exponent_A_ = 0;
         queue.put_scalars(s_, Scalars{});
@@ -74,7 +75,7 @@ public:
     }
 
     Step next(T* x, const Update& update, bool has_p, T* variances, double of_variance) override {
-        Place place(device_, partials_);
+        Place place = here();
         auto& queue = place.queue;
         if (variances != nullptr) add_variances(queue, variances, of_variance);
         has_p ? update_with_p(queue, x, update) : update_alone(queue, x, update);
@@ -89,7 +90,7 @@ public:
     }
 
     Descent start_descent(T* x, double damp, double goal) override {
-        Place place(device_, partials_);
+        Place place = here();
         Scalars now = place.queue.read_scalars(s_);
         now.damp_squared = damp * damp;
         now.goal_squared = goal * goal;
@@ -99,7 +100,7 @@ public:
     }
 
     Descent descend(T* x, int iterations) override {
-        Place place(device_, partials_);
+        Place place = here();
         auto& queue = place.queue;
         const double scale = std::ldexp(1.0, -exponent_A_);
         for (int k = 0; k < iterations && !queue.knows_idle(s_); ++k) {
@@ -114,7 +115,7 @@ public:
     }
 
     void finish(T* x) override {
-        Place place(device_, partials_);
+        Place place = here();
         const int of_x = exponent_b_ - exponent_A_;
         if (of_x != 0) scale_by_power(place.queue, cols_, static_cast<const T*>(x), x, of_x);
         place.finish();
@@ -289,6 +290,8 @@ public:
     SPMVGPU_SCALAR static Real<T> inverse(double norm) { return norm > 0 ? Real<T>(1 / norm) : Real<T>(0); }
 
 private:
+    Place here() const { return Place(device_, of_place_, kMaxSums, sizeof(Wide<T>), ranks_); }
+
     template <class Queue>
     Descent report(Queue& queue) {
         const Scalars now = queue.read_scalars(s_);
@@ -305,12 +308,13 @@ private:
     index_t rows_, cols_;
     Device device_;
     std::shared_ptr<SolverMemory> memory_;
+    RankSums ranks_;
     std::unique_ptr<SolverMemory::Lease> lease_;
     T *u_ = nullptr, *product_ = nullptr;                               // with a length of rows
     T *v_ = nullptr, *normal_ = nullptr, *w_ = nullptr, *p_ = nullptr;  // with a length of columns
     Scalars* s_ = nullptr;
     Magnitude* magnitude_ = nullptr;
-    void* partials_ = nullptr;
+    void* of_place_ = nullptr;
     int exponent_b_ = 0, exponent_A_ = 0;
 };
 

@@ -1,19 +1,29 @@
-// The place where a subspace method runs during a call: here the CPU. place.cuh has the GPU.
+// The place where a subspace method runs during a call: here the CPU. place.cuh has GPUs.
 #pragma once
 
 #include <cstddef>
 
-#include "solvers/engines/host_queue.hpp"
+#include "solvers/engines/host_pieces.hpp"
+#include "solvers/engines/pieces_queue.hpp"
+#include "solvers/system/system.hpp"
 
 namespace spmvgpu {
 
-struct OnHost {
-    static std::size_t partial_bytes(Device, int, std::size_t) { return 0; }
+class OnHost {
+    HostPieces pieces_;
 
-    OnHost(Device, void*) {}
+public:
+    // Bytes of the memory that a place gets, for up to `sums` sums at once.
+    static std::size_t bytes(Device, int /*sums*/, std::size_t /*of_sum*/, const RankSums&) { return 0; }
+
+    OnHost(Device, void*, int sums, std::size_t of_sum, const RankSums& ranks)
+        : pieces_(1, sums * of_sum, ranks.function()), queue(pieces_) {}
+    OnHost(const OnHost&) = delete;
+    OnHost& operator=(const OnHost&) = delete;
+
     void finish() {}  // waits for all queued work
 
-    HostQueue queue;
+    PiecesQueue<HostPieces> queue;
 };
 
 }  // namespace spmvgpu

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "gpu/nccl.hpp"
@@ -12,6 +13,15 @@ namespace spmvgpu {
 
 // Adds the other ranks' numbers to these, in place, with the same bits on all ranks. All ranks call it alike.
 using AddOverRanks = std::function<void(double* sums, int count)>;
+
+// How sums are added up over the ranks of a communicator: by one of these, or not at all where vectors are whole.
+struct RankSums {
+    AddOverRanks through_host;
+    std::shared_ptr<const gpu::NcclCommunicator> between_gpus;
+
+    const AddOverRanks* function() const { return through_host ? &through_host : nullptr; }
+    explicit operator bool() const { return through_host || between_gpus; }
+};
 
 // Vectors have length n and are on one device, also if A is over several that keep pieces of them. In a system over the
 // ranks of a communicator every rank has a piece of length n, on a device of its own. The columns of several right-hand
