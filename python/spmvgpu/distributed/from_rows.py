@@ -16,7 +16,7 @@ from .. import _core
 from .._util.arguments import one_of, plain_options, whole_number, with_hints
 from .._util.types import Device, DType, Format, HostArray
 from ..devices import CPU, automatic_device, devices
-from ..multi_device.partitions import Partition, by_nnz, by_rows
+from ..multi_device.partitions import Partition, ends_by_nnz, ends_by_rows
 from ..planning.symmetry import declared
 from .communicators import Communicator, mpi, private
 from .errors import agreement, check_same
@@ -27,7 +27,7 @@ from .ranges import Offsets, Ranges, checked_offsets
 from .rows import build, checked_rows
 from .transports import TRANSPORTS, choose
 
-_CUTS = {"nnz": by_nnz, "rows": by_rows}
+_ENDS = {"nnz": ends_by_nnz, "rows": ends_by_rows}
 
 
 @with_hints
@@ -266,9 +266,9 @@ def scatter(
 def _cut(csr: sp.csr_array, partition: str | Partition | Offsets, size: int) -> HostArray:
     """Where each rank's rows begin, and their number."""
     if isinstance(partition, str):
-        cut = _CUTS[one_of("partition", partition, _CUTS)]
-        partition = cut(np.diff(csr.indptr), [1.0] * size)
-    elif not isinstance(partition, Partition):
+        ends = _ENDS[one_of("partition", partition, _ENDS)](csr.indptr, np.ones(size))
+        return np.append(0, ends)
+    if not isinstance(partition, Partition):
         return checked_offsets(partition, size, csr.shape[0])
     if len(partition.sets) != size:
         raise ValueError(
