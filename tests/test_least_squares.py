@@ -9,7 +9,7 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import COMPLEX_TYPES, TYPES, typed, uniform, vector
-from spmvgpu import gallery, linalg
+from spmvgpu import gallery
 from spmvgpu.linalg import SolverWarning, cgls, lsmr, lsqr
 from support import nightly
 from systems import convection
@@ -311,22 +311,6 @@ def test_refused(solver, case, device):
     A, b = system("tall", np.float64)
     with pytest.raises(error, match=message):
         solver(sg.aslinearoperator(A, device=device), **{"b": b, **options})
-
-
-class OperatorOverRanks:
-    """What an operator over ranks is known by."""
-
-    shape, dtype, row_ranges = (3, 3), np.dtype(float), None
-    agreement = diagonal = tocsr = _block = _piece_of_system = print
-
-
-def test_operators_over_ranks():
-    for solver in (lsqr, lsmr, cgls):
-        with pytest.raises(TypeError, match="A is distributed over ranks"):
-            solver(OperatorOverRanks(), np.ones(3))
-    for solver in (linalg.eigsh, linalg.svds):
-        with pytest.raises(TypeError, match="A is distributed over ranks"):
-            solver(OperatorOverRanks(), 1)
 
 
 @pytest.mark.parametrize("solver", [lsqr, lsmr, cgls])

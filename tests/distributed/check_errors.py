@@ -279,4 +279,4 @@ def test_what_an_operator_does_not_do():
     with pytest.raises(TypeError, match=r"op\.T\.tocsr\(\)"):
         op.T.tocsr()
     with pytest.raises(ValueError, match="distributed differently"):
-        op.diagonal()
+        op.T.diagonal()

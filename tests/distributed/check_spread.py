@@ -121,7 +121,7 @@ def test_assemble_raises_everywhere_what_one_function_raises():
             raise OverflowError("mesh has no more elements")
         return sp.csr_array((end - begin, 10))
 
-    with pytest.raises(RuntimeError, match="mesh has no more elements"):
+    with pytest.raises(RuntimeError if COMM.size > 1 else OverflowError, match="mesh has no more elements"):
         distributed.assemble(rows, COMM, 10)
 
 

@@ -11,16 +11,17 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
-from .._core import AnyMatrix
+from .._core import AnyMatrix, LinearMap
 from .._util.types import Device, HostArray
 from ..arrays import array_and_library
 from ..devices import at_most
+from ..linalg.systems import check_square
 from ..operator.operands import as_it_is, check_shape, of_any_type, refuse_overlap
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from ..planning.symmetry import Symmetry, simplest
 from .communicators import Communicator
-from .errors import agreement
+from .errors import agreement, check_same
 from .exchange import Exchange, Piece
 from .explain import Summary, explanation
 from .products import Product
@@ -275,16 +276,17 @@ class DistributedOperator:
         self._product = Product(local, shared.exchange, shared.transport, *self._which)
 
     def diagonal(self) -> HostArray:
-        """Return the piece of the diagonal of this rank.
+        """Return the entries of the diagonal in the rows of this rank.
 
         Returns
         -------
         (local rows,) numpy.ndarray
+            Shorter if the matrix has fewer columns than rows.
 
         Raises
         ------
         ValueError
-            If rows and columns are distributed differently.
+            If the operator is a transpose, and rows and columns are distributed differently.
 
         Examples
         --------
@@ -295,9 +297,12 @@ class DistributedOperator:
         array([2., 4.])
         """
         if self.row_ranges != self.col_ranges:
-            raise ValueError(
-                "rows and columns are distributed differently, so no rank holds its piece of the diagonal"
-            )
+            if self._which[0]:
+                raise ValueError(
+                    "rows and columns are distributed differently, so no rank holds its piece of the "
+                    "diagonal of the transpose"
+                )
+            return cast("HostArray", self.tocsr().diagonal(self.row_ranges.begin))
         diagonal = self._product.local.block.diagonal()
         return diagonal.conj() if self._which == (True, True) else diagonal
 
@@ -569,8 +574,23 @@ class DistributedOperator:
         """The block of the diagonal, which has the columns of this rank's rows."""
         return self._product.block
 
-    def _piece_of_system(self, b: Piece) -> PieceOfSystem:
-        return PieceOfSystem(self, b)
+    def _piece_of_system(self, b: Piece, name: str) -> PieceOfSystem:
+        check_square(self.shape)
+        if self.row_ranges != self.col_ranges:
+            raise ValueError(
+                "rows and columns are distributed differently; a solver needs an operator with the same "
+                "row_ranges and col_ranges"
+            )
+        return PieceOfSystem(self, b, name, self.row_ranges)
+
+    def _spaces(self, b: Piece, name: str) -> tuple[PieceOfSystem, PieceOfSystem, LinearMap, LinearMap]:
+        rows, columns = (
+            PieceOfSystem(self, b, name, ranges) for ranges in (self.row_ranges, self.col_ranges)
+        )
+        return rows, columns, rows.products(self), rows.products(self.H)
+
+    def _check_same(self, **values: object) -> None:
+        check_same(self.comm, **values)
 
     def _memory_of_solvers(self, ordinal: int) -> _core.SolverMemory:
         if ordinal not in self._solver_memories:

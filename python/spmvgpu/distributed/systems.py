@@ -14,7 +14,7 @@ from .._util.types import HostArray
 from ..arrays import NUMPY, array_and_library
 from ..arrays.library import Memory
 from ..devices import CPU
-from ..linalg.systems import Callback, DeviceVector, Function, OverRanks, System, Vectors, check_square
+from ..linalg.systems import Callback, DeviceVector, Factors, Function, OverRanks, System, Vectors
 from ..operator.solve_info import SolveInfo
 from .communicators import Communicator
 from .errors import agreement, check_same, raise_together
@@ -36,6 +36,8 @@ class Distributed(OverRanks, Protocol):
     @property
     def comm(self) -> Communicator: ...
     @property
+    def H(self) -> Distributed: ...  # noqa: N802
+    @property
     def _core_matrix(self) -> AnyMatrix | None: ...
     def _memory_of_solvers(self, ordinal: int) -> _core.SolverMemory: ...
     def _multiply(self, x: Piece, out: Piece) -> Piece: ...
@@ -43,7 +45,7 @@ class Distributed(OverRanks, Protocol):
 
 
 class PieceOfSystem(System):
-    """This rank's piece of a square system.
+    """This rank's piece of a system, or of the space of right-hand sides or of solutions of a rectangle.
 
     Vectors are where `b` is, or on the rank's GPU. Inner products are added up over all ranks, in the order
     of the ranks, so that all of them do the same and the same again.
@@ -54,15 +56,9 @@ class PieceOfSystem(System):
         What this rank's preconditioner has raised, and the others do not know of yet.
     """
 
-    def __init__(self, op: Distributed, b: Piece) -> None:
-        check_square(op.shape)
-        if op.row_ranges != op.col_ranges:
-            raise ValueError(
-                "rows and columns are distributed differently; a solver needs an operator with the same "
-                "row_ranges and col_ranges"
-            )
-        b, library = array_and_library("b", b)
-        located = library.locate(b, "b")
+    def __init__(self, op: Distributed, b: Piece, name: str, ranges: Ranges) -> None:
+        b, library = array_and_library(name, b)
+        located = library.locate(b, name)
         matrix = op._core_matrix
         if matrix is not None:  # all vectors are where it is, also NumPy's
             ordinal: int = op._product.local.block._ordinal
@@ -71,8 +67,8 @@ class PieceOfSystem(System):
         else:
             library.device(b)  # refuses what its entries cannot be picked of
             ordinal = located.ordinal
-        super().__init__(b, library, op.local_shape[0], op.dtype, ordinal, op._memory_of_solvers(ordinal))
-        self._op, self._matrix, self.unknowns = op, matrix, op.shape[0]
+        super().__init__(b, library, len(ranges), op.dtype, ordinal, op._memory_of_solvers(ordinal))
+        self._op, self._matrix, self.unknowns, self.first = op, matrix, ranges.total, ranges.begin
         self.failure: Exception | None = None
         self.max_threads = op._threads
         # The core adds sums with it, unless there is one rank.
@@ -94,24 +90,31 @@ class PieceOfSystem(System):
     def vectors(self, in_pieces: bool) -> Vectors:
         return _Pieces(self)
 
-    def map_of(self, op: OverRanks) -> LinearMap:
-        """The products with a distributed operator, as the core calls them."""
+    def map_of(self, op: OverRanks, name: str = "M") -> LinearMap:
+        """The products with another distributed operator."""
         op = cast("Distributed", op)
         if op.row_ranges != self._op.row_ranges or op.col_ranges != self._op.row_ranges:
             raise ValueError(
-                "M is distributed differently from the system; give both the same row_ranges and col_ranges"
+                f"{name} is distributed differently from the system; give both the same row_ranges and "
+                "col_ranges"
             )
         if op.dtype != self.dtype:
-            raise TypeError(f"M has dtype {op.dtype}, and the system {self.dtype}; give both the same dtype")
+            raise TypeError(
+                f"{name} has dtype {op.dtype}, and the system {self.dtype}; give both the same dtype"
+            )
+        if (op._core_matrix is None) != (self._matrix is None):
+            raise ValueError(f"{name} and the system use different transports; give both the same transport=")
+        return self.products(op)
 
+    def products(self, op: Distributed) -> LinearMap:
+        """The products with a distributed operator, as the core calls them."""
         matrix = op._core_matrix
-        if (matrix is None) != (self._matrix is None):
-            raise ValueError("M and the system use different transports; give both the same transport=")
         if matrix is not None:
             return _core.matrix_map(matrix)
+        rows, columns = op._block.shape  # a transpose is made here, before other ranks wait for its products
 
         def multiply(x: int, y: int) -> None:
-            op._multiply(self._array_at(x), self._array_at(y))
+            op._multiply(self._array_at(x, columns), self._array_at(y, rows))
             if self._ordinal != CPU:
                 located = self.library.locate(self.b, "b")
                 _core.synchronize(self.library.stream(located), self._ordinal)
@@ -119,12 +122,12 @@ class PieceOfSystem(System):
         return _core.in_place_map(self.dtype, multiply, self._ordinal)
 
     def core_map(self) -> LinearMap:
-        return self.map_of(self._op)
+        return self.products(self._op)
 
-    def _array_at(self, address: int) -> Piece:
+    def _array_at(self, address: int, length: int) -> Piece:
         """The piece of a vector at an address, as an array of the library of `b`, or of NumPy."""
         library = NUMPY if self._ordinal == CPU else self.library
-        return library.beside(Memory(address, (self.shape[0],), self.dtype), self.b)
+        return library.beside(Memory(address, (length,), self.dtype), self.b)
 
     def _add_over_ranks(self, sums: HostArray) -> None:
         """Add what the other ranks have, in the order of the ranks; or raise what failed on one of them."""
@@ -166,21 +169,35 @@ class PieceOfSystem(System):
     def check_same(self, **values: object) -> None:
         check_same(self._op.comm, **values)
 
+    def same(self, values: Factors) -> Factors:
+        return cast("Factors", self._op.comm.bcast(values))
+
+    def sum(self, values: HostArray) -> HostArray:
+        return np.sum(self._op.comm.allgather(values), axis=0)
+
+    def norm(self, vector: HostArray) -> float:
+        return float(np.linalg.norm(self._op.comm.allgather(np.linalg.norm(vector))))
+
+    def qr(self, vectors: HostArray) -> tuple[HostArray, HostArray]:
+        orthonormal, triangle = np.linalg.qr(vectors)
+        triangles = self._op.comm.allgather(triangle)
+        first = sum(map(len, triangles[: self._op.comm.rank]))
+        of_triangles, whole = self.same(np.linalg.qr(np.concatenate(triangles)))
+        return orthonormal @ of_triangles[first : first + len(triangle)], whole
+
 
 class _Pieces(Vectors):
-    def __init__(self, system: PieceOfSystem) -> None:
-        super().__init__(system)
-        self._piece = system
+    _space: PieceOfSystem
 
     def result(self) -> Piece:
         """The result for the caller; or all ranks raise what failed on one after the last sums were added."""
-        raise_together(self._piece._op.comm, self._piece.failure)
+        raise_together(self._space._op.comm, self._space.failure)
         return super().result()
 
     def take(self, name: str, array: object) -> DeviceVector:
         array, library = array_and_library(name, array)
         shape = library.locate(array, name).shape
-        n = self._piece.shape[0]
+        n = self._space.shape[0]
         if shape != (n, 1):
-            self._piece._op._check_piece(name, shape, n)
+            self._space._op._check_piece(name, shape, n)
         return super().take(name, array)

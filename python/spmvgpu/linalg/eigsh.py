@@ -24,7 +24,7 @@ from .lanczos import Lanczos, checked_which, no_convergence, places_of, seed_of,
 from .named import named
 from .preconditioners import checked_preconditioner, map_of_preconditioner
 from .stopping import tolerance
-from .systems import System, Vectors, callback_map, system_of
+from .systems import OverRanks, System, Vectors, agreement_of, callback_map, refuse_ranks, system_of
 
 _INNER = ("auto", "direct", "cg", "minres")
 # Rows up to which factors of the shifted matrix are made unasked: by SciPy, and by cuDSS.
@@ -59,9 +59,10 @@ def eigsh(
 
     Parameters
     ----------
-    A : SparseOperator, array, sparse matrix or LinearOperator
+    A : SparseOperator, array, sparse matrix, LinearOperator or DistributedOperator
         Symmetric or Hermitian. This is not checked. A matrix is converted in each call. A `LinearOperator` of
-        another library is called with NumPy vectors.
+        another library is called with NumPy vectors. The ranks of a `DistributedOperator` call it together:
+        `v0` and the eigenvectors are pieces, and all ranks get the same eigenvalues.
     k : int, default 6
         Number of eigenvalues, at most n.
     M, Minv : None
@@ -97,10 +98,11 @@ def eigsh(
         With `sigma`, how to solve with ``A - sigma * I``. "direct": with factors, as of `splu`, on a GPU if
         cuDSS is installed, and otherwise on the CPU. "cg" and "minres": with these solvers, on the device, to
         a relative residual of ``max(tol / 10, 100 * eps)``; cg is for a `sigma` below all eigenvalues. "auto"
-        is "direct" up to 20,000 rows, or 200,000 with cuDSS, and "minres" for larger matrices and for those
-        whose entries are not known.
+        is "direct" up to 20,000 rows, or 200,000 with cuDSS, and "minres" for larger matrices, for those
+        whose entries are not known, and over ranks. There "cg" needs ``sigma=0``, and `OPinv` is distributed.
     preconditioner : preconditioner or str, optional
-        Of the inner solver, as `M` of `cg`. A name makes the preconditioner of ``A - sigma * I``.
+        Of the inner solver, as `M` of `cg`. A name makes the preconditioner of ``A - sigma * I``; over ranks
+        it needs ``sigma=0``.
 
     Returns
     -------
@@ -137,34 +139,39 @@ def eigsh(
     >>> sg.linalg.eigsh(A, k=2, sigma=0.0, return_eigenvectors=False).round(4)
     array([0.001 , 0.0039])
     """
-    for name, given in (("M", M), ("Minv", Minv)):
-        if given is not None:
-            raise ValueError(
-                f"{name} is for generalized problems, which this eigsh does not solve; use "
-                "scipy.sparse.linalg.eigsh or spmvgpu.linalg.lobpcg"
-            )
-    one_of("mode", mode, ("normal",))
-    seed = seed_of(rng)
-    tol = tolerance("tol", tol)
-    system = system_of(*with_start(A, v0), "v0")
-    n = system.unknowns
-    which, k, ncv = checked_which(which, k, ncv, n)
-    restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
-    system.columns = None
-    vectors = Vectors(system)
-    start = start_of(None if v0 is None else system.b, vectors)
-    shift = None if sigma is None else real_number("sigma", sigma, "a finite real number", np.isfinite)
-    method = one_of("inner", inner, _INNER)
-    if shift is None:
-        given = {"OPinv": OPinv, "inner": None if method == "auto" else method}
-        for name, value in {**given, "preconditioner": preconditioner}.items():
-            if value is not None:
-                raise ValueError(f"{name} is for solves with A - sigma * I; give sigma")
-        product = system.core_map()
-    else:
-        product = _inverse(system, vectors, shift, OPinv, method, preconditioner, tol)
-    kind = n, system.dtype, vectors.ordinal
-    lanczos = Lanczos(product, *kind, ncv, places_of(k, ncv, n), system.max_threads, seed)
+    with agreement_of(A):
+        for name, given in (("M", M), ("Minv", Minv)):
+            if given is not None:
+                raise ValueError(
+                    f"{name} is for generalized problems, which this eigsh does not solve; use "
+                    "scipy.sparse.linalg.eigsh or spmvgpu.linalg.lobpcg"
+                )
+        one_of("mode", mode, ("normal",))
+        seed = seed_of(rng)
+        tol = tolerance("tol", tol)
+        system = system_of(*with_start(A, v0), "v0")
+        n = system.unknowns
+        which, k, ncv = checked_which(which, k, ncv, n)
+        restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
+        system.columns = None
+        vectors = system.vectors(False)
+        start = start_of(None if v0 is None else system.b, vectors)
+        shift = None if sigma is None else real_number("sigma", sigma, "a finite real number", np.isfinite)
+        method = one_of("inner", inner, _INNER)
+        if shift is None:
+            given = {"OPinv": OPinv, "inner": None if method == "auto" else method}
+            for name, value in {**given, "preconditioner": preconditioner}.items():
+                if value is not None:
+                    raise ValueError(f"{name} is for solves with A - sigma * I; give sigma")
+            product = system.core_map()
+        elif isinstance(A, OverRanks) and not isinstance(OPinv, OverRanks | None):
+            raise TypeError("OPinv is not distributed over ranks, but A is; give a distributed operator")
+        else:
+            product = _inverse(system, vectors, shift, OPinv, method, preconditioner, tol)
+    limits = {"which": which, "k": k, "ncv": ncv, "tol": tol, "maxiter": restarts, "rng": seed}
+    kinds = {"return_eigenvectors": bool(return_eigenvectors), "sigma": shift, "inner": method}
+    system.check_same(**limits, **kinds, **{"v0 is None": v0 is None, "OPinv is None": OPinv is None})
+    lanczos = Lanczos(product, system, vectors.ordinal, ncv, places_of(k, ncv, n), seed)
     found = lanczos.find(start, k, which, tol, restarts, copies=tol == 0)
     values, factors = found.values, found.factors
     if shift is not None:
@@ -175,7 +182,7 @@ def eigsh(
     w = system.library.from_host(values.astype(np.finfo(system.dtype).dtype), system.b)
     if found.converged and not return_eigenvectors:
         return w
-    v = lanczos.columns(factors, vectors, system)
+    v = lanczos.columns(factors, vectors)
     if not found.converged:
         raise no_convergence(found, k, w, v)
     return w, v
@@ -186,6 +193,8 @@ def _inverse(
 ) -> LinearMap:
     """Solves with a shifted matrix, as products on the device."""
     ordinal = vectors.ordinal
+    if isinstance(OPinv, OverRanks):
+        return system.map_of(OPinv, "OPinv")
     if OPinv is not None:
         if tuple(getattr(OPinv, "shape", ())) != system.shape:
             raise ValueError(f"OPinv has shape {getattr(OPinv, 'shape', None)}; it must have {system.shape}")
@@ -200,13 +209,14 @@ def _inverse(
             raise
     if method == "auto":
         most = _MOST_ON_GPU if ordinal != CPU and cudss.is_available() else _MOST_DIRECT
-        method = "direct" if op is not None and system.unknowns <= most else "minres"
+        method = "direct" if isinstance(op, SparseOperator) and system.unknowns <= most else "minres"
         if M is not None:
             method = "minres"
     if method == "direct":
         if M is not None:
             raise ValueError("preconditioner is for inner='cg' or inner='minres', and inner is 'direct'")
-        assert isinstance(op, SparseOperator)
+        if not isinstance(op, SparseOperator):
+            raise ValueError("inner='direct' needs the whole matrix in one process; give inner='minres'")
         return _factors(system, op, sigma, ordinal)
     return _solves(system, vectors, op, sigma, method, M, tol)
 
@@ -236,6 +246,11 @@ def _solves(
         # A matrix of its own: cg has no shift, and preconditioners are made of its entries.
         made = aslinearoperator(_shifted(op, sigma).tocsr(), device=op.device, dtype=op.dtype)
         of_shifted, shift = system_of(made, system.b), 0.0
+    elif isinstance(op, OverRanks) and sigma != 0 and (method == "cg" or isinstance(M, str)):
+        raise ValueError(
+            "over ranks, inner='cg' and the name of a preconditioner need sigma=0; give inner='minres', or "
+            "the operator of A - sigma * I as A"
+        )
     try:
         if isinstance(M, str):
             many = {"cycle": "auto"} if M == "amg" else {}
@@ -244,12 +259,13 @@ def _solves(
     except (TypeError, ValueError) as error:
         error.args = (f"preconditioner cannot be used: {error}",)
         raise
-    product, n, ordinal = of_shifted.core_map(), system.unknowns, vectors.ordinal
+    product, n, ordinal = of_shifted.core_map(), system.shape[0], vectors.ordinal
 
     def report_of(method: str, M: LinearMap | None, x: int, y: int) -> _core.SolverReport:
         request = _core.SolverRequest(method, product, n, of_shifted.memory, system.max_threads)
         request.rtol = max(tol / 10, 100 * float(np.finfo(system.dtype).eps))
-        request.maxiter = min(10 * n, MOST_ITERATIONS)
+        request.maxiter = min(10 * system.unknowns, MOST_ITERATIONS)
+        request.ranks = system.ranks
         request.M, request.shift, request.ordinal, request.b, request.x = M, shift, ordinal, x, y
         (report,) = _core.solve(request)
         return report
@@ -343,6 +359,7 @@ def lobpcg(
     >>> bool(3.9 < w[0] < 4.0)
     True
     """
+    refuse_ranks(A)
     op, start = _operator(A), _columns("X", X, A)
     if start.shape[1] == 0:
         raise ValueError(f"X has shape {start.shape}; give at least one column")

@@ -25,7 +25,17 @@ from .stopping import (
     tolerance,
     values_of,
 )
-from .systems import NO_VECTOR, Callback, OverRanks, System, columns_of, no_columns, system_of, zero_column
+from .systems import (
+    NO_VECTOR,
+    Callback,
+    OverRanks,
+    System,
+    agreement_of,
+    columns_of,
+    no_columns,
+    system_of,
+    zero_column,
+)
 
 #: Gets the iterations, the residual and the norm of b, whenever the host looks at a solve.
 Watch: TypeAlias = Callable[[int, float, float], object]
@@ -110,7 +120,8 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
 
     Of a distributed system all ranks raise what any of them finds wrong with what it was given.
     """
-    system = system_of(A, b)
+    with agreement_of(A):
+        system = system_of(A, b)
     system.check_same(columns=system.columns)
     x0, M, nullspace = request.x0, request.M, request.nullspace
     if system.columns is not None and isinstance(A, OverRanks):
@@ -135,19 +146,18 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
         right = vectors.take("b", system.b)
         guess = NO_VECTOR if x0 is None or core.guess_is_mb else vectors.take("x0", x0)
         preconditioner = map_of_preconditioner(system, M, vectors)
-        null: NullSpace | None = None
-        if nullspace is not None:
-            if isinstance(A, OverRanks):
-                raise ValueError("nullspace= is for operators of one process, and A is over ranks")
-            null = NullSpace(system, nullspace, request.method, vectors.ordinal, core.shift)
-            preconditioner = null.projected(preconditioner)
-            guess = null.without(guess, vectors.stream)
-            if null.of_adjoint:
-                right = null.without(right, vectors.stream)
         x = vectors.new()
     kind_of_M = "none" if preconditioner is None else "diagonal" if preconditioner.is_diagonal else "operator"
     kind_of_x0 = "none" if x0 is None else "Mb" if isinstance(x0, str) else "array"
-    system.check_same(**values_of(core), x0=kind_of_x0, M=kind_of_M)
+    kinds = {"x0": kind_of_x0, "M": kind_of_M, "nullspace is None": nullspace is None}
+    system.check_same(**values_of(core), **kinds)
+    null: NullSpace | None = None
+    if nullspace is not None:
+        null = NullSpace(system, nullspace, request.method, vectors.ordinal, core.shift)
+        preconditioner = null.projected(preconditioner)
+        guess = null.without(guess, vectors.stream)
+        if null.of_adjoint:
+            right = null.without(right, vectors.stream)
     shows_norm, watch = request.method == "gmres" and request.callback_type != "x", request.watch
 
     def look(seen: Sequence[tuple[int, float, float]]) -> None:

@@ -16,7 +16,7 @@ from .._util.types import DType, HostArray
 from ..arrays import AnyArray, array_and_library
 from ..operator.construct import as_operator
 from .stopping import warn
-from .systems import DeviceVector, System, Vectors, random_vector, refuse_ranks
+from .systems import DeviceVector, OverRanks, System, Vectors, random_vector
 
 
 class CopySearch:
@@ -139,36 +139,39 @@ class Lanczos:
     Parameters
     ----------
     map : LinearMap
-        Of vectors of length `n` on a device.
-    n, dtype, ordinal
-        What the vectors are, and their device.
+        Of vectors on a device.
+    space : System
+        The space of the vectors.
+    ordinal : int
+        Their device.
     ncv : int
         Number of basis vectors.
     places : int
         Number of basis vectors while copies are searched for, at least `ncv`.
-    threads : int or None
-        Of the CPU.
     seed : int
         Of the random vectors.
 
     Attributes
     ----------
+    n, dtype : int, numpy.dtype
+        Length of the vectors, over all ranks, and their type.
     norm : float
         The largest magnitude of an eigenvalue that the matrix has had: about the norm of the map.
     """
 
     map: LinearMap
-    n: int
-    dtype: DType
+    space: System
     ordinal: int
     ncv: int
     places: int
-    threads: int | None
     seed: int
 
     def __post_init__(self) -> None:
-        memory = _core.SolverMemory(self.ordinal)
-        self.basis = _core.KrylovBasis(self.dtype, self.n, self.places + 1, memory, self.threads)
+        space = self.space
+        self.n, self.dtype = space.unknowns, space.dtype
+        length, memory = space.shape[0], _core.SolverMemory(self.ordinal)
+        shape = length, self.places + 1
+        self.basis = _core.KrylovBasis(self.dtype, *shape, memory, space.max_threads, space.ranks)
         self._matrix = np.zeros((self.places, self.places))
         self._size = 0  # of the matrix that is known
         self._half = (self.ncv + 1) // 2  # of the vectors to come, after which to look at the matrix
@@ -246,9 +249,9 @@ class Lanczos:
         """Put combinations of the basis vectors in their place."""
         self.basis.restart(self.wide(factors))
 
-    def columns(self, factors: HostArray, vectors: Vectors, space: System) -> AnyArray:
+    def columns(self, factors: HostArray, vectors: Vectors) -> AnyArray:
         """Combinations of the basis vectors for the caller."""
-        made = vectors.of(space, len(factors))
+        made = vectors.of(self.space, len(factors))
         to = made.new()
         if len(factors):
             self.basis.combine(self.wide(factors), to.pointer)
@@ -264,7 +267,8 @@ class Lanczos:
             return False
         for _ in range(3):
             self.seed += 1
-            vector = random_vector(self.n, self.dtype, self.seed, self.ordinal)
+            kind = self.space.shape[0], self.dtype
+            vector = random_vector(*kind, self.seed, self.ordinal, self.space.first)
             parts = np.abs(self.basis.put(vector.pointer, number))
             if parts[-1] > 1e-6 * np.linalg.norm(parts):
                 return True
@@ -324,7 +328,8 @@ class Lanczos:
 
     def _ritz_pairs(self) -> tuple[HostArray, HostArray, HostArray]:
         """The eigenpairs of the part of the matrix that is not locked, and bounds of their residuals."""
-        values, vectors = np.linalg.eigh(self._matrix[self._locked : self._size, self._locked : self._size])
+        block = self._matrix[self._locked : self._size, self._locked : self._size]
+        values, vectors = self.space.same(np.linalg.eigh(block))
         return values, vectors, np.abs(self._beside * vectors[-1])
 
     def _best(
@@ -393,10 +398,11 @@ def places_of(k: int, ncv: int, n: int) -> int:
     return max(ncv, min(n, k + 8))
 
 
-def with_start(A: object, v0: object) -> tuple[LinearOperator, AnyArray]:
+def with_start(A: object, v0: object) -> tuple[LinearOperator | OverRanks, AnyArray]:
     """An operator, and a vector on its smaller side that stands for the start: `v0`, or zeros."""
-    refuse_ranks(A)
     is_given = v0 is not None
+    if isinstance(A, OverRanks):
+        return A, v0 if is_given else np.zeros(0, np.float32)
     start, _ = array_and_library("v0", v0 if is_given else np.zeros(0, np.float32))
     op = as_operator(A, start, "v0")
     return op, start if is_given else np.zeros(min(op.shape), np.float32)

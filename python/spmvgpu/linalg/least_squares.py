@@ -15,7 +15,16 @@ from .._util.arguments import real_number, whole_number, with_hints
 from ..arrays import AnyArray, array_and_library
 from ..operator.construct import as_operator
 from .stopping import tolerance, warn
-from .systems import NO_VECTOR, DeviceVector, Rectangle, columns_of, refuse_ranks, zero_column
+from .systems import (
+    NO_VECTOR,
+    DeviceVector,
+    OverRanks,
+    Rectangle,
+    agreement_of,
+    column_count,
+    columns_of,
+    zero_column,
+)
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -47,26 +56,33 @@ class LeastSquaresProblem:
     """
 
     def __init__(self, A: object, b: object, x0: object) -> None:
+        """Take the vectors; all ranks call `begin` next, once each has checked its other arguments."""
         rectangle = Rectangle(A, b)
         rows, columns = rectangle.rows, rectangle.columns
         vectors = rows.vectors(False)
         self._right = vectors.take("b", rows.b)
         self._vectors = vectors.of(columns)
-        guess = NO_VECTOR if x0 is None else self._vectors.take("x0", x0)
+        self._guess = NO_VECTOR if x0 is None else self._vectors.take("x0", x0)
+        self._has_guess = x0 is not None
         self._vectors.wait()
         self.dtype, self.library, self.given = rows.dtype, rows.library, rows.b
         self.ordinal = vectors.ordinal
-        self.shape = rows.unknowns, columns.unknowns
+        self.shape, self.space = (rows.unknowns, columns.unknowns), columns
         self.x = self._vectors.new()
+        lengths, threads = (rows.shape[0], columns.shape[0]), rows.max_threads
         self.core = _core.LeastSquares(
-            rectangle.product, rectangle.adjoint, *self.shape, rows.memory, rectangle.max_threads
+            rectangle.product, rectangle.adjoint, *lengths, rows.memory, threads, rows.ranks
         )
         self.a = self.b = 0
         self.norm_b = self.normal_b = 0.0
+
+    def begin(self, **arguments: object) -> None:
+        """Begin with the guess of the caller; all ranks with the same arguments."""
+        self.space.check_same(**arguments, **{"x0 is None": not self._has_guess})
         self.start(NO_VECTOR)
         self.norm_b, self.normal_b = self.beta, self.alpha * self.beta
-        if x0 is not None:
-            self.start(guess)
+        if self._has_guess:
+            self.start(self._guess)
 
     def start(self, guess: DeviceVector) -> None:
         """Begin with a vector, or with x = 0."""
@@ -166,17 +182,21 @@ def each_column(solver: Callable[_P, _R]) -> Callable[_P, _R]:
     @wraps(solver)
     def solve(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         given = signature.bind(*args, **kwargs).arguments
-        refuse_ranks(given["A"])
-        b, library = array_and_library("b", given["b"])
-        located = library.locate(b, "b")
-        if len(located.shape) != 2 or located.shape[1] == 1:
+        A = given["A"]
+        with agreement_of(A):
+            b, library = array_and_library("b", given["b"])
+            count = column_count(b, library)
+        if isinstance(A, OverRanks):
+            A._check_same(columns=count)
+        if count is None:
             return solver(*args, **kwargs)
-        op = as_operator(given["A"], b)
-        count = located.shape[1]
-        columns = columns_of("b", b, library, (op.shape[0], count))
-        guesses: list[AnyArray] = [None] * count
-        if given.get("x0") is not None:
-            guesses = columns_of("x0", *array_and_library("x0", given["x0"]), (op.shape[1], count))
+        with agreement_of(A):
+            op = A if isinstance(A, OverRanks) else as_operator(A, b)
+            rows, unknowns = op.local_shape if isinstance(op, OverRanks) else op.shape
+            columns = columns_of("b", b, library, (rows, count))
+            guesses: list[AnyArray] = [None] * count
+            if given.get("x0") is not None:
+                guesses = columns_of("x0", *array_and_library("x0", given["x0"]), (unknowns, count))
         if not columns:  # one stands for the type of the results, and for the checks of the other arguments
             columns, guesses = [zero_column(b, library)], [None]
         one: Callable[..., Any] = solver
@@ -211,7 +231,7 @@ def cgls(
 
     Parameters
     ----------
-    A : SparseOperator, array, sparse matrix or LinearOperator
+    A : SparseOperator, array, sparse matrix, LinearOperator or DistributedOperator
         Any matrix, of shape (m, n), as `lsqr` takes it.
     b : (m,) or (m, k) array
         Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
@@ -260,10 +280,12 @@ def cgls(
     >>> x.round(6), info
     (array([ 1., -1.]), 0)
     """
-    damping = real_number("damp", damp, "a finite real number", lambda number: bool(np.isfinite(number)))
-    relative, absolute = tolerance("rtol", rtol), tolerance("atol", atol)
-    problem = LeastSquaresProblem(A, b, x0)
-    most = 2 * problem.shape[1] if maxiter is None else whole_number("maxiter", maxiter, 0)
+    with agreement_of(A):
+        damping = real_number("damp", damp, "a finite real number", lambda number: bool(np.isfinite(number)))
+        relative, absolute = tolerance("rtol", rtol), tolerance("atol", atol)
+        problem = LeastSquaresProblem(A, b, x0)
+        most = 2 * problem.shape[1] if maxiter is None else whole_number("maxiter", maxiter, 0)
+    problem.begin(damp=damping, rtol=relative, atol=absolute, maxiter=most)
     if problem.normal_b == 0 and problem.is_finite:
         problem.start(NO_VECTOR)  # zero is the solution
 

@@ -9,7 +9,7 @@ import numpy as np
 from .._util.arguments import whole_number, with_hints
 from ..arrays import AnyArray
 from .least_squares import NOT_YET, LeastSquaresProblem, StoppingTests, each_column, times_power
-from .systems import NO_VECTOR, staged
+from .systems import NO_VECTOR, agreement_of, staged
 
 
 @with_hints
@@ -34,10 +34,11 @@ def lsqr(
 
     Parameters
     ----------
-    A : SparseOperator, array, sparse matrix or LinearOperator
+    A : SparseOperator, array, sparse matrix, LinearOperator or DistributedOperator
         Any matrix, of shape (m, n). Pass a `SparseOperator` to solve more than once: a matrix is converted in
         each call. It stores its conjugate transpose also. A `LinearOperator` of another library is called
-        with NumPy vectors, and needs `rmatvec`.
+        with NumPy vectors, and needs `rmatvec`. The ranks of a `DistributedOperator` all call the solver,
+        each with its pieces of `b` and `x0`.
     b : (m,) or (m, k) array
         Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
         device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
@@ -103,11 +104,13 @@ def lsqr(
     >>> x.round(6), istop
     (array([ 1., -1.]), 1)
     """
-    tests = StoppingTests(damp, atol, btol, conlim)
-    problem = LeastSquaresProblem(A, b, x0)
-    most = 2 * problem.shape[1] if iter_lim is None else whole_number("iter_lim", iter_lim, 0)
+    with agreement_of(A):
+        tests = StoppingTests(damp, atol, btol, conlim)
+        problem = LeastSquaresProblem(A, b, x0)
+        most = 2 * problem.shape[1] if iter_lim is None else whole_number("iter_lim", iter_lim, 0)
+    problem.begin(**vars(tests), iter_lim=most, calc_var=bool(calc_var))
     problem.check_finite()
-    variances = np.zeros(problem.shape[1], problem.dtype)
+    variances = np.zeros(problem.space.shape[0], problem.dtype)
     on_device = staged(variances, problem.ordinal) if calc_var else NO_VECTOR
     alpha, beta, norm_b = problem.alpha, problem.beta, problem.norm_b
     damp = times_power(tests.damp, -problem.a)
@@ -181,10 +184,11 @@ def lsmr(
 
     Parameters
     ----------
-    A : SparseOperator, array, sparse matrix or LinearOperator
+    A : SparseOperator, array, sparse matrix, LinearOperator or DistributedOperator
         Any matrix, of shape (m, n). Pass a `SparseOperator` to solve more than once: a matrix is converted in
         each call. It stores its conjugate transpose also. A `LinearOperator` of another library is called
-        with NumPy vectors, and needs `rmatvec`.
+        with NumPy vectors, and needs `rmatvec`. The ranks of a `DistributedOperator` all call the solver,
+        each with its pieces of `b` and `x0`.
     b : (m,) or (m, k) array
         Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
         device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
@@ -246,9 +250,11 @@ def lsmr(
     >>> x.round(6), istop
     (array([ 1., -1.]), 1)
     """
-    tests = StoppingTests(damp, atol, btol, conlim)
-    problem = LeastSquaresProblem(A, b, x0)
-    most = min(problem.shape) if maxiter is None else whole_number("maxiter", maxiter, 0)
+    with agreement_of(A):
+        tests = StoppingTests(damp, atol, btol, conlim)
+        problem = LeastSquaresProblem(A, b, x0)
+        most = min(problem.shape) if maxiter is None else whole_number("maxiter", maxiter, 0)
+    problem.begin(**vars(tests), maxiter=most)
     problem.check_finite()
     alpha, beta, norm_b = problem.alpha, problem.beta, problem.norm_b
     damp = times_power(tests.damp, -problem.a)

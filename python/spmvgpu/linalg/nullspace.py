@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import _core
-from .._util.types import DType, HostArray
+from .._util.types import HostArray
 from .named import SYMMETRIC_SOLVERS
 from .preconditioners import PreconditionerMap
 from .systems import DeviceVector, System, columns_on_host, empty, staged
@@ -38,7 +38,7 @@ class NullSpace:
 
     def __init__(self, system: System, given: object, solver: str, ordinal: int, shift: float) -> None:
         self._system, self._ordinal = system, ordinal
-        self._basis = orthonormal_basis(given, system.shape[0], system.dtype)
+        self._basis = orthonormal_basis(given, system)
         self._on_device = staged(self._basis, ordinal)
         self._memory = _core.SolverMemory(ordinal)
         self._projection = self.projected(None)
@@ -57,12 +57,13 @@ class NullSpace:
             result -= vector.dtype.type(shift) * vector
             return result
 
-        signs = np.random.default_rng(1).choice(np.array([-1, 1], basis.dtype), basis.shape[1])
+        rng = np.random.default_rng(1 + self._system.first)
+        signs = rng.choice(np.array([-1, 1], basis.dtype), basis.shape[1])
         sizes = np.sqrt(np.mean(np.abs(basis) ** 2, axis=0))
         other = product((signs * sizes).astype(basis.dtype))
-        allowed = 10 * float(np.sqrt(np.finfo(basis.dtype).eps)) * np.linalg.norm(other)
+        allowed = 10 * float(np.sqrt(np.finfo(basis.dtype).eps)) * self._system.norm(other)
         for number, vector in enumerate(basis):
-            size = np.linalg.norm(product(vector))
+            size = self._system.norm(product(vector))
             if not size <= allowed:
                 which = f"vector {number} of its basis" if len(basis) > 1 else "its vector of norm 1"
                 raise ValueError(
@@ -70,12 +71,13 @@ class NullSpace:
                     "vectors that the matrix maps to zero"
                 )
         if not self.of_adjoint:
-            self.of_adjoint = bool(np.abs(basis.conj() @ other).max() <= allowed)
+            self.of_adjoint = bool(np.abs(self._system.sum(basis.conj() @ other)).max() <= allowed)
 
     def projected(self, M: PreconditionerMap | None) -> PreconditionerMap:
         """A preconditioner whose results are orthogonal to the null space; of None, the projection alone."""
-        core, n, pointer = None if M is None else M.core, self._system.shape[0], self._on_device.pointer
-        made = _core.projected_map(self._system.dtype, core, n, pointer, len(self._basis), self._memory)
+        system, core = self._system, None if M is None else M.core
+        basis = self._on_device.pointer, len(self._basis)
+        made = _core.projected_map(system.dtype, core, system.shape[0], *basis, self._memory, system.ranks)
         return PreconditionerMap(made, (self, M))
 
     def without(self, vector: DeviceVector, stream: int | None) -> DeviceVector:
@@ -94,15 +96,20 @@ class NullSpace:
         _core.apply_map(core, vector.pointer, to.pointer, system.shape[0], system.columns or 1, self._ordinal)
 
 
-def orthonormal_basis(given: object, n: int, dtype: DType) -> HostArray:
+def orthonormal_basis(given: object, system: System) -> HostArray:
     """The vectors of a null space made orthonormal, one in each row, in the type of a system."""
-    if isinstance(given, str):
-        if given != "constant":
-            raise ValueError(f'nullspace={given!r} is not allowed; give "constant" or an array of vectors')
-        given = np.ones(n)
-    vectors = columns_on_host("nullspace", given, n, n, np.result_type(dtype, np.float64))
-    sizes = np.abs(vectors).max(axis=0)
-    orthonormal, triangle = np.linalg.qr(vectors / np.where(sizes > 0, sizes, 1))
+    n, most, dtype = system.shape[0], system.unknowns, system.dtype
+    with system.agreement():
+        if isinstance(given, str):
+            if given != "constant":
+                raise ValueError(
+                    f'nullspace={given!r} is not allowed; give "constant" or an array of vectors'
+                )
+            given = np.ones(n)
+        vectors = columns_on_host("nullspace", given, n, most, np.result_type(dtype, np.float64))
+    system.check_same(**{"number of vectors in nullspace": vectors.shape[1]})
+    sizes = system.sum(np.abs(vectors).max(axis=0, initial=0))
+    orthonormal, triangle = system.qr(vectors / np.where(sizes > 0, sizes, 1))
     diagonal = np.abs(np.diagonal(triangle))
     norms = np.linalg.norm(triangle, axis=0)
     if not (diagonal > 1e-10 * norms).all():

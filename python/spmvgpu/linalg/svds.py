@@ -25,7 +25,7 @@ from .lanczos import (
     with_start,
 )
 from .stopping import tolerance
-from .systems import DeviceVector, Rectangle, System, Vectors, empty, random_vector
+from .systems import DeviceVector, Rectangle, System, agreement_of, empty, random_vector
 
 
 @with_hints
@@ -51,9 +51,11 @@ def svds(
 
     Parameters
     ----------
-    A : SparseOperator, array, sparse matrix or LinearOperator
+    A : SparseOperator, array, sparse matrix, LinearOperator or DistributedOperator
         Any matrix, of shape (m, n). A matrix is converted in each call. A `LinearOperator` of another library
         is called with NumPy vectors, and needs `rmatvec`. The operator stores its conjugate transpose also.
+        The ranks of a `DistributedOperator` call it together: `v0` and singular vectors are pieces, and all
+        ranks get the same singular values.
     k : int, default 6
         Number of singular values, at most ``min(m, n)``.
     ncv : int, optional
@@ -110,46 +112,49 @@ def svds(
     >>> s.round(6)
     array([3., 4.])
     """
-    one_of("solver", solver, ("arpack",))
-    one_of("which", which, ("LM", "SM"))
-    if options is not None:
-        raise ValueError("options is not used; leave it out")
-    seed = seed_of(rng)
-    if isinstance(return_singular_vectors, bool | np.bool_):
-        wanted: tuple[str, ...] = ("u", "vh") if return_singular_vectors else ()
-    else:
-        wanted = (one_of("return_singular_vectors", return_singular_vectors, ("u", "vh")),)
-    tol = tolerance("tol", tol)
-    rectangle = Rectangle(*with_start(A, v0), "v0")
-    small, large = rectangle.columns, rectangle.rows
-    forward, back = rectangle.product, rectangle.adjoint
-    is_wide = small.unknowns > large.unknowns
-    if is_wide:
-        small, large, forward, back = large, small, back, forward
-    n = small.unknowns
-    which, k, ncv = checked_which("LA" if which == "LM" else "SA", k, ncv, n)
-    restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
-    vectors = Vectors(small)
-    start = start_of(None if v0 is None else small.b, vectors)
-    ordinal, dtype, threads = vectors.ordinal, small.dtype, rectangle.max_threads
+    with agreement_of(A):
+        one_of("solver", solver, ("arpack",))
+        one_of("which", which, ("LM", "SM"))
+        if options is not None:
+            raise ValueError("options is not used; leave it out")
+        seed = seed_of(rng)
+        if isinstance(return_singular_vectors, bool | np.bool_):
+            wanted: tuple[str, ...] = ("u", "vh") if return_singular_vectors else ()
+        else:
+            wanted = (one_of("return_singular_vectors", return_singular_vectors, ("u", "vh")),)
+        tol = tolerance("tol", tol)
+        rectangle = Rectangle(*with_start(A, v0), "v0")
+        small, large = rectangle.columns, rectangle.rows
+        forward, back = rectangle.product, rectangle.adjoint
+        is_wide = small.unknowns > large.unknowns
+        if is_wide:
+            small, large, forward, back = large, small, back, forward
+        n = small.unknowns
+        which, k, ncv = checked_which("LA" if which == "LM" else "SA", k, ncv, n)
+        restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
+        vectors = small.vectors(False)
+        start = start_of(None if v0 is None else small.b, vectors)
+    limits = {"which": which, "k": k, "ncv": ncv, "tol": tol, "maxiter": restarts, "rng": seed}
+    small.check_same(**limits, return_singular_vectors=wanted, **{"v0 is None": v0 is None})
+    ordinal, dtype = vectors.ordinal, small.dtype
 
     def lanczos(map: LinearMap, space: System, ncv: int, places: int) -> Lanczos:
-        return Lanczos(map, space.unknowns, dtype, ordinal, ncv, places, threads, seed)
+        return Lanczos(map, space, ordinal, ncv, places, seed)
 
-    def find(method: Lanczos, space: System, start: DeviceVector | None, k: int, which: str) -> Eigenpairs:
+    def find(method: Lanczos, start: DeviceVector | None, k: int, which: str) -> Eigenpairs:
         found = method.find(start, k, which, tol, restarts, copies=tol == 0)
         if found.converged:
             return found
         with np.errstate(over="ignore", under="ignore"):
             squares = np.ldexp(found.values, exponent).astype(np.finfo(dtype).dtype)
         squares = small.library.from_host(squares, small.b)
-        raise no_convergence(found, k, squares, method.columns(found.factors, vectors, space))
+        raise no_convergence(found, k, squares, method.columns(found.factors, vectors))
 
     image = lanczos(forward, large, k, k)
     exponent = _exponent(forward, small, image)
     product = _gram(forward, back, large, exponent, ordinal)
     method = lanczos(product, small, ncv, places_of(k, ncv, n))
-    found = find(method, small, start, k, which)
+    found = find(method, start, k, which)
 
     # One step of the bidiagonalization of a block, the largest first: the products with the eigenvectors are
     # made orthonormal, and the small matrix that this takes has the singular values.
@@ -161,21 +166,18 @@ def svds(
         count = k - block.sure
         ncv = checked_which("SA", count, None, large.unknowns)[2]
         other = lanczos(product, large, ncv, places_of(count, ncv, large.unknowns))
-        null = find(other, large, None, count, "SA")
+        null = find(other, None, count, "SA")
         block.put_null(other, null)
-    left, s, right = np.linalg.svd(block.factors)
+    left, s, right = small.same(np.linalg.svd(block.factors))
     left, s, right = left[:, ::-1], s[::-1], right[::-1]
     values = small.library.from_host(np.ascontiguousarray(s, np.finfo(dtype).dtype), small.b)
     if not wanted:
         return values
 
     # `right` makes the vectors of the smaller side, and `left` the vectors of the larger one.
-    bases = (image, large, left.T), (method, small, right.conj())
+    bases = (image, left.T), (method, right.conj())
     pairs = zip(("u", "vh"), bases[::-1] if is_wide else bases, strict=True)
-    u, vh = (
-        basis.columns(factors, vectors, space) if name in wanted else None
-        for name, (basis, space, factors) in pairs
-    )
+    u, vh = (basis.columns(factors, vectors) if name in wanted else None for name, (basis, factors) in pairs)
     if vh is not None:
         vh = small.library.transposed(vh)
         vh = small.library.conjugate(vh) if dtype.kind == "c" else vh
@@ -184,9 +186,10 @@ def svds(
 
 def _exponent(map: LinearMap, domain: System, image: Lanczos) -> int:
     """The exponent of the norm of a map, about; 0 if squares of such numbers stay in the range."""
-    x = random_vector(domain.unknowns, image.dtype, 1, image.ordinal)
-    y = empty((image.n,), image.dtype, image.ordinal)
-    _core.apply_map(map, x.pointer, y.pointer, domain.unknowns, 1, image.ordinal)
+    n = domain.shape[0]
+    x = random_vector(n, image.dtype, 1, image.ordinal, domain.first)
+    y = empty(image.space.shape[:1], image.dtype, image.ordinal)
+    _core.apply_map(map, x.pointer, y.pointer, n, 1, image.ordinal)
     norm = abs(image.basis.put(y.pointer, 0)[0]) / np.sqrt(domain.unknowns)
     exponent = int(np.frexp(norm)[1]) if 0 < norm < np.inf else 0
     return exponent if 2 * abs(exponent) > far_exponent(image.dtype) else 0
@@ -194,7 +197,7 @@ def _exponent(map: LinearMap, domain: System, image: Lanczos) -> int:
 
 def _gram(first: LinearMap, second: LinearMap, between: System, exponent: int, ordinal: int) -> LinearMap:
     """The product of a matrix with its adjoint, by one after the other, divided by a power of 2."""
-    n, memory = between.unknowns, _core.SolverMemory(ordinal)
+    n, memory = between.shape[0], _core.SolverMemory(ordinal)
     if exponent != 0:
         diagonal = sp.diags_array(np.full(n, np.ldexp(1.0, -exponent)), format="csr")
         scale = aslinearoperator(diagonal, device=device_name(ordinal), dtype=between.dtype, format="csr")
@@ -220,8 +223,8 @@ class _Block:
         self, domain: Lanczos, image: Lanczos, forward: LinearMap, back: LinearMap, k: int, norm: float
     ) -> None:
         self._domain, self._image, self._forward = domain, image, forward
-        self._product = empty((image.n,), image.dtype, image.ordinal)
-        back_product = empty((domain.n,), domain.dtype, domain.ordinal)
+        self._product = empty(image.space.shape[:1], image.dtype, image.ordinal)
+        back_product = empty(domain.space.shape[:1], domain.dtype, domain.ordinal)
         self.factors = np.zeros((k, k), image.wide(np.zeros(1)).dtype)
         self.sure, small = k, np.sqrt(image.eps) * norm
         first = k
@@ -243,10 +246,11 @@ class _Block:
     def put_null(self, other: Lanczos, null: Eigenpairs) -> None:
         """Put eigenvectors of the smallest squares in the place of vectors that are not sure."""
         k, dtype = len(self.factors), self._image.dtype
-        vectors = empty((len(null.values), self._image.n), dtype, self._image.ordinal)
+        length = self._image.space.shape[0]
+        vectors = empty((len(null.values), length), dtype, self._image.ordinal)
         other.basis.combine(other.wide(null.factors), vectors.pointer)
         for i in range(len(null.values)):
-            self._image.basis.put(vectors.pointer + i * self._image.n * dtype.itemsize, self.sure + i)
+            self._image.basis.put(vectors.pointer + i * length * dtype.itemsize, self.sure + i)
         for j in range(self.sure, k):
             self.factors[:, j] = self._column(j, k)[:k]
 

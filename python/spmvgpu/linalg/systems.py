@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -167,10 +167,10 @@ def empty(shape: tuple[int, ...], dtype: DType, ordinal: int) -> DeviceVector:
     return staged(np.empty(shape, dtype), ordinal, upload=False)
 
 
-def random_vector(length: int, dtype: DType, seed: int, ordinal: int) -> DeviceVector:
-    """Random numbers from -1 to 1, the same on every device."""
+def random_vector(length: int, dtype: DType, seed: int, ordinal: int, first: int = 0) -> DeviceVector:
+    """Entries from `first` on of a vector of random numbers from -1 to 1, the same on every device."""
     vector = empty((length,), dtype, ordinal)
-    _core.draw_vector(dtype, length, seed, vector.pointer, ordinal)
+    _core.draw_vector(dtype, length, seed, vector.pointer, ordinal, first)
     return vector
 
 
@@ -192,6 +192,7 @@ def staged_numpy(space: System, array: HostArray, ordinal: int) -> DeviceVector:
 Callback: TypeAlias = Callable[[AnyArray], object]
 Function: TypeAlias = Callable[[HostArray], HostArray]
 Ranks: TypeAlias = Callable[[HostArray], object] | _core.NcclCommunicator
+Factors = TypeVar("Factors", bound=Sequence[HostArray])
 
 
 class System:
@@ -207,8 +208,8 @@ class System:
         Number of right-hand sides, which may be 0; None for a vector.
     shape, dtype : tuple of int, numpy.dtype
         Of what this process has of the system.
-    unknowns : int
-        Of the whole system.
+    unknowns, first : int
+        Length of the whole vectors, and the number of their first entry that this process has.
     max_threads : int or None
         Of the CPU.
     ranks : callable, NcclCommunicator or None
@@ -216,6 +217,7 @@ class System:
     """
 
     max_threads: int | None = None
+    first = 0
     ranks: Ranks | None = None
     solve_info: SolveInfo | None = None
     _matrix: AnyMatrix | None = None  # that the core multiplies by, if it has one
@@ -224,7 +226,7 @@ class System:
     def __init__(
         self, b: AnyArray, library: AnyLibrary, n: int, dtype: DType, ordinal: int, memory: _core.SolverMemory
     ) -> None:
-        self.b, self.library, self.columns = b, library, _column_count(b, library)
+        self.b, self.library, self.columns = b, library, column_count(b, library)
         self.shape, self.dtype, self.unknowns = (n, n), dtype, n
         self._ordinal, self.memory = ordinal, memory
 
@@ -269,6 +271,22 @@ class System:
     def check_same(self, **values: object) -> None:
         """Refuse, with ValueError, values that are not the same on all ranks."""
 
+    def same(self, values: Factors) -> Factors:
+        """Those of rank 0: NumPy's factorizations may have other bits, and signs, on another host."""
+        return values
+
+    def sum(self, values: HostArray) -> HostArray:
+        """Sums over the ranks."""
+        return values
+
+    def norm(self, vector: HostArray) -> float:
+        """The norm of a vector in host memory."""
+        return float(np.linalg.norm(vector))
+
+    def qr(self, vectors: HostArray) -> tuple[HostArray, HostArray]:
+        """Orthonormal columns and the triangle of the QR factorization of vectors in host memory."""
+        return np.linalg.qr(vectors)
+
     def together(self, call: Callable[..., object]) -> Callable[..., object]:
         """A function that all ranks call, and all ranks raise what it raises on any of them."""
         return call
@@ -277,10 +295,10 @@ class System:
         """A function that this rank calls alone: the others hear of what it raises."""
         return function
 
-    def map_of(self, op: OverRanks) -> LinearMap:
-        """The products with another operator over the ranks."""
+    def map_of(self, op: OverRanks, name: str = "M") -> LinearMap:
+        """The products with another operator over the ranks, which a caller gave as `name`."""
         raise TypeError(
-            "M is distributed over ranks, but the system is not; give a preconditioner that is not "
+            f"{name} is distributed over ranks, but the system is not; give an operator that is not "
             "distributed"
         )
 
@@ -290,6 +308,7 @@ class OverRanks(Protocol):
     """An operator over ranks, all of which call a solver; `spmvgpu.distributed` has it."""
 
     shape: tuple[int, int]
+    local_shape: tuple[int, int]
     dtype: DType
     row_ranges: Any
 
@@ -306,8 +325,14 @@ class OverRanks(Protocol):
     def tocsr(self) -> sp.csr_array:
         """The rows of this rank."""
 
-    def _piece_of_system(self, b: object) -> System:
-        """This rank's piece of a system."""
+    def _piece_of_system(self, b: object, name: str) -> System:
+        """This rank's piece of a system, whose right-hand side is called `name`."""
+
+    def _spaces(self, b: object, name: str) -> tuple[System, System, LinearMap, LinearMap]:
+        """The spaces of right-hand sides and of solutions, the products between them and their adjoint."""
+
+    def _check_same(self, **values: object) -> None:
+        """As `System.check_same`."""
 
 
 class OperatorSystem(System):
@@ -343,11 +368,15 @@ class ForeignSystem(System):
         return callback_map(self, "A", self._op, self._ordinal)
 
 
+def agreement_of(A: object) -> AbstractContextManager[None]:
+    """As `System.agreement`, for what a caller gave as a matrix."""
+    return A.agreement() if isinstance(A, OverRanks) else nullcontext()
+
+
 def system_of(A: object, b: object, name: str = "b") -> System:
     """The system of what a caller gave to a solver, whose right-hand side is called `name`."""
     if isinstance(A, OverRanks):
-        with A.agreement():
-            return A._piece_of_system(b)
+        return A._piece_of_system(b, name)
     b, library = array_and_library(name, b)
     op = as_operator(A, b, name)
     return (OperatorSystem if isinstance(op, SparseOperator) else ForeignSystem)(op, b, library)
@@ -358,7 +387,7 @@ class Rectangle:
 
     Parameters
     ----------
-    A : matrix, SparseOperator or LinearOperator
+    A : matrix, SparseOperator, LinearOperator or DistributedOperator
     b : array
         A vector of either space, for which a matrix goes to its device.
     name : str
@@ -373,7 +402,10 @@ class Rectangle:
     """
 
     def __init__(self, A: object, b: object, name: str = "b") -> None:
-        refuse_ranks(A)
+        if isinstance(A, OverRanks):
+            self.rows, self.columns, self.product, self.adjoint = A._spaces(b, name)
+            self.rows.columns = self.columns.columns = None
+            return
         b, library = array_and_library(name, b)
         located = library.locate(b, name)
         op = as_operator(A, b, name)
@@ -392,8 +424,8 @@ class Rectangle:
         self.rows, self.columns = (System(b, library, n, dtype, ordinal, memory) for n in shape)
         for space in (self.rows, self.columns):
             space.columns, space._stream = None, stream
+            space.max_threads = getattr(op, "max_threads", None)
         self.rows.shape, self.columns.shape = shape, shape[::-1]
-        self.max_threads = getattr(op, "max_threads", None)
         if isinstance(op, SparseOperator):
             self.product, self.adjoint = _core.matrix_map(op._matrix), _core.matrix_map(op.H._matrix)
         else:
@@ -412,12 +444,13 @@ def refuse_ranks(A: object) -> None:
     """Refuse, with TypeError, an operator over ranks."""
     if isinstance(A, OverRanks):
         raise TypeError(
-            "A is distributed over ranks, and this needs one process; use solve, cg, minres, bicgstab or "
-            "gmres"
+            "A is distributed over ranks, and this needs one process; use the solvers of spmvgpu.linalg, "
+            "eigsh and svds, or those of SciPy with A.replicated()"
         )
 
 
-def _column_count(b: AnyArray, library: AnyLibrary) -> int | None:
+def column_count(b: AnyArray, library: AnyLibrary) -> int | None:
+    """The number of right-hand sides that an array has as columns; None for a vector."""
     shape = library.locate(b, "b").shape
     return None if len(shape) != 2 or shape[1] == 1 else int(shape[1])
 
