@@ -1,104 +1,111 @@
-"""Which solvers suit a matrix, and what the command line suggests where they fail: tables of rules."""
+"""Which solvers ``solve`` tries one after the other, and what it suggests where all of them fail."""
 
+import re
+
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from spmvgpu.cli.advice import Outcome, suggestions
-from spmvgpu.linalg.problem import Approach, choose
+from generators.systems import convection
+from spmvgpu import gallery, matrix_io
 
-OUTCOME = Outcome(
-    solver="cg",
-    preconditioner="jacobi",
-    dtype="float64",
-    residual=1e-4,
-    rtol=1e-8,
-    iterations=100,
-    rows=1000,
-    exhausted=True,
-)
-
-
-@pytest.mark.parametrize(
-    ("hermitian", "positive", "preconditioner", "expected"),
-    [
-        (True, True, "jacobi", ["cg", "minres"]),
-        (True, True, "ic0", ["cg", "minres"]),
-        (True, False, "none", ["minres"]),
-        (True, True, "ilu0", ["bicgstab", "gmres"]),
-        (True, False, "ilu0", ["bicgstab", "gmres"]),
-        (False, True, "jacobi", ["bicgstab", "gmres"]),
-        (False, False, "none", ["bicgstab", "gmres"]),
-    ],
-)
-def test_choice(hermitian, positive, preconditioner, expected):
-    found, reason = choose(hermitian, positive, preconditioner, "symmetric")
-    assert found == [Approach(solver, preconditioner) for solver in expected]
-    assert reason
+GRID = gallery.poisson2d(40)
+ORDER = np.random.default_rng(1).permutation(1600)
+BESIDE = sp.eye_array(1600, k=1)
+MATRICES = {
+    "definite": GRID,
+    "indefinite": GRID - 0.31 * sp.eye_array(1600),
+    "negative": -GRID,
+    "zeros on the diagonal": sp.block_array([[None, GRID], [GRID, None]]),
+    "unsymmetric": convection(30),
+    "unsymmetric, with zeros": sp.block_array([[None, GRID], [2 * GRID, None]]),
+    "just dominant": GRID + 0.1 * BESIDE,
+    "scattered": GRID[ORDER][:, ORDER],
+    "dominant": GRID + 4 * sp.eye_array(1600) + 0.1 * BESIDE,
+}
 
 
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
-        ({}, "cg jacobi, cg ic0, minres jacobi, gmres ilu0, gmres jacobi"),
-        ({"divides": False}, "cg none, cg ic0, minres none, gmres none"),
-        ({"positive_diagonal": False}, "minres jacobi, gmres ilu0, gmres jacobi"),
-        ({"indefinite": True}, "minres jacobi, gmres ilu0, gmres jacobi"),
-        ({"hermitian": False}, "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0"),
-        ({"hermitian": False, "dominance": 1.0}, "bicgstab ilu0, gmres ilu0, bicgstab jacobi, gmres jacobi"),
-        (
-            {"hermitian": False, "dominance": 1.0, "on_gpu": True},
-            "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0",
-        ),
-        ({"hermitian": False, "dominance": 2.0}, "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0"),
-        ({"hermitian": False, "divides": False}, "bicgstab none, gmres none"),
-    ],
-)
-def test_choice_with_preconditioners(facts, expected):
-    given = {"hermitian": True, "positive_diagonal": True, **facts}
-    found, _ = choose(preconditioner="auto", kind="symmetric", **given)
-    assert ", ".join(" ".join(one) for one in found if one.preconditioner != "amg") == expected
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("matrices")
+    for name, A in MATRICES.items():
+        matrix_io.write_matrix(folder / f"{name}.npz", sp.csr_array(A))
+    return folder
+
+
+def tried_and_suggested(run, path, options):
+    """What the command says that it tries, as "solver preconditioner", and the options that it suggests."""
+    _, out, _ = run("solve", path, "--device", "cpu", *options.split())
+    tried, preconditioner = [], ""
+    for line, name in re.findall(r"^(solver|preconditioner) +(\w+)", out, re.MULTILINE):
+        if line == "solver":
+            tried.append(f"{name} {preconditioner}")
+        else:
+            preconditioner = name
+    return ", ".join(tried), ", ".join(re.findall(r"^try +(--[^:]+):", out, re.MULTILINE))
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("name", "options", "tried"),
     [
-        ({}, "--preconditioner ic0, --preconditioner amg, --maxiter 220"),
-        ({"preconditioner": "ic0"}, "--preconditioner amg, --maxiter 220"),
-        ({"preconditioner": "ic0", "scattered": True}, "--reorder, --preconditioner amg, --maxiter 220"),
-        ({"preconditioner": "amg"}, "--preconditioner ic0, --maxiter 220"),
-        ({"residual": 3.0}, "--preconditioner ic0, --preconditioner amg, --maxiter 1000"),
-        ({"residual": 3.0, "rows": 10}, "--preconditioner ic0, --preconditioner amg"),
-        ({"residual": float("nan"), "rows": 10}, "--preconditioner ic0, --preconditioner amg"),
-        ({"residual": float("inf"), "rows": 10}, "--preconditioner ic0, --preconditioner amg"),
-        ({"exhausted": False}, "--preconditioner ic0, --preconditioner amg"),
-        ({"exhausted": False, "residual": 1.5e-14}, "--rtol 2e-14"),
-        (
-            {"exhausted": False, "dtype": "float32"},
-            "--dtype float64, --preconditioner ic0, --preconditioner amg",
-        ),
-        (
-            {"exhausted": False, "dtype": "complex64"},
-            "--dtype complex128, --preconditioner ic0, --preconditioner amg",
-        ),
-        ({"solver": "minres"}, "--maxiter 220, --solver gmres"),
-        (
-            {"solver": "gmres"},
-            "--preconditioner ilu0, --solver gmres --restart 200, --maxiter 220, --solver bicgstab",
-        ),
-        (
-            {"solver": "gmres", "restart": 400, "broken": ("bicgstab",), "preconditioner": "ilu0"},
-            "--solver gmres --restart 1000, --maxiter 220",
-        ),
-        ({"solver": "bicgstab"}, "--preconditioner ilu0, --maxiter 220, --solver gmres"),
-        ({"solver": "gmres", "preconditioner": "ilu0", "restart": 1000}, "--maxiter 220, --solver bicgstab"),
-        ({"solver": "gmres", "zero_diagonal": True, "restart": 1000}, "--maxiter 220, --solver bicgstab"),
-        (
-            {"solver": "gmres", "broken": ("bicgstab",), "restart": 1000},
-            "--preconditioner ilu0, --maxiter 220",
-        ),
-        ({"iterations": 900_000_000, "preconditioner": "amg"}, "--preconditioner ic0"),
+        ("definite", "", "cg jacobi, cg amg, cg ic0, minres jacobi, gmres ilu0, gmres jacobi"),
+        ("definite", "--preconditioner jacobi", "cg jacobi, minres jacobi"),
+        ("definite", "--preconditioner ic0", "cg ic0, minres ic0"),
+        ("definite", "--preconditioner ilu0", "bicgstab ilu0, gmres ilu0"),
+        ("indefinite", "", "minres jacobi, gmres ilu0"),
+        ("indefinite", "--preconditioner ilu0", "bicgstab ilu0, gmres ilu0"),
+        ("negative", "--preconditioner none", "minres none"),
+        ("zeros on the diagonal", "", "minres none, gmres none"),
+        ("unsymmetric", "", "bicgstab ilu0, gmres ilu0, bicgstab jacobi, gmres jacobi"),
+        ("unsymmetric", "--preconditioner none", "bicgstab none, gmres none"),
+        ("unsymmetric, with zeros", "", "bicgstab none"),
+        ("just dominant", "", "bicgstab ilu0, gmres ilu0, bicgstab jacobi, gmres jacobi"),
+        ("dominant", "", "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0"),
     ],
 )
-def test_suggestions(changes, expected):
-    found = suggestions(OUTCOME._replace(**changes))
-    assert ", ".join(suggestion.options for suggestion in found) == expected
-    assert all(suggestion.reason for suggestion in found)
+def test_what_is_tried(run, files, name, options, tried):
+    """With a tolerance that rounding errors do not allow."""
+    found, suggested = tried_and_suggested(
+        run, files / f"{name}.npz", f"--rtol 1e-17 --maxiter 1000 {options}"
+    )
+    assert f"{found},".startswith(f"{tried},")
+    assert re.fullmatch(r"--rtol \d+e-1\d", suggested) or name == "unsymmetric, with zeros"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "suggested"),
+    [
+        ("definite", "--solver cg", "--preconditioner ic0, --preconditioner amg, --maxiter N"),
+        ("definite", "--solver cg --preconditioner ic0", "--preconditioner amg, --maxiter N"),
+        ("definite", "--solver cg --preconditioner amg", "--preconditioner ic0, --maxiter N"),
+        ("definite", "--solver minres", "--maxiter N, --solver gmres"),
+        (
+            "definite",
+            "--solver gmres --preconditioner ilu0",
+            "--solver gmres --restart 200, --maxiter N, --solver bicgstab",
+        ),
+        ("definite", "--preconditioner ilu0", "--maxiter N, --solver gmres"),
+        ("scattered", "--solver cg --preconditioner ic0", "--reorder, --preconditioner amg, --maxiter N"),
+        ("unsymmetric", "", "--preconditioner ilu0, --solver gmres --restart 200, --maxiter N"),
+        ("unsymmetric", "--solver bicgstab", "--preconditioner ilu0, --maxiter N, --solver gmres"),
+        (
+            "unsymmetric",
+            "--solver gmres",
+            "--preconditioner ilu0, --solver gmres --restart 200, --maxiter N, --solver bicgstab",
+        ),
+        (
+            "unsymmetric",
+            "--solver gmres --preconditioner ilu0 --restart 400",
+            "--solver gmres --restart 900, --maxiter N, --solver bicgstab",
+        ),
+        (
+            "unsymmetric, with zeros",
+            "--solver gmres",
+            "--solver gmres --restart 200, --maxiter N, --solver bicgstab",
+        ),
+    ],
+)
+def test_what_is_suggested(run, files, name, options, suggested):
+    """After three iterations."""
+    found = tried_and_suggested(run, files / f"{name}.npz", f"--maxiter 3 {options}")[1]
+    assert re.sub(r"--maxiter \d+", "--maxiter N", found) == suggested
