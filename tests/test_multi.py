@@ -1,6 +1,5 @@
 """Operators over several devices: no product shows who did what."""
 
-import gc
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,23 +8,16 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, SQUARE, TYPES, banded, matrix, uniform, vector
+from battery import CASES, SQUARE, TYPES, banded, matrix, vector
 from conftest import CUDA_DEVICES
+from internals import hold_at_most
 from reference import assert_product
 from spmvgpu import gallery, partition
-from spmvgpu._core import PartedMatrix
-from spmvgpu.devices import CPU
-from spmvgpu.inputs import limits
-from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.inputs.csr import CanonicalCsr
-from spmvgpu.multi_device import division
-from spmvgpu.planning.request import Request
 from support import (
     assert_multiplies,
     assert_same_entries,
     each_type,
     explained,
-    free_device_bytes,
     in_turn,
     poisoned,
 )
@@ -39,6 +31,7 @@ def _gpu_lists():
     return [pytest.param(tuple(names), marks=pytest.mark.gpu, id="+".join(names)) for names in lists]
 
 
+PARTITIONS = ["nnz", "pmf", "rows"]
 GPU_LISTS = _gpu_lists()
 DEVICE_LISTS = [("cpu",), ("cpu", "cpu"), *(GPU_LISTS if CUDA_DEVICES else [])]
 
@@ -55,7 +48,7 @@ def gpu_names(request):
     return list(request.param)
 
 
-@pytest.fixture(params=sorted(division.PARTITIONS))
+@pytest.fixture(params=PARTITIONS)
 def by(request):
     """A way of giving rows to devices."""
     return request.param
@@ -72,7 +65,7 @@ def spread(A, names, **options):
 
 # Each case with every partition and every type, though not with every one of the two together.
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("by", "dtype"), in_turn(sorted(division.PARTITIONS), TYPES))
+@pytest.mark.parametrize(("by", "dtype"), in_turn(PARTITIONS, TYPES))
 def test_products(case, names, by, dtype):
     A = matrix(case, dtype)
     op = spread(A, names, partition=by)
@@ -244,20 +237,13 @@ def test_powers_are_proportions():
     assert_multiplies(sg.aslinearoperator(A, device=["cpu", "cpu"]), A)
 
 
-def test_powers_are_those_of_the_profiles_where_both_devices_have_one(monkeypatch):
-    A = matrix("uniform", np.dtype("float64"))
-    monkeypatch.setattr(division, "device_model", lambda ordinal: f"model {ordinal}")
-    monkeypatch.setattr(division, "calibrated_power", lambda ordinal, dtype: {0: 30e9, -1: 1e9}[ordinal])
-    assert division.measured_powers(CanonicalCsr.of(A), Request(tune="off"), [0, -1]) == (30e9, 1e9)
-
-
 @each_type
 def test_parts_with_too_many_entries_are_made_of_several(names, by, dtype, monkeypatch):
     A = matrix("power_law_rows", dtype)
-    monkeypatch.setattr(limits, "ENTRY_LIMIT", 2000)
+    hold_at_most(monkeypatch, 2000)
     op = spread(A, names, partition=by, powers=[1.0] * len(names))
     assert len(op._several.parts) == len(names)
-    assert all(isinstance(share, PartedMatrix) for share, *_ in op._several.parts)
+    assert op.arrays().keys() >= {f"{number}.1.rows" for number in range(len(names))}
     assert_multiplies(op, A)
     assert_same_entries(op.tocsr(), A)
     assert op.format in (*sg.formats(), "parts", "csr + sell")
@@ -361,100 +347,9 @@ def test_vectors_that_do_not_fit(names):
 # Memory
 
 
-def plan(A, limit):
-    """The shares of two GPUs with so much memory, planned on any machine."""
-    divided = [
-        division.DevicePart(range(A.shape[0] // 2), 0),
-        division.DevicePart(range(A.shape[0] // 2, A.shape[0]), 1),
-    ]
-    return division.fit(CanonicalCsr.of(A), Request("csr", tune="off"), divided, limit)
-
-
-@pytest.mark.parametrize("streaming_wins", [False, True])
-def test_plan_for_little_memory(streaming_wins, monkeypatch):
-    A = sp.csr_array(banded(200_000, [-3, -2, -1, 0, 1, 2, 3]))
-    A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
-    monkeypatch.setattr(division, "_BUS_RATE", 1e30 if streaming_wins else 1e3)
-    size = 12 * A.nnz // 2 + 12 * A.shape[0]
-    assert [len(share.rows) for share in plan(A, 2 * size)] == [100_000, 100_000]
-    planned = plan(A, int(0.7 * size))
-    assert sorted(row for share in planned for row in share.rows) == list(range(A.shape[0]))
-    if streaming_wins:
-        assert [share.ordinal for share in planned] == [0, 1]
-        assert all(0 < share.resident < len(share.rows) for share in planned)
-    else:
-        assert [share.ordinal for share in planned] == [0, -1, 1, -1]
-    resident = [share.rows[: share.resident] for share in planned if share.ordinal >= 0]
-    assert all(12 * A[rows.start : rows.stop].nnz < 0.7 * size for rows in resident)
-    assert any("do not fit" in share.reason and "streaming" in share.reason for share in planned)
-
-
-def test_plan_for_no_memory(monkeypatch):
-    A = matrix("equal_rows", np.dtype("float64"))
-    monkeypatch.setattr(division, "_BUS_RATE", 1e3)
-    planned = plan(A, 0)
-    assert {share.ordinal for share in planned} == {-1}
-    assert sum(len(share.rows) for share in planned) == A.shape[0]
-
-
-@pytest.mark.parametrize("bus_rate", [1e3, 1e30])
-@pytest.mark.parametrize("case", ["power_law_rows", "uniform", "long_rows_in_a_row", "wide"])
-@each_type
-def test_rows_that_do_not_fit(case, bus_rate, gpu_names, by, dtype, monkeypatch):
-    """On the CPU, or streamed through the GPU; every kind of vector."""
-    A = matrix(case, dtype)
-    monkeypatch.setattr(division, "_BUS_RATE", bus_rate)
-    # A GPU that other tests use at the moment measures so slow that its share fits.
-    monkeypatch.setattr(
-        division, "measured_powers", lambda csr, request, ordinals: [8.0 if o >= 0 else 1.0 for o in ordinals]
-    )
-    limit = dtype.itemsize * sum(A.shape) + int(0.3 * (A.nnz * (4 + dtype.itemsize)) / len(gpu_names))
-    op = spread(A, gpu_names, partition=by, memory_limit=limit, powers=None)
-    assert "do not fit" in explained(op)
-    assert ("streamed" if bus_rate > 1e9 else "cpu") in op.explain()
-    assert_multiplies(op, A)
-    assert_same_entries(op.tocsr(), A)
-    if by != "pmf" and A.shape[0] == A.shape[1]:
-        x = vector(A.shape[1], dtype)
-        assert_product((op @ op.vector(x)).collect(), A, x)
-
-
 def test_memory_limit_of_one_gpu(cuda_device, dtype):
     A = matrix("uniform", dtype)
     assert_multiplies(sg.aslinearoperator(A, device=cuda_device, memory_limit=200_000), A)
-
-
-@pytest.mark.alone_on_gpu
-def test_a_gpu_without_memory(gpu_names, monkeypatch):
-    """With 64 MiB free, a plan that expects more ends in an error and leaves nothing behind; ours fits."""
-    cupy = pytest.importorskip("cupy")
-    A = sp.csr_array(banded(1_000_000, range(-10, 11)))
-    A.data = vector(A.nnz, A.dtype)
-    x = vector(A.shape[1], A.dtype)
-    home = next(name for name in gpu_names if name != "cpu")
-    powers = [8.0 if name == home else 1.0 for name in gpu_names]
-
-    def free_after_failure():
-        with pytest.raises(MemoryError, match=r"\d.*free|free.*\d"):
-            sg.aslinearoperator(A, device=gpu_names, powers=powers)
-        gc.collect()
-        sg.release_memory()  # waits for what was freed: it counts as used until then
-        return free_device_bytes(home)
-
-    with cupy.cuda.Device(int(home.partition(":")[2])):
-        sg.release_memory()
-        free, _ = cupy.cuda.runtime.memGetInfo()
-        filler = cupy.cuda.runtime.malloc(free - 2**26)
-        try:
-            assert_product(sg.aslinearoperator(A, device=gpu_names) @ x, A, x)
-            monkeypatch.setattr(division, "fit", lambda csr, request, divided, limit: divided)
-            # The first failure may load kernels and make streams, which stay; the others must add nothing.
-            left = free_after_failure()
-            for _ in range(3):
-                assert free_after_failure() >= left - 2**22
-        finally:
-            cupy.cuda.runtime.free(filler)
-    assert_product(sg.aslinearoperator(A, device=gpu_names) @ x, A, x)
 
 
 @pytest.mark.parametrize("fmt", ["dia", "sdia"])
@@ -544,12 +439,3 @@ def test_no_graph_of_several_devices(gpu_names, library):
             refused.append(str(error))
     assert "captured" in refused[0]
     assert_product(library.to_numpy(op @ x), A, library.to_numpy(x))
-
-
-@pytest.mark.parametrize("cut", [0, 40])
-def test_room_is_kept_for_a_matrix_cut_by_length(cut, dtype):
-    """What a share is expected to take before it goes to a GPU, here for the CPU."""
-    csr = canonical_csr(uniform(300, 250, 12), dtype=dtype)
-    op = sg.aslinearoperator(csr.host, "partitioned", "cpu", separator=cut)
-    request = Request("partitioned", {"separator": cut})
-    assert division._bytes_needed(csr, request, CPU) == op.nbytes
