@@ -25,8 +25,7 @@ from spmvgpu.planning.choosing import choose
 from spmvgpu.planning.profile import SHIPPED, Profile
 from spmvgpu.planning.request import Request
 from support import assert_same_entries, free_device_bytes
-from test_model_features import LENGTHS, features_of, of_lengths
-from test_model_roofline import rows_of
+from test_model import LENGTHS, features_of, of_lengths, rows_of
 from test_reorder import MESH, symmetric_banded
 
 ALL_TYPES = [*TYPES, *COMPLEX_TYPES]
