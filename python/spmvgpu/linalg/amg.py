@@ -13,6 +13,7 @@ from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
 from ..planning.request import Request
 from .multigrid import LARGEST_DIRECT, Arguments, Multigrid, check_kind, stored
+from .preconditioners import of_own_block
 from .systems import check_square, columns_on_host
 
 _MOST_MODES = 64  # columns of B
@@ -26,6 +27,7 @@ _MOST_TERMS = {"auto": (8.0, 8.0), "V": (np.inf, np.inf), "AMLI": (0.0, 0.0), "o
 
 
 @with_hints
+@of_own_block
 def amg(
     A: object,
     *,
@@ -50,8 +52,9 @@ def amg(
 
     Parameters
     ----------
-    A : SparseOperator or sparse matrix
-        Symmetric or Hermitian, and positive definite. Symmetry is not checked: the restriction is always the
+    A : SparseOperator, sparse matrix or DistributedOperator
+        Symmetric or Hermitian, and positive definite. For an operator over ranks, each rank makes the
+        preconditioner of its diagonal block. Symmetry is not checked: the restriction is always the
         conjugate transpose of the prolongator, which rarely suits an unsymmetric matrix. A positive
         semidefinite matrix is solved in the least squares sense on the coarsest level.
     B : (n,) or (n, k) array, optional

@@ -25,6 +25,7 @@ from .preconditioners import (
     inverse_of,
     keeps_pieces,
     matrix_with,
+    of_own_block,
     positive_inverse,
     requested_device,
     square_operator,
@@ -172,6 +173,7 @@ def _cycle(finest: SparseOperator, given: list[_Level]) -> _Cycle:
 
 
 @with_hints
+@of_own_block
 def chebyshev(op: object, degree: int = 4, ratio: float = 30.0) -> Cycle:
     """Return a Chebyshev polynomial preconditioner of a positive definite matrix.
 
@@ -180,9 +182,10 @@ def chebyshev(op: object, degree: int = 4, ratio: float = 30.0) -> Cycle:
 
     Parameters
     ----------
-    op : SparseOperator, array or sparse matrix
+    op : SparseOperator, array, sparse matrix or DistributedOperator
         Symmetric or Hermitian, and positive definite. A matrix is converted with the defaults of
-        `aslinearoperator`.
+        `aslinearoperator`. For an operator over ranks, each rank makes the preconditioner of its diagonal
+        block.
     degree : int, default 4
         Number of steps of the Chebyshev iteration, from 1 to 1000.
     ratio : float, default 30.0
@@ -463,6 +466,7 @@ def _block_jacobi_of(op: SparseOperator) -> BlockJacobiOperator:
 
 
 @with_hints
+@of_own_block
 def block_jacobi(op: object, block: int = 3) -> BlockJacobiOperator:
     """Return the block Jacobi preconditioner of a matrix.
 
@@ -471,8 +475,9 @@ def block_jacobi(op: object, block: int = 3) -> BlockJacobiOperator:
 
     Parameters
     ----------
-    op : SparseOperator, array or sparse matrix
-        Square. A matrix is converted with the defaults of `aslinearoperator`.
+    op : SparseOperator, array, sparse matrix or DistributedOperator
+        Square. A matrix is converted with the defaults of `aslinearoperator`. For an operator over ranks,
+        each rank makes the preconditioner of its diagonal block.
     block : int, default 3
         Rows of a block, from 1 to 1024. The last block may have fewer.
 

@@ -16,6 +16,7 @@ from .preconditioners import (
     DevicePreconditioner,
     diagonal_of,
     matrix_with,
+    of_own_block,
     requested_device,
     square_operator,
     what_fits,
@@ -88,6 +89,7 @@ def _restored(stored: sp.csr_array, pivots_in_lower: bool, requested: str) -> In
     return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested)
 
 
+@of_own_block
 def ilu0(op: object) -> IncompleteFactors:
     """Return the incomplete LU preconditioner of a matrix, without fill-in.
 
@@ -98,8 +100,9 @@ def ilu0(op: object) -> IncompleteFactors:
 
     Parameters
     ----------
-    op : SparseOperator, array or sparse matrix
-        Square. A matrix is converted with the defaults of `aslinearoperator`.
+    op : SparseOperator, array, sparse matrix or DistributedOperator
+        Square. A matrix is converted with the defaults of `aslinearoperator`. For an operator over ranks,
+        each rank makes the preconditioner of its diagonal block.
 
     Returns
     -------
@@ -130,6 +133,7 @@ def ilu0(op: object) -> IncompleteFactors:
     return _factorised(square_operator(op), False)
 
 
+@of_own_block
 def ic0(op: object) -> IncompleteFactors:
     """Return the incomplete Cholesky preconditioner of a matrix, without fill-in.
 
@@ -138,9 +142,10 @@ def ic0(op: object) -> IncompleteFactors:
 
     Parameters
     ----------
-    op : SparseOperator, array or sparse matrix
+    op : SparseOperator, array, sparse matrix or DistributedOperator
         Symmetric or Hermitian, and positive definite. Symmetry is not checked. A matrix is converted with the
-        defaults of `aslinearoperator`.
+        defaults of `aslinearoperator`. For an operator over ranks, each rank makes the preconditioner of its
+        diagonal block.
 
     Returns
     -------

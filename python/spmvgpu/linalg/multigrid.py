@@ -22,7 +22,6 @@ from ..operator.stored import StoredMatrix
 from ..planning.request import Request
 from ..planning.symmetry import Symmetry
 from .preconditioners import DevicePreconditioner, diagonal_of, positive_inverse, requested_device, what_fits
-from .systems import OverRanks
 
 LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse is made
 _ROUNDINGS = 16  # or more have gone into an entry of a coarsest matrix, however small that is
@@ -372,8 +371,8 @@ def _inverse_of_scaled(matrix: HostArray, rounding: float) -> HostArray:
 
 
 def check_kind(A: object) -> None:
-    """Refuse what is on several devices, or in several processes."""
-    if isinstance(A, OverRanks) or (isinstance(A, SparseOperator) and A._stored.description.is_divided):
+    """Refuse what is on several devices."""
+    if isinstance(A, SparseOperator) and A._stored.description.is_divided:
         raise TypeError(
             f"amg is for a matrix on one device, not for a {type(A).__name__}; use jacobi(op) or "
             "chebyshev(op)"

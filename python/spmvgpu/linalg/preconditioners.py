@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import weakref
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,6 +44,8 @@ from .systems import (
 # A result of `checked_preconditioner`, of which an array is a dense matrix or the inverse of a diagonal.
 AnyPreconditioner: TypeAlias = Any
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 # Types of preconditioners and of systems between which the core converts.
 _SINGLES = [(np.dtype(single), np.dtype(double)) for single, double in (("f4", "f8"), ("c8", "c16"))]
@@ -336,6 +341,24 @@ def matrix_with(M: Any, data: object) -> CanonicalCsr:
             f"this {type(M).__name__} does not know the matrix that it was made of; make a new one"
         )
     return NewValues(stored, data).canonical(stored)
+
+
+def of_own_block(make: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate a function of a matrix: of one over ranks, each rank makes a preconditioner of its block."""
+    name = next(iter(inspect.signature(make).parameters))
+
+    @wraps(make)
+    def of_any(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        op = args[0] if args else kwargs.get(name)
+        if not isinstance(op, OverRanks):
+            return make(*args, **kwargs)
+        with op.agreement():
+            check_square(op.shape)
+            others: Any = {key: value for key, value in kwargs.items() if key != name}
+            of_block: Callable[..., _R] = make
+            return of_block(op._block, *args[1:], **others)
+
+    return of_any
 
 
 def square_operator(op: object, name: str = "op") -> SparseOperator:
