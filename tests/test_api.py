@@ -19,7 +19,7 @@ MODULES = [name for name in sg.__all__ if inspect.ismodule(getattr(sg, name))]
 
 @pytest.mark.parametrize(
     "before",
-    ["", "from spmvgpu import *", "import spmvgpu.cli, spmvgpu.operator", "sg.aslinearoperator; sg.plot"],
+    ["", "from spmvgpu import *", "import spmvgpu.cli", "sg.aslinearoperator; sg.plot"],
 )
 def test_dir_shows_what_is_public(before):
     run_python(f"""
