@@ -25,15 +25,15 @@ def plan(A, fmt, device=GPU, processors=132, **options):
     return canonical_csr(A).plan(fmt, device, options, processors if device == GPU else None)
 
 
-def considered(A, profile="nvidia-h200"):
-    """The formats that are planned where one is to be chosen for a GPU, by its profile.
+def predict_considered(A, mode="cached", products=None, profile="nvidia-h200"):
+    """The predictions of which one is chosen for a GPU, by its profile.
 
-    What an operator on a GPU tells of it needs the GPU.
+    With `products`, the formats are left out that cannot be worth planning for so many products. What an
+    operator on a GPU tells of all that needs the GPU.
     """
     csr = canonical_csr(sp.csr_array(A))
     model = Profile.read(SHIPPED / f"{profile}.json").model(csr.dtype, True)
-    found, _ = csr.source.predict_considered(GPU, model, "cached", None, math.inf)
-    return {fmt for fmt, *_ in found}
+    return csr.source.predict_considered(GPU, model, mode, None, products)[0]
 
 
 def hold_at_most(monkeypatch, entries):
@@ -102,3 +102,52 @@ def refuse(monkeypatch, *names):
 def adapt(monkeypatch, kind, library):
     """Let arrays of a type belong to a library: one that the package knows is found by its module."""
     monkeypatch.setitem(arrays._by_type, kind, library)
+
+
+def rank_predictions(table, **more):
+    """Predictions in the order in which formats are tried, and whether they are timed: a function of a table.
+
+    No matrix has predictions as close as a test wants them.
+    """
+    arguments = {
+        "nnz": 10**6,
+        "device": GPU,
+        "mode": "off",
+        "products": math.inf,
+        "spent_us": 0.0,
+        "is_wide": False,
+    }
+    return _core.rank_predictions(table, *(arguments | more).values())
+
+
+def formats_to_consider(device, mode, symmetric, has_few_values=False):
+    """The formats that are planned where one is to be chosen, of which an operator has at most one."""
+    return _core.formats_to_consider(device, mode, symmetric, has_few_values)
+
+
+def take_times(monkeypatch, time_of):
+    """Let products that are timed take as many microseconds as a function says: no test depends on a clock.
+
+    The function gets the format, its options, the order of the rows if it is not the given one, and the time
+    that was found before, of a product that is timed again.
+    """
+
+    def try_products(matrix, product_us=None):
+        order = None
+        if isinstance(matrix, _core.PartedMatrix):
+            ((matrix, order, _),) = matrix.parts
+        return time_of(matrix.format, matrix.options, order, product_us), 13
+
+    monkeypatch.setattr(_core.AnyMatrix, "try_products", try_products)
+
+
+def refuse_to_build(monkeypatch, **errors):
+    """Let matrices be refused when they are built in some formats, as where memory is gone by then."""
+    build = _core.CsrSource.build
+
+    def refused(source, format, *arguments):
+        if format in errors:
+            raise errors[format]
+        return build(source, format, *arguments)
+
+    monkeypatch.setattr(_core.CsrSource, "build", refused)

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import TYPES, banded, matrix, uniform, vector
+from internals import predict_considered
 from reference import assert_product
 from spmvgpu import _core, gallery, linalg
 from spmvgpu._core import MultiDeviceMatrix, PartedMatrix
@@ -130,6 +131,15 @@ def test_room_is_kept_for_a_matrix_cut_by_length(cut, dtype):
     op = sg.aslinearoperator(csr.host, "partitioned", "cpu", separator=cut)
     request = Request("partitioned", {"separator": cut})
     assert division._bytes_needed(csr, request, CPU) == op.nbytes
+
+
+def test_memory_is_planned_for_formats_that_may_be_chosen(crossings):
+    """A format may take fewer bytes, and be none that a GPU gets unless it is asked for."""
+    A = gallery.poisson2d(60)
+    csr, found = CanonicalCsr.of(A), predict_considered(A)
+    _, _, _, nbytes, *_ = min(found, key=lambda entry: entry[2] if entry[2] is not None else np.inf)
+    with crossings.pretended_gpu():
+        assert division._bytes_needed(csr, Request(), 0) == nbytes
 
 
 # Interiors

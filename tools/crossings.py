@@ -21,7 +21,14 @@ import spmvgpu as sg
 from spmvgpu import _core
 from spmvgpu.planning import profile
 
-_H200 = {"model": "NVIDIA H200", "multiprocessors": 132, "memory_free": 1 << 37}
+_H200 = {
+    "model": "NVIDIA H200",
+    "multiprocessors": 132,
+    "memory_total": 1 << 37,
+    "memory_free": 1 << 37,
+    "memory_idle": 0,
+    "compute_capability": (9, 0),
+}
 
 
 @contextmanager
@@ -83,6 +90,8 @@ def pretended_gpu() -> Iterator[str]:
     def on_host(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if name in ("CsrSource.__init__", "CsrSource.checked", "CsrSource.build"):
             return lambda *given: function(*given[:-1], -1)  # for the CPU
+        if name == "CsrSource.plan":
+            return lambda *given: function(*given[:-1], _H200["multiprocessors"])
         return function
 
     with (
