@@ -16,6 +16,7 @@ from .._util.types import Device, HostArray
 from ..arrays import array_and_library
 from ..devices import at_most
 from ..linalg.systems import check_square
+from ..operator.construct import aslinearoperator
 from ..operator.operands import as_it_is, check_shape, of_any_type, refuse_overlap
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
@@ -588,6 +589,13 @@ class DistributedOperator:
             PieceOfSystem(self, b, name, ranges) for ranges in (self.row_ranges, self.col_ranges)
         )
         return rows, columns, rows.products(self), rows.products(self.H)
+
+    def _shifted(self, sigma: float) -> DistributedOperator:
+        local = self._shared.local
+        identity = sp.eye_array(local.block.shape[0], dtype=self.dtype, format="csr")
+        block = sp.csr_array(local.block.tocsr() - self.dtype.type(sigma) * identity)
+        shifted = replace(local, block=aslinearoperator(block, device=local.block.device, dtype=self.dtype))
+        return DistributedOperator(replace(self._shared, local=shifted, variants={}), *self._which)
 
     def _check_same(self, **values: object) -> None:
         check_same(self.comm, **values)

@@ -99,10 +99,9 @@ def eigsh(
         cuDSS is installed, and otherwise on the CPU. "cg" and "minres": with these solvers, on the device, to
         a relative residual of ``max(tol / 10, 100 * eps)``; cg is for a `sigma` below all eigenvalues. "auto"
         is "direct" up to 20,000 rows, or 200,000 with cuDSS, and "minres" for larger matrices, for those
-        whose entries are not known, and over ranks. There "cg" needs ``sigma=0``, and `OPinv` is distributed.
+        whose entries are not known, and over ranks.
     preconditioner : preconditioner or str, optional
-        Of the inner solver, as `M` of `cg`. A name makes the preconditioner of ``A - sigma * I``; over ranks
-        it needs ``sigma=0``.
+        Of the inner solver, as `M` of `cg`. A name makes the preconditioner of ``A - sigma * I``.
 
     Returns
     -------
@@ -202,7 +201,7 @@ def _inverse(
             return _core.matrix_map(OPinv._matrix)
         return callback_map(system, "OPinv", sla.aslinearoperator(OPinv), ordinal)
     try:
-        op = system.operator("inner='direct'")
+        op: SparseOperator | OverRanks | None = system.operator("inner='direct'")
     except TypeError:
         op = None
         if method in ("direct", "cg") and (method == "direct" or sigma != 0):
@@ -238,19 +237,23 @@ def _factors(system: System, op: SparseOperator, sigma: float, ordinal: int) -> 
 
 
 def _solves(
-    system: System, vectors: Vectors, op: object, sigma: float, method: str, M: object, tol: float
+    system: System,
+    vectors: Vectors,
+    op: SparseOperator | OverRanks | None,
+    sigma: float,
+    method: str,
+    M: object,
+    tol: float,
 ) -> LinearMap:
     """Solves by a method of the core, with vectors that stay on the device."""
     of_shifted, shift = system, sigma
-    if isinstance(op, SparseOperator) and sigma != 0 and (method == "cg" or M is not None):
+    if op is not None and sigma != 0 and (method == "cg" or M is not None):
         # A matrix of its own: cg has no shift, and preconditioners are made of its entries.
-        made = aslinearoperator(_shifted(op, sigma).tocsr(), device=op.device, dtype=op.dtype)
+        if isinstance(op, OverRanks):
+            made: object = op._shifted(sigma)
+        else:
+            made = aslinearoperator(_shifted(op, sigma).tocsr(), device=op.device, dtype=op.dtype)
         of_shifted, shift = system_of(made, system.b), 0.0
-    elif isinstance(op, OverRanks) and sigma != 0 and (method == "cg" or isinstance(M, str)):
-        raise ValueError(
-            "over ranks, inner='cg' and the name of a preconditioner need sigma=0; give inner='minres', or "
-            "the operator of A - sigma * I as A"
-        )
     try:
         if isinstance(M, str):
             many = {"cycle": "auto"} if M == "amg" else {}
@@ -265,7 +268,7 @@ def _solves(
         request = _core.SolverRequest(method, product, n, of_shifted.memory, system.max_threads)
         request.rtol = max(tol / 10, 100 * float(np.finfo(system.dtype).eps))
         request.maxiter = min(10 * system.unknowns, MOST_ITERATIONS)
-        request.ranks = system.ranks
+        request.ranks = of_shifted.ranks
         request.M, request.shift, request.ordinal, request.b, request.x = M, shift, ordinal, x, y
         (report,) = _core.solve(request)
         return report

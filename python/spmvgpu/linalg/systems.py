@@ -334,6 +334,9 @@ class OverRanks(Protocol):
     def _check_same(self, **values: object) -> None:
         """As `System.check_same`."""
 
+    def _shifted(self, sigma: float) -> OverRanks:
+        """The operator of the matrix less a multiple of the identity."""
+
 
 class OperatorSystem(System):
     """The system of an operator of this process."""
