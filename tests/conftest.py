@@ -199,6 +199,13 @@ def crossings(monkeypatch):
 
 
 @pytest.fixture
+def gpu(crossings):
+    """The name of a GPU, an H200 that need not be here."""
+    with crossings.pretended_gpu() as name:
+        yield name
+
+
+@pytest.fixture
 def rng():
     """A generator that gives the same numbers in every run."""
     return np.random.default_rng(20110807)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import json
 import os
 import re
 import subprocess
 import sys
 import textwrap
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -249,3 +251,15 @@ def free_device_bytes(device):
 def explained(op):
     """What an operator explains of itself, with lines joined that were wrapped."""
     return re.sub(r"\n {2,}", " ", op.explain())
+
+
+def shipped_profile(name):
+    """The content of a profile of the package."""
+    return json.loads((Path(sg.__file__).parent / "profiles" / name).read_text())
+
+
+def write_profile(path, shipped="generic-cpu.json", **changes):
+    """A shipped profile with changes as a file, by default for this CPU; gives the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(shipped_profile(shipped) | {"device": sg.devices()[0].model} | changes))
+    return path

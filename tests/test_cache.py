@@ -13,8 +13,7 @@ import spmvgpu as sg
 from internals import own_profile
 from spmvgpu import cache, gallery
 from spmvgpu.cli import main
-
-SHIPPED = Path(sg.__file__).parent / "profiles"
+from support import write_profile
 
 A = gallery.poisson2d(20)
 
@@ -247,8 +246,7 @@ def fill(folder):
     """A tuning result, a profile, and somebody's file, which is none of our business."""
     tuned()
     path = own_profile()
-    path.parent.mkdir(parents=True)
-    path.write_text((SHIPPED / "generic-cpu.json").read_text())
+    write_profile(path)
     (folder / "notes.txt").write_text("mine")
     return path
 

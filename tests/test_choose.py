@@ -1,9 +1,7 @@
 """How the format of an operator is found without trials: predicted, and ranked."""
 
-import json
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from battery import CASES, matrix, vector
 from internals import CPU, GPU, formats_to_consider, own_profile, plan, predict_considered, rank_predictions
 from reference import assert_product
 from spmvgpu import gallery
-from support import explained
+from support import explained, write_profile
 
 A = gallery.poisson2d(40)
 
@@ -291,15 +289,12 @@ def test_a_matrix_cut_where_asked(cut, device, dtype):
 
 def test_the_model_cuts():
     """By a profile to which rows of CSR cost little, and slots of padding much."""
-    content = json.loads((Path(sg.__file__).parent / "profiles" / "generic-cpu.json").read_text())
     model = {
         "csr": {"full_load": 100, "threshold": 10.0, "conic": [1.0, 0.0, 0.0], "line": [0.9, 0.01]},
         "ell": {"rows": [1, 1_000_000], "widths": [1, 1000], "times": [[1e-4, 1e-1], [1e2, 1e5]]},
         "coo": {"line": [0.0, 1.0]},
     }
-    content |= {"device": sg.devices()[0].model, "guo2011": {"f32": model, "f64": model}}
-    own_profile().parent.mkdir(parents=True)
-    own_profile().write_text(json.dumps(content))
+    write_profile(own_profile(), guo2011={"f32": model, "f64": model})
     B = uneven()
     assert sg.partition.separator(B, "cpu").csr_rows == 300
     op = sg.aslinearoperator(B, format="partitioned", device="cpu")

@@ -202,12 +202,6 @@ def test_solve_chooses_the_solver(run, tmp_path, matrix, says):
     assert np.linalg.norm(residual) <= 1.1e-8 * np.sqrt(matrix.shape[0])
 
 
-def test_solver_that_suits_the_preconditioner(run):
-    code, out, _ = run("solve", "--size", 4, "--preconditioner", "ilu0")
-    assert code == 0
-    assert fields(out)["solver"] == "bicgstab, because ilu0 is not symmetric"
-
-
 def test_reordered_system(run, tmp_path, rng):
     """Incomplete factors are better with entries near the diagonal; x has the order of the file."""
     shuffle = rng.permutation(900)

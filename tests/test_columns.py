@@ -182,6 +182,9 @@ def test_bits_of_a_column_depend_on_nothing_but_the_column(case, fmt, device, dt
     op = build(A, fmt, device)
     X = vector(A.shape[1] * 40, dtype).reshape(-1, 40)
     Y = op @ X
+    if device == "cpu":  # a GPU adds several columns up in their own order
+        for column in range(40):
+            np.testing.assert_array_equal(op @ X[:, column], Y[:, column])
     for k in WIDTHS[1:]:
         for layout in LAYOUTS:
             np.testing.assert_array_equal(op @ laid_out(layout, X[:, 40 - k :])[1], Y[:, 40 - k :])

@@ -38,10 +38,6 @@ MISMATCHED = [
     *((DATA.reshape(2, 2), INDICES), (DATA, INDICES.reshape(2, 2))),
 ]
 OTHER_TUPLES = [(), (DATA,), (DATA, INDICES), (*ARRAYS, DATA)]
-NO_MATRICES = [
-    *(None, 3.0, "matrix", b"matrix", [1.0, 2.0], {"data": 1}, object(), [[1, 2], [3]]),
-    *(np.ones(3), np.ones((2, 2, 2))),
-]
 INDEX_TYPES = [INDICES + 0.5, INDICES.astype(complex), np.array(list("abcd"))]
 TYPES = ["clongdouble", "object", "longdouble", "<U3", "datetime64[s]"]
 VALUE_TYPES = [np.ones((2, 2), "int64").astype(kind) for kind in TYPES]
@@ -63,7 +59,6 @@ REFUSED = [
     *(((*pair, INDPTR), SHAPE, ValueError, "data|indices") for pair in MISMATCHED),
     *(((DATA, bad, INDPTR), SHAPE, EITHER, str(bad.dtype)) for bad in INDEX_TYPES),
     *((bad, SHAPE, EITHER, None) for bad in OTHER_TUPLES),
-    *((bad, None, EITHER, None) for bad in NO_MATRICES),
     *((bad, None, TypeError, re.escape(str(bad.dtype))) for bad in (*VALUE_TYPES, *SPARSE_TYPES)),
 ]
 

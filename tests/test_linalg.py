@@ -2,7 +2,6 @@
 
 import itertools
 import pickle
-import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -141,22 +140,6 @@ def test_callback_sees_every_iterate(op, grid, b):
     sg.linalg.cg(op, b, maxiter=5, rtol=1e-12, callback=lambda xk: ours.append(xk.copy()))
     spla.cg(grid, b, maxiter=5, rtol=1e-12, callback=lambda xk: theirs.append(xk.copy()))
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
-
-
-def test_threads_solve_side_by_side(op, b):
-    expected, _ = sg.linalg.cg(op, b)
-    results = [None] * 4
-
-    def solve(i):
-        results[i] = sg.linalg.cg(op, b)[0]
-
-    threads = [threading.Thread(target=solve, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for x in results:
-        np.testing.assert_array_equal(x, expected)
 
 
 @pytest.mark.gpu

@@ -77,25 +77,6 @@ def test_sectors_of_scattered_columns():
     assert found["run_sectors"] > 0.99
 
 
-def sectors_per_entry(csr, groups):
-    """Of groups, each a list of rounds, each a list of places of entries."""
-    sectors = csr.indices // (32 // csr.dtype.itemsize)
-    rounds = [places for group in groups for places in group]
-    found = sum(np.unique(sectors[places]).size for places in rounds)
-    return found / max(1, sum(len(places) for places in rounds))
-
-
-def expected_sectors(csr):
-    """As the features are described, one group after the other."""
-    nnz, found = csr.nnz, {}
-    for name, window in {"run_sectors": 1 << 12, "long_run_sectors": 1 << 19}.items():
-        windows = -(-nnz // window)
-        taken = min(windows, max(2, (1 << 18) // window))
-        firsts = [window * (windows * s // taken) for s in range(taken)]
-        found[name] = sectors_per_entry(csr, [[np.arange(k, min(k + window, nnz))] for k in firsts])
-    return found
-
-
 # Rows around the limits of what is looked at: 64 rounds, and 2048 entries.
 LENGTHS = {
     "short": [3] * 700,
@@ -118,23 +99,6 @@ def of_lengths(case, dtype, cols=20_000):
     indptr = np.concatenate(([0], np.cumsum(LENGTHS[case]))).astype(np.int32)
     indices = np.concatenate([*columns, []]).astype(np.int32)
     return sp.csr_array((np.ones(indices.size, dtype), indices, indptr), shape=(indptr.size - 1, cols))
-
-
-@pytest.mark.parametrize("case", list(LENGTHS))
-def test_sectors_are_those_of_loads_one_by_one(case, dtype):
-    csr = of_lengths(case, dtype)
-    found, expected = features(csr), expected_sectors(csr)
-    assert {name: found[name] for name in expected} == expected
-
-
-@pytest.mark.parametrize("case", list(LENGTHS))
-def test_diagonals_of_some_rows(case, dtype):
-    csr = of_lengths(case, dtype)
-    rows, sampled = csr.shape[0], min(csr.shape[0], 48)
-    found = set()
-    for row in (rows * i // sampled for i in range(sampled)):
-        found.update((csr.indices[csr.indptr[row] : csr.indptr[row + 1]][:64] - row).tolist())
-    assert features(csr)["diagonals"] == len(found)
 
 
 def test_no_more_diagonals_than_there_are():

@@ -149,25 +149,3 @@ def test_transposition_is_made_once_by_many_threads(A, fmt, device):
     op = build(A, fmt, device)
     transposed = in_threads(lambda _: op.T)
     assert all(one is transposed[0] for one in transposed)
-
-
-def test_products_of_both_sides_at_once(A, fmt, device):
-    op = build(A, fmt, device)
-    x, u = vector(A.shape[1], A.dtype), vector(A.shape[0], A.dtype)
-    forward, backward = op @ x, op.rmatvec(u)
-    results = in_threads(lambda index: [op @ x if index % 2 else op.rmatvec(u) for _ in range(20)])
-    for index, mine in enumerate(results):
-        for result in mine:
-            np.testing.assert_array_equal(result, forward if index % 2 else backward)
-
-
-def test_errors_in_threads_stay_there(op):
-    def work(index):
-        if index % 2:
-            with pytest.raises(ValueError, match=str(op.shape[1] + 1)):
-                op @ np.ones(op.shape[1] + 1, op.dtype)
-        return op @ np.ones(op.shape[1], op.dtype)
-
-    expected = op @ np.ones(op.shape[1], op.dtype)
-    for result in in_threads(work):
-        np.testing.assert_array_equal(result, expected)

@@ -1,8 +1,6 @@
 """`predict`: the table of all formats."""
 
-import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,24 +11,7 @@ from battery import CASES, matrix
 from internals import hold_at_most, own_profile
 from spmvgpu import gallery
 from spmvgpu.planning import Prediction, Predictions
-from support import explained
-
-SHIPPED = Path(sg.__file__).parent / "profiles"
-
-
-@pytest.fixture
-def gpu(crossings):
-    """The name of a GPU, an H200 that need not be here."""
-    with crossings.pretended_gpu() as name:
-        yield name
-
-
-def changed(path, name, device, formats):
-    """A file with a shipped profile of which the times of formats are others."""
-    content = json.loads((SHIPPED / name).read_text())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content | {"device": device, "formats": formats(content["formats"])}))
-    return path
+from support import explained, shipped_profile, write_profile
 
 
 def test_every_format_is_there_once(dtype):
@@ -81,7 +62,7 @@ def test_the_profile_of_a_gpu_predicts_without_the_gpu(gpu):
 
 
 def test_a_format_that_was_never_timed_comes_after_those_that_were(gpu, tmp_path):
-    profile = changed(tmp_path / "p.json", "nvidia-h200.json", "NVIDIA H200", lambda known: {})
+    profile = write_profile(tmp_path / "p.json", "nvidia-h200.json", device="NVIDIA H200", formats={})
     table = sg.predict(gallery.poisson2d(700), gpu, profile=profile)
     entry = next(entry for entry in table if entry.format == "csr_m")
     assert entry.time_us is entry.error is None
@@ -95,11 +76,10 @@ def test_a_format_that_was_never_timed_comes_after_those_that_were(gpu, tmp_path
 
 @pytest.mark.parametrize("is_timed", [False, True])
 def test_a_format_that_the_profile_has_times_of_is_known(gpu, tmp_path, is_timed):
-    def formats(known):
-        rest = {name: times for name, times in known.items() if name not in ("sell", "csr_m")}
-        return rest | ({"csr_m": known["csr"]} if is_timed else {})
-
-    profile = changed(tmp_path / "p.json", "nvidia-h100-80gb-hbm3.json", "NVIDIA H200", formats)
+    known = shipped_profile("nvidia-h100-80gb-hbm3.json")["formats"]
+    formats = {name: times for name, times in known.items() if name not in ("sell", "csr_m")}
+    formats |= {"csr_m": known["csr"]} if is_timed else {}
+    profile = write_profile(tmp_path / "p.json", "nvidia-h200.json", device="NVIDIA H200", formats=formats)
     table = {entry.format: entry for entry in sg.predict(gallery.poisson2d(700), gpu, profile=profile)}
     assert (table["csr_m"].time_us is not None) == is_timed
     assert table["sell"].time_us is not None  # by what it costs on another device
@@ -145,7 +125,7 @@ def scale(tmp_path, monkeypatch):
 
     def scale(**scales):
         formats = {name: {"scale": scale, "error": None} for name, scale in scales.items()}
-        changed(own_profile(), "generic-cpu.json", sg.devices()[0].model, lambda known: known | formats)
+        write_profile(own_profile(), formats=shipped_profile("generic-cpu.json")["formats"] | formats)
 
     return scale
 

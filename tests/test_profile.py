@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -10,9 +9,9 @@ import spmvgpu as sg
 from internals import own_profile
 from spmvgpu import gallery
 from spmvgpu.cli import main
+from support import shipped_profile, write_profile
 
 A = gallery.poisson2d(12)
-SHIPPED = Path(sg.__file__).parent / "profiles"
 THIS_CPU = sg.devices()[0]
 
 
@@ -22,19 +21,9 @@ def fresh(tmp_path, monkeypatch):
     monkeypatch.setenv("SPMVGPU_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def changed(path, edit=None, **changes):
-    """The profile of this CPU, with changes, in a file."""
-    content = json.loads((SHIPPED / "generic-cpu.json").read_text()) | {"device": THIS_CPU.model} | changes
-    if edit is not None:
-        edit(content)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content))
-    return path
-
-
 @pytest.mark.parametrize("name", ["generic-cpu.json", "nvidia-h100-80gb-hbm3.json", "nvidia-h200.json"])
 def test_shipped_profiles_are_complete(name):
-    found = json.loads((SHIPPED / name).read_text())
+    found = shipped_profile(name)
     assert found["kind"] == ("cpu" if "cpu" in name else "cuda")
     assert found["memory_bandwidth"] > 1e9
     assert found["measured"]["quick"] is False
@@ -46,7 +35,7 @@ def test_shipped_profiles_are_complete(name):
 
 
 def test_the_own_profile_goes_before_the_shipped_one():
-    changed(own_profile(), processors=77)
+    write_profile(own_profile(), processors=77)
     assert "with 77 processors" in " ".join(str(sg.predict(A, "cpu")).split())
 
 
@@ -73,9 +62,11 @@ def test_a_broken_profile_is_named_and_replaced(text, reason):
 
 def test_models_with_missing_parts_are_refused(tmp_path):
     with pytest.warns(UserWarning, match=r"power are missing.*f64"):
-        sg.predict(A, "cpu", profile=changed(tmp_path / "p.json", power={"f32": 1.0}))
+        sg.predict(A, "cpu", profile=write_profile(tmp_path / "p.json", power={"f32": 1.0}))
     with pytest.warns(UserWarning, match=r"guo2011 are missing.*f32"):
-        sg.partition.separator(A, "cpu", profile=changed(tmp_path / "q.json", guo2011={"f64": {"csr": {}}}))
+        sg.partition.separator(
+            A, "cpu", profile=write_profile(tmp_path / "q.json", guo2011={"f64": {"csr": {}}})
+        )
 
 
 def test_a_missing_file_is_named_and_replaced(tmp_path):
@@ -84,7 +75,7 @@ def test_a_missing_file_is_named_and_replaced(tmp_path):
 
 
 def test_the_profile_of_another_device_is_not_used(tmp_path):
-    path = changed(tmp_path / "p.json", device="Abacus 3000")
+    path = write_profile(tmp_path / "p.json", device="Abacus 3000")
     with pytest.warns(UserWarning, match="another device: Abacus 3000"):
         assert "Abacus" not in str(sg.predict(A, "cpu", profile=path))
 
@@ -151,7 +142,9 @@ def _use_profile():
     ],
 )
 def test_a_damaged_profile_is_replaced_with_one_warning(edit):
-    path = changed(own_profile(), edit)
+    content = shipped_profile("generic-cpu.json")
+    edit(content)
+    path = write_profile(own_profile(), **content | {"device": THIS_CPU.model})
     with pytest.warns(UserWarning, match=r"is not used") as caught:
         _use_profile()
     assert [str(path) in str(warning.message) for warning in caught] == [True]
@@ -159,9 +152,9 @@ def test_a_damaged_profile_is_replaced_with_one_warning(edit):
 
 
 def test_errors_are_those_of_the_device_that_was_measured(tmp_path):
-    own = changed(tmp_path / "own.json", processors=sg.devices()[0].multiprocessors)
+    own = write_profile(tmp_path / "own.json", processors=sg.devices()[0].multiprocessors)
     assert sg.predict(A, "cpu", profile=own).best.error > 0
-    other = sg.predict(A, "cpu", profile=changed(tmp_path / "other.json", processors=12345))
+    other = sg.predict(A, "cpu", profile=write_profile(tmp_path / "other.json", processors=12345))
     assert {entry.error for entry in other} == {None}
     assert "12345 processors, another device" in " ".join(str(other).split())
 

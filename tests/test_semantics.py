@@ -1,6 +1,5 @@
 """What a product means at the edges: special values, zeros, padding, alpha and beta, determinism."""
 
-import functools
 import itertools
 
 import numpy as np
@@ -8,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from battery import integer_vector, matrix, vector
-from reference import assert_product, assert_within, reference
-from support import build, each_format_of, each_pair, each_type, naming, poisoned
+from reference import assert_product
+from support import build, each_format_of, each_pair, each_type, poisoned
 
 SPECIAL = [np.nan, np.inf, -np.inf]
 PADDED_CASES = [
@@ -133,33 +132,3 @@ def test_many_repeats_give_the_same_bits(case, fmt, device, dtype):
     op = build(A, fmt, device)
     x = vector(A.shape[1], dtype)
     assert len({(op @ x).tobytes() for _ in range(100)}) == 1
-
-
-@functools.cache
-def many_columns(case, dtype):
-    """33 columns, and what `reference` gives for each: the same for all formats."""
-    A = matrix(case, dtype)
-    X = vector(33 * A.shape[1], dtype).reshape(-1, 33)
-    return X, [reference(A, column) for column in X.T]
-
-
-@each_pair(["power_law_rows", "long_rows_in_a_row", "1xN_dense", "Nx1_dense"])
-@each_type
-def test_columns_give_the_bits_of_single_products(case, fmt, device, dtype):
-    op = build(matrix(case, dtype), fmt, device)
-    every, expected = many_columns(case, dtype)
-    for order, columns in itertools.product("CF", (1, 2, 3, 7, 8, 33)):
-        X = np.array(every[:, :columns], order=order)
-        Y = op @ X
-        assert Y.shape == (op.shape[0], columns)
-        for column in range(columns):
-            with naming(column=column, columns=columns, order=order):
-                assert_within(Y[:, column], *expected[column])
-                np.testing.assert_array_equal(Y[:, column], alone(op, X, column))
-
-
-def alone(op, X, column):
-    """The product with one column; on a GPU beside itself, for several are added up in their own order."""
-    if op.device == "cpu" or X.shape[1] == 1:
-        return op @ X[:, column]
-    return (op @ X[:, [column, column]])[:, 0]

@@ -10,7 +10,6 @@ import os
 import re
 import warnings
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from battery import matrix, vector
 from internals import CPU, formats_to_consider, own_profile, refuse_to_build, take_times
 from reference import assert_product
 from spmvgpu import gallery
-from support import explained
+from support import explained, write_profile
 
 A = gallery.poisson2d(40)
 BAND = gallery.banded_random(50_000, 12, 200)  # of which csr and sell are predicted to be close
@@ -31,13 +30,6 @@ BAND = gallery.banded_random(50_000, 12, 200)  # of which csr and sell are predi
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SPMVGPU_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache" / "tuning"
-
-
-@pytest.fixture
-def gpu(crossings):
-    """The name of a GPU, an H200 that need not be here."""
-    with crossings.pretended_gpu() as name:
-        yield name
 
 
 @pytest.fixture
@@ -139,10 +131,7 @@ def test_full_tuning_of_a_format_keeps_given_options(gpu, take):
 
 def test_full_ends_where_bytes_alone_take_longer_than_the_best(take):
     """In a device without a cache, whose memory is slow."""
-    content = json.loads((Path(sg.__file__).parent / "profiles" / "generic-cpu.json").read_text())
-    own_profile().parent.mkdir(parents=True)
-    slow = {"device": sg.devices()[0].model, "cache_bytes": 1, "memory_bandwidth": 1e9}
-    own_profile().write_text(json.dumps(content | slow))
+    write_profile(own_profile(), cache_bytes=1, memory_bandwidth=1e9)
     take(**dict.fromkeys(sg.formats(), 0.1))
     first, *others = full().tuning.trials
     assert first.format != "csr"

@@ -7,18 +7,20 @@ import io
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import spmvgpu as sg
 from experiments.__main__ import main
 from experiments.papers import claims, figures, measure, mironowicz, mironowicz_timing
 from experiments.papers.mironowicz_claims import NARROW, POSTER_CHANGE, POSTER_PREPROCESSING, WIDE
-from experiments.papers.mironowicz_matrices import MATRICES
+from experiments.papers.mironowicz_matrices import MATRICES, load
 from experiments.papers.run import Run
 from experiments.peers import scipy
 from experiments.peers.base import Job
 from experiments.peers.base import Variant as Other
-from support import nightly
+from support import every_third, nightly
 
 NAMES = [f"{mesh.name} small" for mesh in MATRICES]
 GENERAL = [name for name in sg.formats() if name not in ("tsmv", "dia", "sdia", "stencil")]
@@ -159,3 +161,58 @@ def test_quick_run_on_the_cpu_judges_nothing(quick) -> None:
     _, content = quick
     assert len(content["claims"]) == 14
     assert {claim["verdict"] for claim in content["claims"]} == {claims.OPEN}
+
+
+# -- the poster's matrices -----------------------------------------------------------------------------------
+
+# Rows and non-zeros of the matrices themselves; the poster gives no size for the filter's.
+SIZES = {
+    "cant": (62_451, 4_007_383),
+    "consph": (83_334, 6_010_480),
+    "cop20k_A": (121_192, 2_624_331),
+    "pdb1HYS": (36_417, 4_344_765),
+    "pwtk": (217_918, 11_524_432),
+    "rma10": (46_835, 2_374_001),
+    "shipsec1": (140_874, 7_813_404),
+}
+
+
+@pytest.mark.parametrize("mesh", every_third(MATRICES), ids=lambda mesh: mesh.name)
+def test_stand_ins_have_about_the_size_of_what_they_stand_for(mesh, monkeypatch) -> None:
+    monkeypatch.delenv("SPMVGPU_MATRICES", raising=False)
+    sample = load(mesh)
+    assert (sample.name, sample.origin) == (mesh.name, "generated")
+    if mesh.name in SIZES:
+        rows, nnz = SIZES[mesh.name]
+        assert sample.matrix.shape[0] == pytest.approx(rows, rel=0.05)
+        assert sample.matrix.nnz == pytest.approx(nnz, rel=0.08)
+    else:
+        assert (sample.matrix.shape[0] < 700_000) == (mesh.name == "gsm_v2")
+    entries = np.random.default_rng(0).integers(0, sample.matrix.nnz, 200)
+    rows = np.searchsorted(sample.matrix.indptr, entries, side="right") - 1
+    for i, j, value in zip(rows, sample.matrix.indices[entries], sample.matrix.data[entries], strict=True):
+        assert sample.matrix[int(j), int(i)] == value
+
+
+@pytest.mark.parametrize("mesh", MATRICES, ids=lambda mesh: mesh.name)
+def test_quick_stand_ins_are_small_and_exactly_symmetric(mesh) -> None:
+    sample = load(mesh, quick=True)
+    assert sample.name == f"{mesh.name} small"
+    assert 1000 <= sample.matrix.shape[0] <= 4000
+    assert sample.matrix.has_canonical_format
+    assert (sample.matrix != sample.matrix.T).nnz == 0
+
+
+def test_a_real_matrix_or_mesh_is_preferred(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SPMVGPU_MATRICES", str(tmp_path))
+    pwtk = next(mesh for mesh in MATRICES if mesh.name == "pwtk")
+    graph = sp.csr_array(np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool))
+    sp.save_npz(tmp_path / "fe_pwt.npz", graph)
+    sample = load(pwtk)
+    assert (sample.origin, sample.source) == ("generated", "fe_pwt.npz with 6 unknowns a node")
+    assert sample.matrix.shape == (18, 18)
+    assert sample.matrix.nnz == 7 * 36
+    sp.save_npz(tmp_path / "pwtk.npz", sp.csr_array(np.eye(4)))
+    sample = load(pwtk)
+    assert (sample.origin, sample.matrix.shape) == ("real", (4, 4))
+    assert load(pwtk, quick=True).origin == "generated"
