@@ -522,7 +522,7 @@ class DistributedOperator:
     ) -> None:
         """Refuse, with ValueError, an array that is no piece of `length` entries."""
         if len(shape) not in dimensions or shape[0] != length:
-            which = "columns" if name == "x" else "rows"
+            which = "columns" if name == "x" or length != self.local_shape[0] else "rows"
             allowed = f"({length},)" + (f" or ({length}, k)" if 2 in dimensions else "")
             raise ValueError(
                 f"{name} has shape {shape}; it must have shape {allowed}, because rank {self.comm.rank} "

@@ -200,4 +200,12 @@ class _Pieces(Vectors):
         n = self._space.shape[0]
         if shape != (n, 1):
             self._space._op._check_piece(name, shape, n)
-        return super().take(name, array)
+        return _with_address(super().take(name, array))
+
+    def new(self) -> DeviceVector:
+        return _with_address(super().new())
+
+
+def _with_address(vector: DeviceVector) -> DeviceVector:
+    """A vector that the core does not take for a missing one, as an empty piece on a GPU has address 0."""
+    return vector if vector.pointer else vector._replace(pointer=256)
