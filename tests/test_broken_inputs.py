@@ -11,7 +11,6 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import uniform
 from internals import hold_at_most
-from spmvgpu import partition
 from support import run_python
 
 A = sp.csr_array(np.array([[4.0, 1, 0], [0, 5, 2], [1, 0, 6]]))
@@ -294,13 +293,6 @@ def test_completing_a_triangle_past_the_limit(monkeypatch):
 # -- what is no matrix, and what is one already --------------------------------------------------------------
 
 
-def test_an_operator_is_its_own_operator():
-    op = sg.aslinearoperator(A, format="csr", device="cpu")
-    assert sg.aslinearoperator(op) is op
-    spread = sg.aslinearoperator(A, device=["cpu", "cpu"])
-    assert sg.aslinearoperator(spread) is spread
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -335,13 +327,6 @@ def test_numbers_of_numpy_as_options(tune, tmp_path, monkeypatch):
     assert op.options["kernel"] == "shuffle"
     cost = sg.estimate(A, "dia", max_padding=np.float32(8))
     assert cost == sg.estimate(A, "dia", max_padding=8.0)
-
-
-@pytest.mark.parametrize("rows", [2, 4])
-def test_a_partition_of_another_matrix(rows):
-    parts = partition.by_rows(np.ones(rows, int), [1, 1])
-    with pytest.raises(ValueError, match=f"another matrix.*3 rows.*row {2 if rows == 2 else 3} "):
-        sg.aslinearoperator(A, device=["cpu", "cpu"], partition=parts)
 
 
 # -- the package ---------------------------------------------------------------------------------------------
