@@ -1,4 +1,7 @@
-"""What tests ask of the library that users cannot, each with the reason."""
+"""Questions to private modules that tests have in common, each with the reason for it.
+
+Tests make public calls. test_layers.py has the list of the files that may import more.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ CPU, GPU = -1, 0
 def plan(A, fmt, device=GPU, processors=132, **options):
     """What a format would do with a matrix: its options, all chosen, and its cost.
 
-    Of a GPU that need not be here, and without building anything.
+    Nothing is built, and the GPU need not be here.
     """
     return canonical_csr(A).plan(fmt, device, options, processors if device == GPU else None)
 
@@ -28,8 +31,8 @@ def plan(A, fmt, device=GPU, processors=132, **options):
 def predict_considered(A, mode="cached", products=None, profile="nvidia-h200"):
     """The predictions of which one is chosen for a GPU, by its profile.
 
-    With `products`, the formats are left out that cannot be worth planning for so many products. What an
-    operator on a GPU tells of all that needs the GPU.
+    Given `products`, formats are left out that are not worth planning for that number of products. Only an
+    operator on a GPU shows all this.
     """
     csr = canonical_csr(sp.csr_array(A))
     model = Profile.read(SHIPPED / f"{profile}.json").model(csr.dtype, True)
@@ -56,7 +59,7 @@ def drawn(n, dtype, seed, device=CPU):
 def csr_in_place(A):
     """(data, indices, indptr) of a sparse matrix of PyTorch's or JAX's, made where it is.
 
-    Those on GPUs are converted so. The same code works on a CPU, where an operator has no use for it.
+    Matrices on GPUs are converted so. The code works on a CPU too, where no operator uses it.
     """
     if type(A).__module__.startswith("torch"):
         return torch_sparse.TorchSource(A).tensors()
@@ -70,27 +73,27 @@ def keep_in_place(monkeypatch):
 
 
 def name_in_pytorch(thing):
-    """By what the operations that PyTorch itself checks know an operator or a pattern."""
+    """The name of an operator or a pattern in calls of the operations that PyTorch itself checks."""
     from spmvgpu.arrays.torch_gradients import name_of  # which imports PyTorch
 
     return name_of(thing)
 
 
 def threads_of_environment():
-    """How many threads the environment allows, which counts at the first product of a process."""
+    """The number of threads that the environment allows. It counts at the first product of a process."""
     return _core.threads_of_environment()
 
 
 def resident_shape(rows, entries, longest_row):
-    """The blocks, and the rows and lanes of each, of a kernel that solves at once on a GPU, or None.
+    """The blocks of a kernel that solves a system at once, and the rows and lanes of each, or None.
 
-    Only its speed shows them.
+    Only speed on a GPU shows them.
     """
     return _core.resident_shape(rows, entries, longest_row)
 
 
 def refuse(monkeypatch, *names):
-    """Let preconditioners of these names fail where `solve` makes them: no matrix does so for sure."""
+    """Let preconditioners of these names fail when `solve` makes them, as no matrix is sure to do."""
 
     def fail(op, **options):
         raise ValueError("not today")
@@ -100,7 +103,7 @@ def refuse(monkeypatch, *names):
 
 
 def adapt(monkeypatch, kind, library):
-    """Let arrays of a type belong to a library: one that the package knows is found by its module."""
+    """Let arrays of a type belong to a library that the package does not know."""
     monkeypatch.setitem(arrays._by_type, kind, library)
 
 
@@ -109,24 +112,17 @@ def rank_predictions(table, **more):
 
     No matrix has predictions as close as a test wants them.
     """
-    arguments = {
-        "nnz": 10**6,
-        "device": GPU,
-        "mode": "off",
-        "products": math.inf,
-        "spent_us": 0.0,
-        "is_wide": False,
-    }
-    return _core.rank_predictions(table, *(arguments | more).values())
+    given = {"mode": "off", "products": math.inf, "spent_us": 0.0, "is_wide": False} | more
+    return _core.rank_predictions(table, 10**6, GPU, *given.values())
 
 
 def formats_to_consider(device, mode, symmetric, has_few_values=False):
-    """The formats that are planned where one is to be chosen, of which an operator has at most one."""
+    """The formats that are planned where one is chosen. An operator names them only if it is on a GPU."""
     return _core.formats_to_consider(device, mode, symmetric, has_few_values)
 
 
 def take_times(monkeypatch, time_of):
-    """Let products that are timed take as many microseconds as a function says: no test depends on a clock.
+    """Let a function say how many microseconds timed products take, so that no test depends on a clock.
 
     The function gets the format, its options, the order of the rows if it is not the given one, and the time
     that was found before, of a product that is timed again.
@@ -142,7 +138,7 @@ def take_times(monkeypatch, time_of):
 
 
 def refuse_to_build(monkeypatch, **errors):
-    """Let matrices be refused when they are built in some formats, as where memory is gone by then."""
+    """Refuse to build matrices in some formats, as if memory had been taken since they were planned."""
     build = _core.CsrSource.build
 
     def refused(source, format, *arguments):

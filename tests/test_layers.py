@@ -1,7 +1,9 @@
 """What the sources may name: folders that C++ includes, and formats."""
 
 import ast
+import contextlib
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -151,6 +153,58 @@ def test_a_file_that_needs_nvcc_is_never_included_by_one_that_does_not():
     for path in FILES:
         if not only_nvcc_compiles(path):
             assert not needs_nvcc & included(path)[0], path
+
+
+# Tests
+
+TESTS = CPP.parent / "tests"
+# The files that import private modules, and why. This table may only shrink.
+ASK_PRIVATE_MODULES = {
+    "distributed/check_transports.py": "transports between GPUs that are not here",
+    "guarded.py": "products of single parts, whose vectors lie between pages that must not be touched",
+    "internals.py": "questions that several tests have in common",
+    "test_device_planning.py": "a matrix on a device beside one in host memory, before it has a format",
+    "test_direct.py": "a substitute for cuDSS, for machines without it",
+    "test_division.py": "rows divided among GPUs that are not here",
+    "test_interrupt.py": "calls of the core, and locks, that a signal interrupts",
+    "test_model.py": "the model of a product's time, by examples that are computed by hand",
+    "test_model_guo2011.py": "the parts of the model of a paper, by examples that are computed by hand",
+}
+PUBLIC = {*sg.__all__, "cli", "gallery.meshes", *(f"linalg.{name}" for name in sg.linalg.__all__)}
+
+
+def private_imports(tree):
+    """The private modules that a syntax tree imports, also as the text of another program."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names if alias.name != "*"]
+            is_package = node.module == "spmvgpu"
+            modules = [name for name in names if is_package or is_module(name)] or [str(node.module)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "import" in node.value:
+            with contextlib.suppress(SyntaxError):
+                yield from private_imports(ast.parse(textwrap.dedent(node.value)))
+            continue
+        else:
+            continue
+        ours = [name.removeprefix("spmvgpu.") for name in modules if name.startswith("spmvgpu.")]
+        yield from (name for name in ours if name not in PUBLIC)
+
+
+def is_module(name):
+    """Whether a dotted name is that of a file or a folder of the package."""
+    path = PYTHON.parent.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def test_tests_make_public_calls():
+    found = {
+        str(path.relative_to(TESTS))
+        for path in TESTS.rglob("*.py")
+        if any(private_imports(ast.parse(path.read_text())))
+    }
+    assert found == set(ASK_PRIVATE_MODULES)
 
 
 # Formats
