@@ -13,8 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, COMPLEX_TYPES, TYPES, matrix, uniform, vector
-from reference import assert_product
+from battery import CASES, COMPLEX_TYPES, TYPES, matrix, uniform
 from spmvgpu._core import CsrSource, PartedMatrix
 from spmvgpu.devices import resolve_device
 from spmvgpu.formats import candidates
@@ -24,7 +23,7 @@ from spmvgpu.planning import parts, tuning_cache
 from spmvgpu.planning.choosing import choose
 from spmvgpu.planning.profile import SHIPPED, Profile
 from spmvgpu.planning.request import Request
-from support import assert_same_entries, free_device_bytes
+from support import assert_same_entries, free_device_bytes, in_turn
 from test_model import LENGTHS, features_of, of_lengths, rows_of
 from test_reorder import MESH, symmetric_banded
 
@@ -70,6 +69,7 @@ def assert_same_arrays(found, expected, what):
 # Sources
 
 
+@pytest.mark.parametrize("dtype", ALL_TYPES)
 @pytest.mark.parametrize("case", list(CASES))
 def test_a_source_holds_the_matrix(case, device, dtype):
     A = matrix(case, dtype)
@@ -80,12 +80,6 @@ def test_a_source_holds_the_matrix(case, device, dtype):
     for found, expected in zip(source.sample(*steps), (A.indptr, A.indices), strict=True):
         np.testing.assert_array_equal(found, expected[:: steps[0] if expected is A.indptr else steps[1]])
     assert_same_entries(source.transposed().host, sp.csr_array(A.T))
-
-
-@pytest.mark.parametrize("dtype", COMPLEX_TYPES)
-def test_a_source_of_complex_values_is_transposed(device, dtype):
-    A = matrix("uniform", dtype)
-    assert_same_entries(checked(A, device).transposed().host, sp.csr_array(A.T))
 
 
 BROKEN = {
@@ -137,42 +131,41 @@ def test_what_else_is_no_source(device):
     assert CsrArrays((A.data, A.indices, A.indptr[:-1]), A.shape).on_device(ordinal, None) is None
 
 
-@pytest.mark.parametrize(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
-def test_features_are_those_of_the_host(case, device, dtype):
-    A = matrix(case, dtype)
-    assert features_of(checked(A, device)) == features_of(on_host(A))
-
-
-def test_features_of_a_matrix_that_is_sampled(device, rng):
-    """Of more rows and entries than are looked at."""
-    A = sp.random_array((150_000, 90_000), density=1e-4, format="csr", random_state=rng)
-    A = sp.csr_array((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
+def sampled(rows=150_000, cols=90_000):
+    """More rows and entries than are looked at."""
+    A = sp.random_array((rows, cols), density=1e-4, format="csr", random_state=np.random.default_rng(1))
     A.sort_indices()
     assert A.nnz > 2 * 2**19
-    assert features_of(checked(A, device)) == features_of(on_host(A))
+    return sp.csr_array((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
 
 
-@pytest.mark.parametrize(("case", "dtype"), [(case, dtype) for case in LENGTHS for dtype in ALL_TYPES])
-def test_features_of_rows_at_limits(case, dtype, device):
-    A = of_lengths(case, dtype)
-    assert features_of(checked(A, device)) == features_of(on_host(A))
-
-
-@pytest.mark.parametrize("nnz", [4095, 4096, 4097, 6553, 6554, 8193, 2**19 - 1, 2**19, 2**19 + 1])
-def test_features_of_windows(nnz, device, rng):
-    """Of as many entries as fill windows, and as many as sets in shared memory hold."""
-    rows = 50
+def windows(nnz, rows=50):
+    """As many entries as fill windows, or as sets in shared memory hold."""
     indptr = np.minimum(np.arange(rows + 1) * -(-nnz // rows), nnz).astype(np.int32)
     places = np.arange(nnz) - np.repeat(indptr[:-1], np.diff(indptr))
-    indices = (places * 40_000 + rng.integers(0, 40_000, nnz)).astype(np.int32)
-    A = sp.csr_array((np.ones(nnz, np.float32), indices, indptr), shape=(rows, 2**31 - 1))
+    indices = (places * 40_000 + np.random.default_rng(nnz).integers(0, 40_000, nnz)).astype(np.int32)
+    return sp.csr_array((np.ones(nnz, np.float32), indices, indptr), shape=(rows, 2**31 - 1))
+
+
+AT_LIMITS = [4095, 4096, 4097, 6553, 6554, 8193, 2**19 - 1, 2**19, 2**19 + 1]
+FEATURED = {
+    **{f"{case} {dtype}": partial(matrix, case, dtype) for case, dtype in in_turn(list(CASES), ALL_TYPES)},
+    **{f"{case} {dtype}": partial(of_lengths, case, dtype) for case in LENGTHS for dtype in ALL_TYPES},
+    **{f"{nnz} entries": partial(windows, nnz) for nnz in AT_LIMITS},
+    "sampled": sampled,
+}
+
+
+@pytest.mark.parametrize("name", FEATURED)
+def test_features_are_those_of_the_host(name, device):
+    A = FEATURED[name]()
     assert features_of(checked(A, device)) == features_of(on_host(A))
 
 
 # What is planned and built of them
 
 
-@pytest.mark.parametrize(("case", "dtype"), [(case, ALL_TYPES[i % 4]) for i, case in enumerate(CASES)])
+@pytest.mark.parametrize(("case", "dtype"), in_turn(list(CASES), ALL_TYPES))
 def test_the_same_is_predicted(case, device, dtype):
     """For every format, whether it is chosen unasked or not."""
     A, profile = matrix(case, dtype), Profile.read(SHIPPED / "nvidia-h200.json")
@@ -228,19 +221,6 @@ def test_a_gpu_builds_what_the_host_builds(case, dtype, fmt, cuda_device):
                 continue
             assert found.options == expected.options
             assert_same_arrays(found.arrays(), expected.arrays(), (case, fmt, options))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("case", ["uniform", "power_law_rows", "long_row_middle", "sym_blocks", "banded"])
-def test_what_a_gpu_built_multiplies(case, fmt, cuda_device, dtype):
-    A = matrix(case, dtype)
-    try:
-        op = sg.aslinearoperator(A, format=fmt, device=cuda_device)
-    except sg.FormatError:
-        return
-    x = vector(A.shape[1], dtype)
-    assert_product(op @ x, A, x)
-    assert_product(op.T @ vector(A.shape[0], dtype), sp.csr_array(A.T), vector(A.shape[0], dtype))
 
 
 # Memory, and the bus
