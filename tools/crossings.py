@@ -99,11 +99,18 @@ def pretended_gpu() -> Iterator[str]:
         patch.object(_core, "device_count", lambda: 1),
         patch.object(_core, "device_properties", lambda ordinal: _H200),
     ):
+        _forget_profiles()
         try:
             yield "cuda:0"
         finally:
-            profile.device_model.cache_clear()  # of a device that is not here
-            profile.forget_loaded()
+            _forget_profiles()
+
+
+def _forget_profiles() -> None:
+    """Forget the names of devices and their profiles, as the name of a device stands for another one now."""
+    profile.device_model.cache_clear()
+    profile.shipped.cache_clear()
+    profile.forget_loaded()
 
 
 def report(what: str, make: Callable[[], object]) -> None:
