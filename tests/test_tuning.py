@@ -34,7 +34,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def take(monkeypatch):
-    """Let products take so many microseconds by format, and others 20. An error is raised."""
+    """Say how many microseconds products in some formats take, where others take 20, or raise an error."""
 
     def take(**times):
         def time_of(format, options, order, before_us):
@@ -102,13 +102,16 @@ def test_trials_of_what_does_not_fit(on_gpu, take, request):
         sg.aslinearoperator(BAND, device=device, **how)
 
 
-def test_what_does_not_fit_is_passed_over(monkeypatch):
-    B = sp.csr_array((np.arange(1.0, A.nnz + 1), A.indices, A.indptr), shape=A.shape)
-    op = sg.aslinearoperator(B, "dia", "cpu", tune="off")
-    assert op.format == "dia"
-    refuse_to_build(monkeypatch, csr=MemoryError("too large"))
-    with pytest.raises(MemoryError, match="too large"):
-        sg.aslinearoperator(B, device="cpu", tune="off")
+def test_what_does_not_fit_is_passed_over(gpu, monkeypatch):
+    too_large = MemoryError("too large")
+    assert sg.aslinearoperator(BAND, device=gpu, tune="off").format == "csr"
+    with monkeypatch.context() as patch:
+        refuse_to_build(patch, csr=too_large)
+        op = sg.aslinearoperator(BAND, device=gpu, tune="off")
+        assert (op.format, "csr did not fit" in explained(op)) == ("sell", True)
+        refuse_to_build(patch, **dict.fromkeys(sg.formats(), too_large))
+        with pytest.raises(MemoryError, match="too large"):
+            sg.aslinearoperator(BAND, device=gpu, tune="off")
 
 
 def test_full_tries_the_tunables_of_those_that_come_close(gpu, take):
