@@ -19,7 +19,6 @@ import spmvgpu as sg
 from battery import banded, from_lengths, symmetric, typed, uniform, vector
 from fuzz.every_kernel import TYPES, variants
 from reference import assert_product
-from spmvgpu import _core
 from spmvgpu.devices import CPU
 from spmvgpu.formats import Choice
 from spmvgpu.inputs.csr import CanonicalCsr
@@ -99,7 +98,7 @@ def _check_part(own: CanonicalCsr, choice: Choice) -> bool:
     except sg.FormatError:
         return False
     x, start = vector(own.shape[1], own.dtype), vector(own.shape[0], own.dtype, seed=40)
-    window = division._window(own, _core.column_reach(own.indptr, own.indices), matrix)
+    window = division._window(own, own.column_reach(), matrix)
     for at_end, beta in ((False, 0.0), (True, 2.0)):
         before = start if beta else np.full_like(start, np.nan)
         with guarded(x, *window, at_end) as (read, _), guarded(before, 0, start.size, at_end) as (written, y):

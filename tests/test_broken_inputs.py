@@ -64,11 +64,12 @@ def test_rows_are_sorted_and_summed(shape, wide, rng, monkeypatch):
         hold_at_most(monkeypatch, limit)
     given = shuffled(matrix, rng)
     given.has_sorted_indices = given.has_canonical_format = True  # as a user may set them by hand
-    made = sg.aslinearoperator(given, format="csr", device="cpu").tocsr()
-    assert made.indices.dtype == (np.int64 if wide and matrix.nnz > limit else np.int32)
-    np.testing.assert_array_equal(made.indptr, matrix.indptr)
-    np.testing.assert_array_equal(made.indices, matrix.indices)
-    np.testing.assert_array_equal(made.data, matrix.data)
+    for device in ("cpu", ["cpu"] * 3):
+        made = sg.aslinearoperator(given, format="csr", device=device).tocsr()
+        assert made.indices.dtype == (np.int64 if wide and matrix.nnz > limit else np.int32)
+        np.testing.assert_array_equal(made.indptr, matrix.indptr)
+        np.testing.assert_array_equal(made.indices, matrix.indices)
+        np.testing.assert_array_equal(made.data, matrix.data)
 
 
 # -- layouts and types ---------------------------------------------------------------------------------------
@@ -177,15 +178,18 @@ SCRIPT = """
 
     for name, (kind, damage, message) in {cases!r}.items():
         whole = sp.coo_array(sp.diags_array(np.arange(1.0, 61.0)))
+        refusal = None
         M = sp.bsr_array(whole, blocksize=(2, 2)) if kind == "bsr" else whole.asformat(kind)
         exec(damage)
-        try:
-            sg.aslinearoperator(M, device="cpu")
-        except (TypeError, ValueError) as error:
-            if not re.search(message, str(error)):
-                print(f"{{name}}: the message is {{error!r}}")
-        else:
-            print(f"{{name}}: passed")
+        for device in ("cpu", ["cpu", "cpu"]):
+            try:
+                sg.aslinearoperator(M, device=device)
+            except (TypeError, ValueError) as error:
+                if not re.search(message, str(error)) or str(error) != (refusal or str(error)):
+                    print(f"{{name}} on {{device}}: the message is {{error!r}}")
+                refusal = str(error)
+            else:
+                print(f"{{name}} on {{device}}: passed")
     print("done")
 """
 

@@ -162,6 +162,20 @@ def test_features_are_those_of_the_host(name, device):
     assert features_of(checked(A, device)) == features_of(on_host(A))
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_rows_and_what_they_reach(case, device):
+    A = matrix(case, np.float64)
+    A.sort_indices()
+    source = checked(A, device)
+    assert source.column_reach() == on_host(A).column_reach()
+    rows = A.shape[0]
+    for begin, end in ((0, rows), (rows // 3, rows - rows // 4), (rows // 2, rows // 2)):
+        some = source.rows(range(begin, end))
+        assert some.ordinal == source.ordinal
+        assert some.nnz == A[begin:end].nnz
+        assert_same_entries(some.host, A[begin:end])
+
+
 # What is planned and built of them
 
 

@@ -11,8 +11,6 @@
 #include "bindings/csr.hpp"
 #include "bindings/index_map.hpp"
 #include "bindings/matrices.hpp"
-#include "core/parallel.hpp"
-#include "multi/column_reach.hpp"
 #include "multi/multi_device_matrix.hpp"
 #include "multi/parted_matrix.hpp"
 #include "multi/streamed_matrix.hpp"
@@ -43,22 +41,6 @@ template <class Given, class Call>
 auto with_first(const std::vector<Given>& parts, Call&& call) {
     if (parts.empty()) throw std::invalid_argument("a matrix of parts needs one at least");
     return std::get<0>(parts.front()).visit(std::forward<Call>(call));
-}
-
-template <class Index>
-void register_reach(py::module_& module) {
-    module.def(
-        "column_reach",
-        [](const Dense<Index>& indptr, const Dense<Index>& indices) {
-            const auto rows = static_cast<std::int64_t>(indptr.size()) - 1;
-            if (rows < 0 || indptr.data()[rows] != indices.size())
-                throw std::invalid_argument("inconsistent CSR arrays");
-            const GilRelease release;
-            const ColumnReach reach = column_reach(rows, indptr.data(), indices.data());
-            return std::tuple{reach.first, reach.end, reach.low, reach.high};
-        },
-        py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
-        "The first column with an entry and the end of the last, and the lowest and highest diagonal.");
 }
 
 void register_streamed(py::module_& module) {
@@ -191,8 +173,6 @@ void register_multi_device(py::module_& module) {
 }  // namespace
 
 void register_multi(py::module_& module) {
-    register_reach<std::int32_t>(module);
-    register_reach<std::int64_t>(module);
     register_streamed(module);
     register_parted(module);
     register_vector(module);

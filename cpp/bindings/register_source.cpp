@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
@@ -41,6 +43,18 @@ SourceAndSteps checked_arrays(const Dense<index_t>& indptr, const Dense<index_t>
     });
 }
 
+// An array in host memory, or an address on a device.
+using Offsets = std::variant<Dense<index_t>, std::uintptr_t>;
+
+Array<index_t> offsets_view(const Offsets& given, std::size_t size, Device there) {
+    if (const auto* address = std::get_if<std::uintptr_t>(&given)) {
+        return Array<index_t>::view(at<index_t>(*address), size, there);
+    }
+    auto array = view_of(std::get<Dense<index_t>>(given));
+    if (array.size() != size) throw std::invalid_argument("inconsistent CSR arrays");
+    return array;
+}
+
 }  // namespace
 
 void register_source(py::module_& module) {
@@ -72,20 +86,21 @@ void register_source(py::module_& module) {
                     "(source, steps) of unchecked arrays in host memory, copied to the device; None in "
                     "place of the source if rows are not sorted or have duplicates, or an index is out of range.")
         .def_static("checked_at",
-                    of_dtype([]<class T>(std::uintptr_t indptr, std::uintptr_t indices, std::uintptr_t data,
-                                         index_t rows, index_t cols, index_t nnz, int ordinal) {
-                        const Device device{ordinal};
+                    of_dtype([]<class T>(const Offsets& indptr, std::uintptr_t indices, std::uintptr_t data,
+                                         index_t rows, index_t cols, index_t nnz, int from, int ordinal) {
+                        const Device there{from};
                         const CsrMatrix<T> csr{rows,
                                                cols,
                                                nnz,
-                                               Array<index_t>::view(at<index_t>(indptr), rows + std::size_t(1), device),
-                                               Array<index_t>::view(at<index_t>(indices), nnz, device),
-                                               Array<T>::view(at<T>(data), nnz, device)};
-                        return checked(csr, device);
+                                               offsets_view(indptr, rows + std::size_t(1), there),
+                                               Array<index_t>::view(at<index_t>(indices), nnz, there),
+                                               Array<T>::view(at<T>(data), nnz, there)};
+                        return checked(csr, Device{ordinal});
                     }),
                     py::arg("dtype"), py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("rows"),
-                    py::arg("cols"), py::arg("nnz"), py::arg("ordinal"),
-                    "(source, steps) of arrays at addresses on the device.")
+                    py::arg("cols"), py::arg("nnz"), py::arg("from_ordinal"), py::arg("ordinal"),
+                    "(source, steps) of arrays at addresses on a GPU, which may be another one; the offsets may be in "
+                    "host memory.")
         .def_static("of", method<MatricesOf<Matrix>>([]<class T>(const Matrix<T>& matrix) {
                         return source_of(matrix.csr_there());
                     }),
@@ -129,6 +144,18 @@ void register_source(py::module_& module) {
                  return source_of(source.transposed());
              }),
              py::call_guard<GilRelease>(), "A source of the transposed matrix, on the same device.")
+        .def("rows", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, index_t begin, index_t end) {
+                 return source_of(source.rows(begin, end));
+             }),
+             py::arg("begin"), py::arg("end"), py::call_guard<GilRelease>(),
+             "A source of the rows from `begin` to before `end`, on the same device.")
+        .def("column_reach", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
+                 const ColumnReach reach = source.column_reach();
+                 return std::tuple{reach.first, reach.last, reach.low, reach.high};
+             }),
+             py::call_guard<GilRelease>(),
+             "(first, last, low, high): the first and the last column with an entry, and the lowest and the highest "
+             "diagonal, of a matrix that has entries.")
         .def("diagonal", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, std::int64_t shift) {
                  auto diagonal = [&] {
                      const GilRelease release;
@@ -171,6 +198,8 @@ void register_source(py::module_& module) {
              py::arg("other"), py::keep_alive<0, 1>(), py::call_guard<GilRelease>(),
              "The matrix with the values of another one, on any device, and zeros where that has no entries; None if "
              "it has an entry where this one has none.")
+        .def_property_readonly(
+            "nnz", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) { return source.csr().nnz; }))
         .def_property_readonly("values", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
                                    return reinterpret_cast<std::uintptr_t>(source.csr().values.data());
                                }),

@@ -65,6 +65,17 @@ CsrMatrix<T> CsrSource<T>::transposed() const {
 }
 
 template <class T>
+CsrMatrix<T> CsrSource<T>::rows(index_t begin, index_t end) const {
+    if (begin < 0 || end < begin || end > csr_.rows) throw std::out_of_range("rows that the matrix does not have");
+    return gpu::run(RowWindow<T>{csr_, begin, end}, device_);
+}
+
+template <class T>
+ColumnReach CsrSource<T>::column_reach() const {
+    return gpu::run(ReachOfColumns{csr_.pattern()}, device_);
+}
+
+template <class T>
 Array<T> CsrSource<T>::diagonal(std::int64_t shift) const {
     return gpu::run(Diagonal<T>{csr_, shift}, device_).to({});
 }

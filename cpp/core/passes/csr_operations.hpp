@@ -28,6 +28,46 @@ struct IsCanonical {
     }
 };
 
+struct ReachOfColumns {
+    using Result = ColumnReach;
+    CsrPattern csr;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        return column_reach(passes, csr.rows, csr.row_offsets, csr.col_indices);
+    }
+};
+
+// A copy of the rows from `begin` to before `end`.
+template <class T>
+struct RowWindow {
+    using Result = CsrMatrix<T>;
+    const CsrMatrix<T>& csr;
+    index_t begin, end;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const index_t* const offsets = csr.row_offsets.data() + begin;
+        const index_t rows = end - begin, first = passes.read(offsets), nnz = passes.read(offsets + rows) - first;
+        CsrMatrix<T> window{rows,
+                            csr.cols,
+                            nnz,
+                            passes.template make<index_t>(rows + std::size_t(1)),
+                            passes.template make<index_t>(nnz),
+                            passes.template make<T>(nnz)};
+        index_t *const new_offsets = window.row_offsets.data(), *const new_cols = window.col_indices.data();
+        T* const new_values = window.values.data();
+        const index_t* const cols = csr.col_indices.data() + first;
+        const T* const values = csr.values.data() + first;
+        passes.each(rows + std::int64_t(1), [=] SPMVGPU_BODY(std::int64_t i) { new_offsets[i] = offsets[i] - first; });
+        passes.each(nnz, [=] SPMVGPU_BODY(std::int64_t k) {
+            new_cols[k] = cols[k];
+            new_values[k] = values[k];
+        });
+        return window;
+    }
+};
+
 struct Clustering {
     using Result = double;
     CsrPattern csr;

@@ -110,6 +110,41 @@ bool is_canonical(Passes& passes, index_t rows, index_t cols, index_t nnz, const
     return found.broken == 0 && found.descents == 0;
 }
 
+// Which columns a canonical matrix has entries in, and on which diagonals, column minus row, they lie.
+struct ColumnReach {
+    std::int64_t first = kMost, last = -1;
+    std::int64_t low = kMost, high = -kMost;
+
+    constexpr ColumnReach& operator+=(const ColumnReach& other) {
+        first = first < other.first ? first : other.first;
+        last = last > other.last ? last : other.last;
+        low = low < other.low ? low : other.low;
+        high = high > other.high ? high : other.high;
+        return *this;
+    }
+
+private:
+    static constexpr std::int64_t kMost = INT64_MAX;
+};
+
+template <class Passes>
+ColumnReach column_reach(Passes& passes, index_t rows, const index_t* row_offsets, const index_t* col_indices) {
+    constexpr std::int64_t kNanoseconds = 4;
+    return passes.template reduce<ColumnReach>(
+        rows,
+        [=] SPMVGPU_BODY(std::int64_t row) {
+            const index_t begin = row_offsets[row], end = row_offsets[row + 1];
+            ColumnReach reach;
+            if (begin == end) return reach;
+            reach.first = col_indices[begin];
+            reach.last = col_indices[end - 1];
+            reach.low = reach.first - row;
+            reach.high = reach.last - row;
+            return reach;
+        },
+        kNanoseconds);
+}
+
 // The transpose of a canonical matrix, canonical too: its entries by their columns, those in one column by their rows.
 template <class T, class Passes>
 CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {

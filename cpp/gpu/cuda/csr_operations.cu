@@ -6,10 +6,12 @@ namespace spmvgpu {
 
 SPMVGPU_RUN_ON_GPU(LongestRow)
 SPMVGPU_RUN_ON_GPU(IsCanonical)
+SPMVGPU_RUN_ON_GPU(ReachOfColumns)
 SPMVGPU_RUN_ON_GPU(Clustering)
 SPMVGPU_RUN_ON_GPU(TakeEvery)
 #define INSTANTIATE(T)                       \
     SPMVGPU_RUN_ON_GPU(DrawVector<T>)        \
+    SPMVGPU_RUN_ON_GPU(RowWindow<T>)         \
     SPMVGPU_RUN_ON_GPU(Diagonal<T>)          \
     SPMVGPU_RUN_ON_GPU(InvertDiagonal<T>)    \
     SPMVGPU_RUN_ON_GPU(PlaceValues<T>)       \

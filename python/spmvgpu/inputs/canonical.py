@@ -57,12 +57,7 @@ def canonical_csr(
     """
     declared = checked_symmetry(symmetric)
     wanted = wanted_dtype(dtype)
-    if isinstance(A, tuple):
-        source: Source = CsrArrays(A, shape)
-    elif shape is not None:
-        raise TypeError("shape= is allowed only with a (data, indices, indptr) tuple; leave it out")
-    else:
-        source = source_of(A)
+    source = given_source(A, shape)
     if ordinal != CPU and declared in (None, True):
         there = source.on_device(ordinal, wanted)
         if there is not None:
@@ -83,6 +78,15 @@ def checked_symmetry(symmetric: Any) -> _Declared | None:
     kind = ValueError if isinstance(symmetric, str) else TypeError
     allowed = "give None or False, True, 'lower', 'upper' or 'hermitian'"
     raise kind(f"symmetric={symmetric!r} is not allowed; {allowed}")
+
+
+def given_source(A: Any, shape: Any) -> Source:
+    """What the arguments `A` and `shape` of `canonical_csr` are."""
+    if isinstance(A, tuple):
+        return CsrArrays(A, shape)
+    if shape is not None:
+        raise TypeError("shape= is allowed only with a (data, indices, indptr) tuple; leave it out")
+    return source_of(A)
 
 
 def source_of(A: Any) -> Source:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,23 @@ from . import limits
 
 Arrays: TypeAlias = tuple[HostArray, HostArray, HostArray]  # data, indices, indptr
 Rows: TypeAlias = range | npt.NDArray[np.int32]
+
+
+class Reach(NamedTuple):
+    """Which columns and diagonals of a matrix have entries; zeros if none has.
+
+    Attributes
+    ----------
+    first, end : int
+        The first column, and the one after the last.
+    low, high : int
+        The lowest and the highest diagonal, column minus row.
+    """
+
+    first: int
+    end: int
+    low: int
+    high: int
 
 
 class CanonicalCsr:
@@ -212,14 +229,21 @@ class CanonicalCsr:
                 return row, int(missing[0])
         raise ValueError("the other matrix has no such entry")
 
-    def rows(self, rows: Rows) -> CanonicalCsr:
-        """Some rows, in the order given; neighbouring ones, in a range, are a window on the arrays."""
+    def rows(self, rows: Rows, ordinal: int = CPU) -> CanonicalCsr:
+        """Some rows, in the order given, where the matrix lies, whatever the device that they are to go to.
+
+        Neighbouring ones, in a range, are a window on arrays in host memory.
+        """
         if not isinstance(rows, range):
             return CanonicalCsr.of(self.host[rows])
+        shape = (len(rows), self.shape[1])
+        if self.ordinal != CPU:
+            source = self.source.rows(rows.start, rows.stop)
+            return CanonicalCsr.on(source, shape, self.dtype, source.nnz, self.ordinal)
         data, indices, indptr = self.arrays
         begin, end = int(indptr[rows.start]), int(indptr[rows.stop])
         offsets = indptr[rows.start : rows.stop + 1] - begin
-        return CanonicalCsr(data[begin:end], indices[begin:end], offsets, (len(rows), self.shape[1]))
+        return CanonicalCsr(data[begin:end], indices[begin:end], offsets, shape)
 
     def pieces(self) -> Iterator[CanonicalCsr]:
         """The matrix in pieces of neighbouring rows that fit one format each; one, unless it is wide.
@@ -234,6 +258,17 @@ class CanonicalCsr:
             start = end
         if not self.is_wide:
             yield self
+
+    def column_reach(self) -> Reach:
+        """The columns and the diagonals that have entries."""
+        found, start = [], 0
+        for piece in self.pieces():
+            if piece.nnz:
+                first, last, low, high = piece.source.column_reach()
+                found.append((first, last + 1, low - start, high - start))
+            start += piece.shape[0]
+        starts, ends, lows, highs = zip(*found, strict=True) if found else ((0,),) * 4
+        return Reach(min(starts), max(ends), min(lows), max(highs))
 
     def by_clusters(self) -> tuple[_core.Permutation, CanonicalCsr]:
         """An order of the rows and columns of a square matrix by clusters, and the matrix in it.

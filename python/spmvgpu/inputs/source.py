@@ -20,6 +20,7 @@ from .._util.steps import took
 from .._util.types import DType, HostArray
 from .._util.value_types import NAMES, is_value_type
 from ..arrays import ArrayInfo, as_array, library_of
+from ..devices import CPU
 from . import limits
 from .csr import CanonicalCsr
 from .limits import INDEX_LIMIT
@@ -54,6 +55,18 @@ class Source:
         """(data, indices, indptr) where they lie; None for what is no CSR matrix."""
         return None
 
+    def located_csr(self) -> tuple[ArrayInfo, ...] | None:
+        """(data, indices, indptr) of a CSR matrix, if their lengths and types are right."""
+        arrays, shape = self.csr(), self.shape
+        if arrays is None or len(shape) != 2 or min(shape) < 0 or max(shape) > INDEX_LIMIT:
+            return None
+        located = tuple(filter(None, map(_locate, ("data", "indices", "indptr"), arrays)))
+        if len(located) < 3 or not all(len(array.shape) == 1 and array.contiguous for array in located):
+            return None
+        data, indices, indptr = located
+        fits = data.shape == indices.shape and indptr.shape == (shape[0] + 1,) and is_value_type(data.dtype)
+        return located if fits and all(array.dtype in (np.int32, np.int64) for array in located[1:]) else None
+
     def host(self) -> Any:
         """The matrix as a SciPy sparse matrix, or as a NumPy array."""
         return self.given
@@ -69,27 +82,36 @@ class Source:
         converts it, or refuses it with the reason. What is checked is a copy, as there: a thread that changes
         the arrays meanwhile brings no index out of range into it.
         """
-        shape = self.shape
-        arrays = self.csr() if len(shape) == 2 and max(shape) <= INDEX_LIMIT else None
-        if arrays is None:
-            return None
-        found = map(_locate, ("data", "indices", "indptr"), arrays)
-        located = [array for array in found if array is not None]
-        if len(located) < 3:
+        located = self.located_csr()
+        if located is None:
             return None
         data, indices, indptr = located
-        rows, cols = shape
-        if not _fits(data, indices, indptr, rows) or storage_dtype(data.dtype, wanted) != data.dtype:
+        rows, cols = self.shape
+        fits = indices.dtype == indptr.dtype == np.int32 and data.shape[0] <= limits.ENTRY_LIMIT
+        if not fits or storage_dtype(data.dtype, wanted) != data.dtype:
             return None
         try:
             if data.host is not None and indices.host is not None and indptr.host is not None:
                 source, steps = CsrSource.checked(indptr.host, indices.host, data.host, cols, ordinal)
-            elif {array.ordinal for array in located} == {ordinal}:
-                for stream in {array.library.stream(array) for array in located}:  # what is queued is done
-                    _core.synchronize(stream, ordinal)
-                pointers = (indptr.pointer, indices.pointer, data.pointer)
+            elif (
+                data.host is None
+                and data.ordinal == indices.ordinal
+                and indptr.ordinal in (CPU, data.ordinal)
+            ):
+                on_gpu = [array for array in located if array.host is None]
+                for stream in {array.library.stream(array) for array in on_gpu}:  # what is queued is done
+                    _core.synchronize(stream, data.ordinal)
+                offsets = indptr.pointer if indptr.host is None else indptr.host
                 source, steps = CsrSource.checked_at(
-                    data.dtype, *pointers, rows, cols, data.shape[0], ordinal
+                    data.dtype,
+                    offsets,
+                    indices.pointer,
+                    data.pointer,
+                    rows,
+                    cols,
+                    data.shape[0],
+                    data.ordinal,
+                    ordinal,
                 )
             else:
                 return None
@@ -106,17 +128,6 @@ def _locate(name: str, array: Any) -> ArrayInfo | None:
         return None
     library = library_of(array)
     return None if library is None else library.locate(array, name)
-
-
-def _fits(data: ArrayInfo, indices: ArrayInfo, indptr: ArrayInfo, rows: int) -> bool:
-    return (
-        all(len(array.shape) == 1 and array.contiguous for array in (data, indices, indptr))
-        and indices.dtype == indptr.dtype == np.int32
-        and indptr.shape == (rows + 1,)
-        and data.shape == indices.shape
-        and data.shape[0] <= limits.ENTRY_LIMIT
-        and is_value_type(data.dtype)
-    )
 
 
 def csr_of_sparse(A: Any, wanted: DType | None) -> CanonicalCsr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise, starmap
 from typing import TypeAlias
@@ -14,15 +15,16 @@ from .._core import AnyMatrix, MultiDeviceMatrix, PartedMatrix, StreamedMatrix
 from .._util.arguments import whole_number
 from .._util.plugins import Plugins
 from .._util.types import HostArray
-from ..devices import CPU, device_name
+from ..devices import CPU, at_most, device_name
 from ..formats import Choice, Indices, traits
-from ..inputs.csr import CanonicalCsr, Rows
+from ..inputs.csr import CanonicalCsr, Reach, Rows
+from ..inputs.rows import DividedCsr
 from ..multi_device.partitions import Partition, check_powers, ends_by_nnz, ends_by_rows
 from ..planning.choosing import choose
 from ..planning.parts import bytes_of, formats_in
 from ..planning.predict import fastest, predict_considered
 from ..planning.profile import calibrated_power, device_model
-from ..planning.request import Request
+from ..planning.request import CHOOSERS, Request
 from ..planning.symmetry import of_part
 
 # Memory for the CUDA context, the kernels of other libraries and the pages of the driver.
@@ -31,6 +33,9 @@ _LEAST_KEPT_FREE = 16 << 20  # memory comes in pages, and every stream takes som
 
 # Entries of the rows that are timed where powers must be measured.
 _SAMPLE_ENTRIES = 8_000_000
+
+# Where there is room for so many times the whole matrix in CSR, a part fits in the fastest of all formats.
+_AMPLE = 2
 
 # Bytes per second from page-locked memory to the device, as measured on an H200.
 _BUS_RATE = 54e9
@@ -50,8 +55,8 @@ _SCATTERED: Mapping[str, Callable[[HostArray, Sequence[float]], Partition]] = Pl
 PARTITIONS = (*_ENDS, *_SCATTERED)
 
 
-#: The first column with an entry and the end of the last, and the lowest and the highest diagonal.
-_Reach: TypeAlias = tuple[int, int, int, int]
+#: A part as `MultiDeviceMatrix` takes it: matrix, first row or rows, window of x, and of its parts the interior.
+_Stored: TypeAlias = tuple[AnyMatrix, "int | HostArray", int, int, int]
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ class DevicePart:
 
 
 def divide(
-    csr: CanonicalCsr, division: Division, request: Request, ordinals: Sequence[int]
+    csr: DividedCsr, division: Division, request: Request, ordinals: Sequence[int]
 ) -> list[DevicePart]:
     """The rows that each device gets."""
     given = division.partition
@@ -146,7 +151,7 @@ def divide(
     return [DevicePart(_as_rows(rows), ordinal) for rows, ordinal in zip(sets, ordinals, strict=True)]
 
 
-def measured_powers(csr: CanonicalCsr, request: Request, ordinals: Sequence[int]) -> tuple[float, ...]:
+def measured_powers(csr: DividedCsr, request: Request, ordinals: Sequence[int]) -> tuple[float, ...]:
     """Equal ones if all devices are of one kind; else as calibrated, or from products with some rows."""
     kinds = {ordinal: device_model(ordinal) for ordinal in ordinals}
     if len(set(kinds.values())) == 1:
@@ -163,7 +168,7 @@ def measured_powers(csr: CanonicalCsr, request: Request, ordinals: Sequence[int]
 
 
 def fit(
-    csr: CanonicalCsr, request: Request, parts: Sequence[DevicePart], memory_limit: int | None = None
+    csr: DividedCsr, request: Request, parts: Sequence[DevicePart], memory_limit: int | None = None
 ) -> list[DevicePart]:
     """The parts, less the rows that do not fit the memory of their GPU.
 
@@ -180,9 +185,11 @@ def fit(
     return fitting
 
 
-def _split(csr: CanonicalCsr, request: Request, part: DevicePart, available: int) -> list[DevicePart]:
+def _split(csr: DividedCsr, request: Request, part: DevicePart, available: int) -> list[DevicePart]:
+    vectors = csr.dtype.itemsize * (len(part.rows) + csr.shape[1])
+    if request.format in ("auto", "csr") and _AMPLE * _bytes_in_csr(csr) + vectors <= available:
+        return [part]
     own = csr.rows(part.rows)
-    vectors = own.dtype.itemsize * (own.shape[0] + own.shape[1])
     needed = _bytes_needed(own, request, part.ordinal)
     if needed + vectors <= available or own.nnz == 0:
         return [part]
@@ -203,9 +210,12 @@ def _split(csr: CanonicalCsr, request: Request, part: DevicePart, available: int
     return [replace(part, rows=part.rows[:resident], is_full=True), on_cpu] if resident else [on_cpu]
 
 
+def _bytes_in_csr(csr: DividedCsr) -> int:
+    return csr.nnz * (csr.dtype.itemsize + 4) + csr.shape[0] * 4
+
+
 def _streamed_ms(csr: CanonicalCsr) -> float:
-    entries, rows = int(csr.nnz), int(csr.shape[0])
-    return 1e3 * (entries * (int(csr.dtype.itemsize) + 4) + rows * 4) / _BUS_RATE
+    return 1e3 * _bytes_in_csr(csr) / _BUS_RATE
 
 
 def _cpu_ms(csr: CanonicalCsr) -> float:
@@ -221,7 +231,7 @@ def _room(ordinal: int) -> int:
     return max(0, free - max(_LEAST_KEPT_FREE, int(free * _MEMORY_KEPT_FREE)))
 
 
-def _sample(csr: CanonicalCsr, room: int | None = None) -> CanonicalCsr:
+def _sample(csr: DividedCsr, room: int | None = None) -> CanonicalCsr:
     """The first rows, as many as are worth timing and leave most of the room free."""
     entries = _SAMPLE_ENTRIES
     if room is not None:
@@ -248,18 +258,41 @@ def _store(own: CanonicalCsr, request: Request, ordinal: int, *, untuned: bool =
     return choose(own, replace(request, tune=tune, symmetric=of_part(request.symmetric)), ordinal)[1]
 
 
-def build(csr: CanonicalCsr, request: Request, parts: Sequence[DevicePart]) -> MultiDeviceMatrix:
-    """The matrix whose parts are on their devices."""
+def build(
+    csr: DividedCsr, request: Request, parts: Sequence[DevicePart], threads: int | None = None
+) -> MultiDeviceMatrix:
+    """The matrix whose parts are on their devices, which check and store them at the same time.
+
+    `threads` is the bound of the CPU's threads for each device.
+    """
     has_pieces = len(parts) > 1 and csr.shape[0] == csr.shape[1]  # so have vectors then
-    made = []
-    for part in parts:
-        own = csr.rows(part.rows)
-        reach = _core.column_reach(own.indptr, own.indices)
-        interior = _interior(own, part, reach) if has_pieces else range(0)
-        matrix = _store_part(own, request, part, interior)
-        first = part.rows.start if isinstance(part.rows, range) else part.rows
-        made.append((matrix, first, *_window(own, reach, matrix), 1 if interior else 0))
-    return MultiDeviceMatrix(csr.shape[0], csr.shape[1], made)
+
+    def store(ordinal: int) -> dict[int, _Stored]:
+        with at_most(threads):
+            return {
+                number: _stored(csr, request, part, has_pieces)
+                for number, part in enumerate(parts)
+                if part.ordinal == ordinal
+            }
+
+    ordinals = {part.ordinal for part in parts} - {CPU}
+    with ThreadPoolExecutor(max(1, len(ordinals))) as pool:
+        on_gpus = [pool.submit(store, ordinal) for ordinal in ordinals]
+        made = store(CPU)  # in this thread, which a signal can interrupt
+        for others in on_gpus:
+            made |= others.result()
+    return MultiDeviceMatrix(csr.shape[0], csr.shape[1], [made[number] for number in range(len(parts))])
+
+
+def _stored(csr: DividedCsr, request: Request, part: DevicePart, has_pieces: bool) -> _Stored:
+    """Store a part on its device."""
+    stays = part.resident is None and not part.is_full and request.format not in CHOOSERS
+    own = csr.rows(part.rows, part.ordinal if stays else CPU)
+    reach = own.column_reach()
+    interior = _interior(csr, own, part, reach) if has_pieces else range(0)
+    matrix = _store_part(own, request, part, interior)
+    first = part.rows.start if isinstance(part.rows, range) else part.rows
+    return matrix, first, *_window(own, reach, matrix), 1 if interior else 0
 
 
 def _store_part(own: CanonicalCsr, request: Request, part: DevicePart, interior: range) -> AnyMatrix:
@@ -285,7 +318,7 @@ def _store_part(own: CanonicalCsr, request: Request, part: DevicePart, interior:
     return made[0][0] if len(made) == 1 else PartedMatrix(own.shape[0], own.shape[1], made)
 
 
-def _interior(own: CanonicalCsr, part: DevicePart, reach: _Reach) -> range:
+def _interior(csr: DividedCsr, own: CanonicalCsr, part: DevicePart, reach: Reach) -> range:
     """The rows of a part, counted from its first, that are multiplied while it gets its halo of x.
 
     They are those further from its first and last row than any of its entries is from the diagonal, so that
@@ -295,24 +328,25 @@ def _interior(own: CanonicalCsr, part: DevicePart, reach: _Reach) -> range:
     stays = part.ordinal != CPU and part.resident is None and not part.is_full
     if not stays or not isinstance(rows, range) or own.nnz < 2 * _LEAST_INTERIOR:
         return nothing
-    _, _, low, high = reach
-    start = 0 if rows.start == 0 else max(0, rows.start - low)
-    stop = len(rows) if rows.stop == own.shape[1] else len(rows) - max(0, high - rows.start)
-    worthwhile = start < stop and own.indptr[stop] - own.indptr[start] >= max(_LEAST_INTERIOR, own.nnz // 2)
-    return range(start, stop) if worthwhile and stop - start < len(rows) else nothing
+    start = 0 if rows.start == 0 else max(0, rows.start - reach.low)
+    stop = len(rows) if rows.stop == own.shape[1] else len(rows) - max(0, reach.high - rows.start)
+    if start >= stop:
+        return nothing
+    entries = csr.indptr[rows.start + stop] - csr.indptr[rows.start + start]
+    worthwhile = entries >= max(_LEAST_INTERIOR, own.nnz // 2) and stop - start < len(rows)
+    return range(start, stop) if worthwhile else nothing
 
 
-def _window(csr: CanonicalCsr, reach: _Reach, matrix: AnyMatrix) -> tuple[int, int]:
+def _window(csr: CanonicalCsr, reach: Reach, matrix: AnyMatrix) -> tuple[int, int]:
     """The columns in which products of a canonical matrix, stored as `matrix`, read x: first and end."""
     known = list(map(traits, formats_in(matrix)))
-    first, end, low, high = reach
     if any(format.reads_all_of_x for format in known):
         return 0, csr.shape[1]
     if csr.nnz and any(
         format.reads_whole_diagonals for format in known
     ):  # from one end of the rows to the other
-        return max(0, low), min(csr.shape[1], csr.shape[0] + high)
-    return first, end
+        return max(0, reach.low), min(csr.shape[1], csr.shape[0] + reach.high)
+    return reach.first, reach.end
 
 
 def _as_rows(rows: Indices) -> Rows:

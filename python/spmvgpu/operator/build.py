@@ -12,6 +12,7 @@ from ..devices import at_most
 from ..formats import Choice
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
+from ..inputs.rows import DividedCsr, UncheckedRows
 from ..multi_device import division
 from ..multi_device.division import DevicePart
 from ..planning import parts
@@ -23,12 +24,12 @@ from .stored import StoredMatrix
 
 
 def build(
-    csr: CanonicalCsr,
+    csr: DividedCsr,
     description: Description,
     recording: Recording | None = None,
     divided: Sequence[DevicePart] = (),
 ) -> StoredMatrix:
-    """Store a canonical matrix as described.
+    """Store a matrix as described; it is canonical, unless it goes to several devices.
 
     `recording` has the steps that were taken before, such as the checks of the matrix, and goes on. Over
     several devices, `divided` says which rows each one gets, where that is known.
@@ -39,7 +40,7 @@ def build(
         As `aslinearoperator`.
     """
     with at_most(description.threads):
-        if description.is_divided:
+        if description.is_divided or isinstance(csr, UncheckedRows):
             return _on_several_devices(csr, description, divided)
         if description.choice.format == "auto":
             return _in_chosen_format(csr, description, recording)
@@ -63,13 +64,15 @@ def _in_chosen_format(
 
 
 def _on_several_devices(
-    csr: CanonicalCsr, description: Description, divided: Sequence[DevicePart]
+    csr: DividedCsr, description: Description, divided: Sequence[DevicePart]
 ) -> StoredMatrix:
-    csr, request, how = csr.in_host_memory(), description.request, description.division
+    if isinstance(csr, CanonicalCsr):
+        csr = csr.in_host_memory()
+    request, how = description.request, description.division
     fitting = divided or division.fit(
         csr, request, division.divide(csr, how, request, description.ordinals), how.memory_limit
     )
-    matrix = division.build(csr, request, fitting)
+    matrix = division.build(csr, request, fitting, description.threads)
     formats = {parts.format_of(part) for part, *_ in matrix.parts}
     reason = "it suits the rows of each device" if request.format == "auto" else "it was asked for"
     choice = Choice(formats.pop() if len(formats) == 1 else "parts", reason=reason)

@@ -16,6 +16,7 @@ from ..arrays.products import common_type
 from ..devices import CPU, at_most, device_name, thread_count
 from ..formats import check_format, formats
 from ..inputs.canonical import ForeignOperator, Symmetric, canonical_csr, checked_symmetry, source_of
+from ..inputs.rows import DividedCsr, divided_csr
 from ..multi_device.division import Division
 from ..multi_device.operator import MultiDeviceOperator
 from ..multi_device.partitions import Partition
@@ -194,10 +195,12 @@ def aslinearoperator(
             f"reorder={reorder!r} is for one device; reorder the matrix itself before it is divided"
         )
     names = tuple(device) if isinstance(device, list) else device
-    needs_host = isinstance(names, tuple) or format in CHOOSERS or reorder in ("rcm", "auto")
     with at_most(threads), Recording() as recording:
-        place = CPU if needs_host else ordinals[0]
-        csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, ordinal=place)
+        if isinstance(names, tuple):
+            csr: DividedCsr = divided_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+        else:
+            place = CPU if format in CHOOSERS or reorder in ("rcm", "auto") else ordinals[0]
+            csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, ordinal=place)
         request = Request(format, options, tune, budget, declared(symmetric, csr.dtype))
         description = Description(names, ordinals, request, division, reorder, handle, threads)
         return operator_of(build(csr, description, recording))

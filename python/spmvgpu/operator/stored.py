@@ -15,6 +15,7 @@ from ..arrays import ArrayInfo
 from ..devices import CPU, at_most, device_name
 from ..formats import traits
 from ..inputs.csr import CanonicalCsr
+from ..inputs.rows import DividedCsr
 from ..multi_device.division import DevicePart
 from ..planning.parts import options, to_csr
 from ..planning.symmetry import stored_as
@@ -36,7 +37,7 @@ class StoredMatrix:
     Attributes
     ----------
     matrix : AnyMatrix
-        Stores the canonical matrix that the constructor takes besides.
+        Stores the matrix that the constructor takes besides.
     shape : tuple of int
     dtype : numpy.dtype
     description : Description
@@ -64,7 +65,7 @@ class StoredMatrix:
 
     def __init__(
         self,
-        csr: CanonicalCsr,
+        csr: DividedCsr,
         matrix: AnyMatrix,
         description: Description,
         parts: Sequence[DevicePart] = (),

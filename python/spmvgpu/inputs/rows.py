@@ -1,0 +1,87 @@
+"""Rows of a matrix that a caller gave, which go to several devices."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from .._util.types import DType
+from ..arrays import on_host
+from ..devices import CPU
+from .canonical import CsrArrays, Symmetric, canonical_csr, checked_symmetry, given_source
+from .csr import CanonicalCsr, Rows
+from .source import Source, storage_dtype, wanted_dtype
+
+
+class UncheckedRows:
+    """The rows of a CSR matrix, of which each range is checked on the device where it goes.
+
+    So it crosses the bus once, and all devices check at the same time.
+
+    Parameters
+    ----------
+    source : Source
+        Has a `located_csr`.
+    dtype : dtype
+        The type that values are stored in.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    nnz : int
+    indptr : ndarray
+        In host memory, and not checked.
+    """
+
+    def __init__(self, source: Source, dtype: DType) -> None:
+        self._source = source
+        self._data, self._indices, indptr = source.csr() or ()  # an empty tuple is for type checkers
+        self.indptr = on_host("indptr", indptr)
+        rows, cols = source.shape
+        self.shape, self.dtype, self.nnz = (rows, cols), dtype, len(self._data)
+
+    def rows(self, rows: Rows, ordinal: int = CPU) -> CanonicalCsr:
+        """Some rows; neighbouring ones, in a range, on a GPU if they can be checked there.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the matrix is broken.
+        """
+        if isinstance(rows, range):
+            begin, end = int(self.indptr[rows.start]), int(self.indptr[rows.stop])
+            offsets = self.indptr[rows.start : rows.stop + 1] - begin
+            try:
+                window = CsrArrays(
+                    (self._data[begin:end], self._indices[begin:end], offsets), (len(rows), self.shape[1])
+                )
+                return canonical_csr(window, dtype=self.dtype, ordinal=ordinal)
+            except (TypeError, ValueError):
+                pass  # the checks of the whole matrix say where it is broken
+        return self.in_host_memory().rows(rows)
+
+    def in_host_memory(self) -> CanonicalCsr:
+        """The whole matrix, checked."""
+        return canonical_csr(self._source, dtype=self.dtype)
+
+
+#: What is divided among devices.
+DividedCsr: TypeAlias = CanonicalCsr | UncheckedRows
+
+
+def divided_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None) -> DividedCsr:
+    """A matrix for several devices, of which each gets some rows. The arguments are as in `canonical_csr`.
+
+    Rows of a CSR matrix are checked when they are asked for.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `canonical_csr`.
+    """
+    source, declared, wanted = given_source(A, shape), checked_symmetry(symmetric), wanted_dtype(dtype)
+    if declared is None or (declared is True and source.shape[0] == source.shape[-1]):
+        located = source.located_csr()
+        if located is not None:
+            return UncheckedRows(source, storage_dtype(located[0].dtype, wanted))
+    return canonical_csr(source, dtype=dtype, symmetric=symmetric)
