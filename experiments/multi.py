@@ -4,6 +4,8 @@ The matrix has the pattern of a 27-point stencil. Vectors stay on the devices ("
 arrays that cross the bus in every product ("numpy"); "graph" is the device time of one GPU by itself, from
 replayed graphs. Every result is compared with that of one GPU, and that one in some rows with NumPy.
 
+"setup" is `aslinearoperator` with an empty cache, from a matrix of SciPy or of CuPy on the first GPU.
+
 "cg" is an iteration of `linalg.cg`, as the slope between a short and a long run without a tolerance, over
 devices of one kind; what the short run arrives at is compared with what one device does.
 """
@@ -27,10 +29,12 @@ from .clock import Call, timed, wall_us
 from .engine import Experiment, Items, Run
 from .peers.problem import Problem
 from .records import Row
+from .setup import has_cupy, to_cupy
 from .suite import Item
 
 CHAIN = 20  # distributed products between two waits of the host
 ROUNDS = 7
+SETUPS = 3
 SHORT, LONG = 30, 630  # iterations of cg between which the slope is taken
 
 
@@ -69,10 +73,12 @@ def measure(run: Run, problem: Problem, variant: str) -> Iterator[Row]:
             continue  # vectors stay in pieces on devices of one kind only
         if run.fits(0, **problem.case, devices=devices):
             format = run.options.format
+            if variant == "setup":
+                yield from case.setup(run, devices, format)
+                continue
             make = partial(sg.aslinearoperator, problem.matrix, device=devices, format=format)
-            seconds, op = timed(make)
             of_variant = case.products if variant == "products" else case.cg
-            yield from of_variant(devices, op, {"setup_seconds": round(seconds, 2)})
+            yield from of_variant(devices, make())
 
 
 class Over:
@@ -90,7 +96,19 @@ class Over:
         self.check("graph", op @ self.x)
         return self.row("graph", [device], op, [op.time_products(20) for _ in range(3)])
 
-    def products(self, devices: list[str], op: Any, setup: Row) -> Iterator[Row]:
+    def setup(self, run: Run, devices: list[str], format: str) -> Iterator[Row]:
+        """Making an operator, of one device without a list."""
+        device = devices if len(devices) > 1 else devices[0]
+        given = {"scipy": self.matrix} | ({"cupy": to_cupy(self.matrix)} if has_cupy(run) else {})
+        for source, matrix in given.items():
+            times = []
+            for _ in range(1 + SETUPS):
+                with sg.cache.empty():
+                    seconds, op = timed(partial(sg.aslinearoperator, matrix, device=device, format=format))
+                times.append(1e6 * seconds)
+            yield self.row("setup", devices, op, times[1:], source=source)
+
+    def products(self, devices: list[str], op: Any) -> Iterator[Row]:
         """Both kinds of vectors."""
         x, y = op.vector(self.x), op.vector()
         op.spmv(x, out=y)
@@ -103,12 +121,12 @@ class Over:
                 x, y = y, x
             op.synchronize()
 
-        yield self.row("distributed", devices, op, _times(chain, CHAIN), **setup)
+        yield self.row("distributed", devices, op, _times(chain, CHAIN))
         out = np.empty(self.matrix.shape[0], self.matrix.dtype)
         self.check("numpy", op.spmv(self.x, out=out))
         yield self.row("numpy", devices, op, _times(lambda: op.spmv(self.x, out=out), 1))
 
-    def cg(self, devices: list[str], op: Any, setup: Row) -> Iterator[Row]:
+    def cg(self, devices: list[str], op: Any) -> Iterator[Row]:
         """An iteration of conjugate gradients."""
 
         def solve(iterations: int) -> tuple[np.ndarray[Any, Any], int]:
@@ -133,7 +151,7 @@ class Over:
             (least, (_, few)), (most, (_, many)) = (timed(partial(solve, n)) for n in (SHORT, LONG))
             times.append(1e6 * (most - least) / (many - few))
         pieces = op.solve_info.pieces
-        yield self.row("cg", devices, op, times, **setup, pieces=pieces)
+        yield self.row("cg", devices, op, times, pieces=pieces)
 
     def check(self, variant: str, y: np.ndarray[Any, Any]) -> None:
         """Compare with NumPy in some rows, and with the first result in all."""
@@ -149,7 +167,8 @@ class Over:
             raise SystemExit(f"{variant}: off by {wrong:.3g}, more than {limit:.3g}")
 
     def row(self, variant: str, devices: list[str], op: Any, times: list[float], **more: Any) -> Row:
-        shares = [int(share[0].nnz) for share in op._several.parts] if variant != "graph" else [op.nnz]
+        several = isinstance(op, sg.MultiDeviceOperator)
+        shares = [int(share[0].nnz) for share in op._several.parts] if several else [op.nnz]
         described = {key: value for key, value in self.problem.describe().items() if key != "group"}
         return {
             **described, "library": "spmvgpu", "cache": "hot", "variant": variant, "devices": devices,
@@ -175,5 +194,5 @@ EXPERIMENTS = [
         measure=partial(measure, variant=variant),
         add_options=add_options,
     )
-    for file, variant in (("multi", "products"), ("multi_cg", "cg"))
+    for file, variant in (("multi", "products"), ("multi_cg", "cg"), ("multi_setup", "setup"))
 ]

@@ -451,6 +451,11 @@ SECTIONS = {
         "Times from a SciPy matrix to a result in NumPy in float64, and of an iteration of `cg`.",
         "part kind rows", "library device variant solver preconditioner columns",
     ),
+    "multi_setup": Section(
+        "Operators over several devices",
+        "Times of `aslinearoperator` with an empty cache, from a matrix of SciPy or CuPy (*source*).",
+        "matrix dtype devices", "source",
+    ),
     "multi": Section(
         "Several devices",
         "Times of a product: *distributed* with vectors that stay on the devices, *numpy* with transfers.",

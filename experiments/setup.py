@@ -39,15 +39,17 @@ def start(run: Run) -> None:
     with sg.cache.empty():
         for asked in VARIANTS.values():
             sg.aslinearoperator(A, device=run.device, **asked)
-    if _has_cupy(run):
-        _to_cupy(A)
+    if has_cupy(run):
+        to_cupy(A)
 
 
-def _has_cupy(run: Run) -> bool:
+def has_cupy(run: Run) -> bool:
+    """Whether matrices of CuPy are measured."""
     return run.on_gpu and peers.cupy.available() is None
 
 
-def _to_cupy(A: Any) -> Any:
+def to_cupy(A: Any) -> Any:
+    """The matrix on the GPU, as CuPy's."""
     import cupy
     from cupyx.scipy.sparse import csr_matrix
 
@@ -60,10 +62,10 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
     A = problem.matrix
     case = problem.size()
     sources = {"scipy": A}
-    if _has_cupy(run):
-        upload, _ = _samples(partial(_to_cupy, A))
+    if has_cupy(run):
+        upload, _ = _samples(partial(to_cupy, A))
         yield {**case, "library": "cupy", "variant": "csr", "source": "scipy", **upload}
-        sources["cupy"] = _to_cupy(A)
+        sources["cupy"] = to_cupy(A)
     for source, given in sources.items():
         for variant, asked in VARIANTS.items():
             make = partial(sg.aslinearoperator, given, device=run.device, **asked)

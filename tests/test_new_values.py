@@ -474,7 +474,7 @@ def test_an_operator_within_a_product_may_be_updated_too(device):
     squared = op @ op
     squared.args[1].update_values(B.data)
     assert_same_entries(op.tocsr(), A)
-    np.testing.assert_allclose(squared @ np.ones(N), A @ (B @ np.ones(N)))
+    np.testing.assert_allclose(squared @ np.ones(N), A @ (B @ np.ones(N)), atol=1e-13)  # sums may cancel
 
 
 def test_gathered_values_of_x_are_kept_alive(device):
