@@ -34,7 +34,7 @@ _LEAST_KEPT_FREE = 16 << 20  # memory comes in pages, and every stream takes som
 # Entries of the rows that are timed where powers must be measured.
 _SAMPLE_ENTRIES = 8_000_000
 
-# Where there is room for so many times the whole matrix in CSR, a part fits in the fastest of all formats.
+# A part surely fits where there is room for this many copies of the whole matrix in CSR.
 _AMPLE = 2
 
 # Bytes per second from page-locked memory to the device, as measured on an H200.
