@@ -13,7 +13,7 @@ import spmvgpu as sg
 from battery import TYPES, banded, matrix, uniform, vector
 from internals import predict_considered
 from reference import assert_product
-from spmvgpu import _core, gallery, linalg
+from spmvgpu import gallery, linalg
 from spmvgpu._core import MultiDeviceMatrix, PartedMatrix
 from spmvgpu.devices import CPU
 from spmvgpu.inputs.canonical import canonical_csr
@@ -157,17 +157,13 @@ def interiors(monkeypatch):
 def rows_of(A, rows, ordinal=0, **how):
     """Some rows of a matrix, what says that they go to a device, and the columns that they reach."""
     own = CanonicalCsr.of(A).rows(rows)
-    return own, division.DevicePart(rows, ordinal, **how), reach_of(own)
-
-
-def reach_of(own):
-    return _core.column_reach(own.indptr, own.indices)
+    return CanonicalCsr.of(A), own, division.DevicePart(rows, ordinal, **how), own.column_reach()
 
 
 def read_by(A, rows, fmt):
     """The elements of x that some rows read in a format."""
     own = CanonicalCsr.of(A).rows(rows)
-    return range(*division._window(own, reach_of(own), own.build(fmt, {}, CPU)))
+    return range(*division._window(own, own.column_reach(), own.build(fmt, {}, CPU)))
 
 
 @pytest.mark.usefixtures("interiors")
