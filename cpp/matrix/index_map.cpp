@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -43,19 +44,29 @@ void check_index_map(const char* what, const IndexMap& map, index_t count, index
 }
 
 void RowCheck::add(const IndexMap& map, index_t count) {
+    if (count == 0) return;
     constexpr index_t kNone = std::numeric_limits<index_t>::max();
     index_t twice = kNone;
-    parallel_for(count, count, [&](std::int64_t i) {
-        const std::atomic_ref<std::uint8_t> counted(counted_[map[static_cast<index_t>(i)]]);
-        if (counted.exchange(1, std::memory_order_relaxed) != 0) lower(&twice, map[static_cast<index_t>(i)]);
-    });
+    if (map.scattered()) {
+        parallel_for(count, count, [&](std::int64_t i) {
+            const std::atomic_ref<std::uint8_t> counted(counted_[map.indices[i]]);
+            if (counted.exchange(1, std::memory_order_relaxed) != 0) lower(&twice, map.indices[i]);
+        });
+    } else {
+        std::uint8_t* const rows = counted_.data() + map.first;
+        const void* const found = std::memchr(rows, 1, count);
+        if (found != nullptr) twice = static_cast<index_t>(static_cast<const std::uint8_t*>(found) - counted_.data());
+        std::fill_n(rows, count, std::uint8_t(1));
+    }
     if (twice != kNone) throw std::invalid_argument("row " + std::to_string(twice) + " lies in two parts");
 }
 
 void RowCheck::finish() const {
-    const auto missing = std::find(counted_.begin(), counted_.end(), 0);
-    if (missing != counted_.end()) {
-        throw std::invalid_argument("row " + std::to_string(missing - counted_.begin()) + " lies in no part");
+    if (counted_.empty()) return;
+    const void* const missing = std::memchr(counted_.data(), 0, counted_.size());
+    if (missing != nullptr) {
+        const auto row = static_cast<const std::uint8_t*>(missing) - counted_.data();
+        throw std::invalid_argument("row " + std::to_string(row) + " lies in no part");
     }
 }
 

@@ -55,7 +55,7 @@ _SCATTERED: Mapping[str, Callable[[HostArray, Sequence[float]], Partition]] = Pl
 PARTITIONS = (*_ENDS, *_SCATTERED)
 
 
-#: A part as `MultiDeviceMatrix` takes it: matrix, first row or rows, window of x, and of its parts the interior.
+#: A part for `MultiDeviceMatrix`: matrix, first row or all rows, window of x, parts in the interior.
 _Stored: TypeAlias = tuple[AnyMatrix, "int | HostArray", int, int, int]
 
 
@@ -177,19 +177,27 @@ def fit(
     """
     fitting: list[DevicePart] = []
     for part in parts:
-        if part.ordinal == CPU:
+        sharing = sum(other.ordinal == part.ordinal for other in parts)
+        if part.ordinal == CPU or _has_ample_room(csr, request, part, memory_limit, sharing):
             fitting.append(part)
         else:
             room = _room(part.ordinal) if memory_limit is None else memory_limit
-            fitting += _split(csr, request, part, room // sum(p.ordinal == part.ordinal for p in parts))
+            fitting += _split(csr, request, part, room // sharing)
     return fitting
 
 
+def _has_ample_room(
+    csr: DividedCsr, request: Request, part: DevicePart, memory_limit: int | None, sharing: int
+) -> bool:
+    """Whether a part surely fits, without a look at its rows."""
+    free = _free(part.ordinal) if memory_limit is None else memory_limit
+    needed = _AMPLE * _bytes_in_csr(csr) + csr.dtype.itemsize * (len(part.rows) + csr.shape[1])
+    return request.format in ("auto", "csr") and needed <= free // sharing
+
+
 def _split(csr: DividedCsr, request: Request, part: DevicePart, available: int) -> list[DevicePart]:
-    vectors = csr.dtype.itemsize * (len(part.rows) + csr.shape[1])
-    if request.format in ("auto", "csr") and _AMPLE * _bytes_in_csr(csr) + vectors <= available:
-        return [part]
     own = csr.rows(part.rows)
+    vectors = own.dtype.itemsize * (own.shape[0] + own.shape[1])
     needed = _bytes_needed(own, request, part.ordinal)
     if needed + vectors <= available or own.nnz == 0:
         return [part]
@@ -227,6 +235,11 @@ def _cpu_ms(csr: CanonicalCsr) -> float:
 def _room(ordinal: int) -> int:
     """Bytes of a GPU's memory that may be taken."""
     _core.release_idle_memory(ordinal)  # for blocks larger than those that are kept
+    return _free(ordinal)
+
+
+def _free(ordinal: int) -> int:
+    """The part of it that is free at once."""
     free = int(_core.device_properties(ordinal)["memory_free"])
     return max(0, free - max(_LEAST_KEPT_FREE, int(free * _MEMORY_KEPT_FREE)))
 

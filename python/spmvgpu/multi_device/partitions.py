@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -354,8 +355,10 @@ def ends_by_nnz(offsets: HostArray, powers: HostArray) -> HostArray:
     begin = 0
     for part, target in enumerate(targets_of(powers, int(offsets[-1]))):
         if target > 0:
-            wanted = offsets[begin] + target
-            end = min(int(np.searchsorted(offsets, wanted)), len(offsets) - 1)
+            wanted = int(offsets[begin]) + target
+            # As an offset, for NumPy would search in a copy of all of them as numbers like a float.
+            at_least = offsets.dtype.type(min(math.ceil(wanted), int(offsets[-1])))
+            end = int(np.searchsorted(offsets, at_least))
             if offsets[end] - wanted >= wanted - offsets[end - 1]:
                 end -= 1
             begin = end
