@@ -169,7 +169,9 @@ def eigsh(
             product = _inverse(system, vectors, shift, OPinv, method, preconditioner, tol)
     limits = {"which": which, "k": k, "ncv": ncv, "tol": tol, "maxiter": restarts, "rng": seed}
     kinds = {"return_eigenvectors": bool(return_eigenvectors), "sigma": shift, "inner": method}
-    system.check_same(**limits, **kinds, **{"v0 is None": v0 is None, "OPinv is None": OPinv is None})
+    optional = {"v0": v0, "OPinv": OPinv, "preconditioner": preconditioner}
+    kinds |= {f"{name} is None": value is None for name, value in optional.items()}
+    system.check_same(**limits, **kinds)
     lanczos = Lanczos(product, system, vectors.ordinal, ncv, places_of(k, ncv, n), seed)
     found = lanczos.find(start, k, which, tol, restarts, copies=tol == 0)
     values, factors = found.values, found.factors

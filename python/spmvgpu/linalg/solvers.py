@@ -60,7 +60,7 @@ def cg(
         Null space of a singular `A`, with a basis in the columns, which need not be orthonormal. "constant"
         stands for a vector of ones. The solver solves for the part of `b` that is orthogonal to it, keeps
         preconditioned residuals orthogonal to it, and returns the solution that is orthogonal to it. Vectors
-        are whole on one device then.
+        are whole on one device then. Each rank of a `DistributedOperator` gives its rows of the basis.
     callback : callable, optional
         Called as ``callback(xk)`` after each iteration. The device waits for it. `xk` is the same array in
         each call: copy it to keep it.
@@ -160,7 +160,8 @@ def bicgstab(
         Null space of a singular `A`, with a basis in the columns, which need not be orthonormal. "constant"
         stands for a vector of ones. The solver keeps preconditioned residuals orthogonal to it, and returns
         the solution that is orthogonal to it. If the adjoint of `A` has the same null space, it solves for
-        the part of `b` that is orthogonal to it. Vectors are whole on one device then.
+        the part of `b` that is orthogonal to it. Vectors are whole on one device then. Each rank of a
+        `DistributedOperator` gives its rows of the basis.
     callback : callable, optional
         Called as ``callback(xk)`` after each iteration. The device waits for it. `xk` is the same array in
         each call: copy it to keep it.
@@ -267,7 +268,8 @@ def gmres(
         Null space of a singular `A`, with a basis in the columns, which need not be orthonormal. "constant"
         stands for a vector of ones. The solver keeps preconditioned residuals orthogonal to it, and returns
         the solution that is orthogonal to it. If the adjoint of `A` has the same null space, it solves for
-        the part of `b` that is orthogonal to it. Vectors are whole on one device then.
+        the part of `b` that is orthogonal to it. Vectors are whole on one device then. Each rank of a
+        `DistributedOperator` gives its rows of the basis.
     callback : callable, optional
         Called as `callback_type` says. The device waits for it.
     callback_type : {"x", "pr_norm", "legacy"}, optional
@@ -387,7 +389,8 @@ def minres(
         Null space of a singular ``A - shift * I``, with a basis in the columns, which need not be
         orthonormal. "constant" stands for a vector of ones. The solver solves for the part of `b` that is
         orthogonal to it, keeps preconditioned residuals orthogonal to it, and returns the solution that is
-        orthogonal to it. Vectors are whole on one device then.
+        orthogonal to it. Vectors are whole on one device then. Each rank of a `DistributedOperator` gives its
+        rows of the basis.
     callback : callable, optional
         Called as ``callback(xk)`` after each iteration. The device waits for it. `xk` is the same array in
         each call: copy it to keep it.
