@@ -109,11 +109,12 @@ def test_file_that_is_read_by_parts(solve, write, folder):
     ("A", "chosen"),
     [
         (gallery.poisson2d(20), ["cg"]),
-        (gallery.poisson2d(20) - 1.5 * sp.eye_array(400), ["cg", "minres"]),
+        (gallery.poisson2d(20) - 0.1 * sp.eye_array(400), ["cg", "minres"]),
+        (gallery.poisson2d(20) - 1.5 * sp.eye_array(400), ["minres"]),
         (-gallery.poisson2d(20), ["minres"]),
         (convection(), ["bicgstab"]),
     ],
-    ids=range(4),
+    ids=range(5),
 )
 def test_solver_that_is_chosen(solve, write, A, chosen):
     """All ranks choose the same solver, and go on with the next one together."""

@@ -48,15 +48,6 @@ class DoubleSystemOverRanks(DoubleSystem):
         return self._everywhere((self.diagonal.real > 0).all())
 
     @cached_property
-    def is_hermitian(self) -> bool:
-        op, rng = self._op, np.random.default_rng(self._comm.rank)
-        u, v = rng.standard_normal((2, op.local_shape[0])).astype(op.dtype)
-        pairs = (u, op @ v), (op @ u, v), (u, u), (v, v)
-        mine = [np.vdot(p.astype(self._double), q) for p, q in pairs]
-        left, right, uu, vv = np.sum(self._comm.allgather(mine), axis=0)
-        return bool(abs(left - right) <= 1e4 * float(np.finfo(op.dtype).eps) * np.sqrt(abs(uu * vv)))
-
-    @cached_property
     def _exact(self) -> DistributedOperator:
         op = self._op
         if op.dtype == self._double:

@@ -304,14 +304,16 @@ class DoubleSystem:
     @cached_property
     def is_hermitian(self) -> bool:
         """Whether two products with random vectors differ by rounding errors only."""
-        system, n = system_of(self.op, self.vectors[0]), self.rows
-        if n == 0:
+        if self.rows == 0:
             return True
-        A, ordinal = system.core_map(), system.vectors(False).ordinal
-        basis = _core.KrylovBasis(self.dtype, n, 3, system.memory, system.max_threads)
+        with self.agreement():
+            system = system_of(self.op, self.vectors[0])
+            A, ordinal = system.core_map(), system.vectors(False).ordinal
+        n = system.shape[0]
+        basis = _core.KrylovBasis(self.dtype, n, 3, system.memory, system.max_threads, system.ranks)
         product = empty((n,), self.dtype, ordinal)
         for number in range(2):
-            vector = random_vector(n, self.dtype, number, ordinal)
+            vector = random_vector(n, self.dtype, number, ordinal, system.first)
             basis.put(vector.pointer, number)
         found = []  # of each product, its parts along both vectors and what is left
         for number in range(2):

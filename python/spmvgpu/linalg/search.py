@@ -24,7 +24,7 @@ from .krylov import KrylovRequest, Watch
 from .named import SYMMETRIC_SOLVERS, named
 from .problem import Approach, DoubleSystem, choose, refine
 from .stopping import Info, SolverWarning
-from .systems import OverRanks, random_vector
+from .systems import random_vector, system_of
 
 _LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has failed
 _MOST_COMPONENTS = 100  # for which a dense basis of the null space is small
@@ -210,9 +210,8 @@ class Search:
     def _seems_definite(self) -> bool:
         """Whether a few steps of cg, which is a Lanczos method, find no negative eigenvalue."""
         problem = self.problem
-        if isinstance(problem.op, OverRanks):
-            return True
-        v = random_vector(problem.rows, problem.dtype, 2, problem.ordinal).owner
+        system = system_of(problem.op, problem.vectors[0])
+        v = random_vector(system.shape[0], problem.dtype, 2, problem.ordinal, system.first).owner
         M = problem.preconditioner("jacobi" if problem.divides else "none")
         request = KrylovRequest("cg", None, M, 1e-8, 0.0, _LANCZOS_STEPS, self.nullspace, warns=False)
         _, _, how = krylov.run(problem.op, v, request)
