@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise, starmap
 from typing import TypeAlias
@@ -287,6 +286,8 @@ def build(
                 for number, part in enumerate(parts)
                 if part.ordinal == ordinal
             }
+
+    from concurrent.futures import ThreadPoolExecutor  # which takes milliseconds to import
 
     ordinals = {part.ordinal for part in parts} - {CPU}
     with ThreadPoolExecutor(max(1, len(ordinals))) as pool:
