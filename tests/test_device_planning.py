@@ -163,12 +163,15 @@ def test_features_are_those_of_the_host(name, device):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_rows_and_what_they_reach(case, device):
+def test_rows_columns_and_what_they_reach(case, device):
     A = matrix(case, np.float64)
     A.sort_indices()
     source = checked(A, device)
     assert source.column_reach() == on_host(A).column_reach()
-    rows = A.shape[0]
+    rows, cols = A.shape
+    for begin, end in ((0, cols), (cols // 3, cols - cols // 4), (cols // 2, cols // 2)):
+        arrays = source.source.columns(begin, end).to_csr()
+        assert_same_entries(sp.csr_array(arrays, shape=(rows, end - begin)), A[:, begin:end])
     for begin, end in ((0, rows), (rows // 3, rows - rows // 4), (rows // 2, rows // 2)):
         some = source.rows(range(begin, end))
         assert some.ordinal == source.ordinal

@@ -149,6 +149,11 @@ void register_source(py::module_& module) {
              }),
              py::arg("begin"), py::arg("end"), py::call_guard<GilRelease>(),
              "A source of the rows from `begin` to before `end`, on the same device.")
+        .def("columns", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, index_t begin, index_t end) {
+                 return source_of(source.columns(begin, end));
+             }),
+             py::arg("begin"), py::arg("end"), py::call_guard<GilRelease>(),
+             "A source of the columns from `begin` to before `end`, of which `begin` becomes 0, on the same device.")
         .def("column_reach", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
                  const ColumnReach reach = source.column_reach();
                  return std::tuple{reach.first, reach.last, reach.low, reach.high};

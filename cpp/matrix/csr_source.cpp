@@ -71,6 +71,12 @@ CsrMatrix<T> CsrSource<T>::rows(index_t begin, index_t end) const {
 }
 
 template <class T>
+CsrMatrix<T> CsrSource<T>::columns(index_t begin, index_t end) const {
+    if (begin < 0 || end < begin || end > csr_.cols) throw std::out_of_range("columns that the matrix does not have");
+    return gpu::run(ColumnWindow<T>{csr_, begin, end}, device_);
+}
+
+template <class T>
 ColumnReach CsrSource<T>::column_reach() const {
     return gpu::run(ReachOfColumns{csr_.pattern()}, device_);
 }

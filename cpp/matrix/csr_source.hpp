@@ -42,8 +42,9 @@ public:
     // The matrix with values of another type, on the device; see SPMVGPU_FOR_CONVERSIONS.
     template <class To>
     CsrMatrix<To> as() const;
-    CsrMatrix<T> transposed() const;                      // on the device
-    CsrMatrix<T> rows(index_t begin, index_t end) const;  // from `begin` to before `end`, copied on the device
+    CsrMatrix<T> transposed() const;                         // on the device
+    CsrMatrix<T> rows(index_t begin, index_t end) const;     // from `begin` to before `end`, copied on the device
+    CsrMatrix<T> columns(index_t begin, index_t end) const;  // the same of columns, of which `begin` becomes 0
     ColumnReach column_reach() const;
     Array<T> diagonal(std::int64_t shift) const;  // entries (i, i + shift), in host memory
     // The inverses of the diagonal entries, or of their absolute values, in an array on the device; see InvertDiagonal.

@@ -22,8 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from .._core import CsrSource
 from .._util.types import Device, Format, HostArray
 from ..arrays import is_sparse, on_host
+from ..devices import CPU
+from ..inputs.limits import ENTRY_LIMIT
 from ..inputs.source import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.new_values import check_type
@@ -154,11 +157,9 @@ def rows_with(data: object, local: LocalRows, cols: Ranges) -> sp.csr_array:
 
 def split(csr: sp.csr_array, cols: Ranges) -> tuple[sp.csr_array, sp.csr_array | None, HostArray, HostArray]:
     """The matrices of the block and the halo, and `boundary` and `needed` of `LocalRows`."""
-    rows, (begin, end) = csr.shape[0], (cols.begin, cols.end)
-    own = csr if len(cols) == csr.shape[1] else csr[:, begin:end]
-    columns = own.indices.astype(np.int32, copy=False)
-    block = sp.csr_array((own.data, columns, _narrow(own.indptr)), shape=(rows, len(cols)))
-    outside = np.diff(csr.indptr) - np.diff(own.indptr)
+    begin, end = cols.begin, cols.end
+    block = _columns(csr, begin, end)
+    outside = np.diff(csr.indptr) - np.diff(block.indptr)
     boundary = np.flatnonzero(outside)
     if boundary.size == 0:
         return block, None, boundary, np.empty(0, np.int64)
@@ -169,6 +170,19 @@ def split(csr: sp.csr_array, cols: Ranges) -> tuple[sp.csr_array, sp.csr_array |
     arrays = (there.data[beyond], columns.reshape(-1).astype(np.int32), offsets)
     halo = sp.csr_array(arrays, shape=(len(boundary), len(needed)))
     return block, halo, boundary, needed.astype(np.int64)
+
+
+def _columns(csr: sp.csr_array, begin: int, end: int) -> sp.csr_array:
+    """Some columns, as a matrix with int32 indices; by all cores, if there are no more than int32 numbers."""
+    shape = (csr.shape[0], end - begin)
+    if max(csr.nnz, csr.shape[1]) <= ENTRY_LIMIT:
+        offsets, columns = (np.ascontiguousarray(array, np.int32) for array in (csr.indptr, csr.indices))
+        if begin == 0 and end == csr.shape[1]:
+            return sp.csr_array((csr.data, columns, offsets), shape=shape)
+        source = CsrSource(offsets, columns, np.ascontiguousarray(csr.data), csr.shape[1], CPU)
+        return sp.csr_array(source.columns(begin, end).to_csr(), shape=shape)
+    own = csr[:, begin:end]
+    return sp.csr_array((own.data, own.indices.astype(np.int32), _narrow(own.indptr)), shape=shape)
 
 
 def _narrow(offsets: HostArray) -> HostArray:
