@@ -153,24 +153,13 @@ def pieces_for(csr: CanonicalCsr, format: str) -> Iterator[CanonicalCsr]:
 
 
 def submatrix(csr: CanonicalCsr, rows: Indices, cols: Indices | None = None) -> CanonicalCsr:
-    """``csr[rows][:, cols]`` as a canonical matrix; every column without `cols`.
-
-    Raises
-    ------
-    ValueError
-        If the rows have entries in other columns, which would be lost.
-    """
+    """``csr[rows][:, cols]`` as a canonical matrix, where `cols` holds every column once."""
     part = csr.host[rows]
     indices, width = part.indices, csr.shape[1]
     if cols is not None:
-        width = len(cols)
-        position = np.full(csr.shape[1], -1, np.int32)
+        position = np.empty(width, np.int32)
         position[cols] = np.arange(width, dtype=np.int32)
-        indices = position[part.indices]
-        if (indices < 0).any():
-            k = int(np.argmax(indices < 0))
-            row = rows[np.searchsorted(part.indptr, k, side="right") - 1]
-            raise ValueError(f"entry ({row}, {part.indices[k]}) is outside the columns of its part")
+        indices = position[indices]
     found = sp.csr_array((part.data, indices, part.indptr), shape=(len(rows), width))
     return CanonicalCsr.of(found.sorted_indices())
 
