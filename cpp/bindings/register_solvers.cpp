@@ -83,6 +83,50 @@ private:
     Device device_;
 };
 
+// A matrix whose products a Python function computes: y = alpha A x + beta y, for NumPy arrays x and y.
+template <class T>
+class CalledMatrix : public AnyMatrix<T> {
+public:
+    CalledMatrix(py::object function, index_t rows, index_t cols, int ordinal)
+        : function_(std::move(function)), rows_(rows), cols_(cols), device_{ordinal} {}
+
+    void spmv(const Product<T>& product, Stream stream) const override {
+        if (!product.is_of_vectors()) throw std::invalid_argument("a function multiplies one vector at a time");
+        if (device_.is_gpu()) gpu::synchronize(stream, device_.ordinal);
+        GilRelease::with_gil([&] {
+            const py::array_t<T> x = on_host(product.x, cols_), y = on_host(product.y, rows_);
+            call_python(function_, x, y, product.alpha, product.beta);
+            if (device_.is_gpu()) copy_bytes(product.y, device_, y.data(), {}, y.nbytes());
+        });
+    }
+    void spmv_host(const Product<T>& product) const override {
+        if (device_.is_gpu()) throw std::logic_error("a function multiplies vectors on its device");
+        spmv(product, nullptr);
+    }
+    double time_products(const Series&) const override {
+        throw std::logic_error("products of a function are not timed");
+    }
+    bool can_be_recorded() const override { return false; }
+    Device device() const override { return device_; }
+    index_t rows() const override { return rows_; }
+    index_t cols() const override { return cols_; }
+    std::int64_t nnz() const override { return 0; }
+    std::size_t nbytes() const override { return 0; }
+    SetupSeconds setup_seconds() const override { return {}; }
+
+private:
+    py::array_t<T> on_host(const T* vector, index_t length) const {
+        if (!device_.is_gpu()) return py::array_t<T>(length, vector, py::none());
+        py::array_t<T> copy(length);
+        copy_bytes(copy.mutable_data(), {}, vector, device_, copy.nbytes());
+        return copy;
+    }
+
+    py::object function_;
+    index_t rows_, cols_;
+    Device device_;
+};
+
 using AnyMap = AnyOf<LinearMap>;
 using GivenMatrix = std::optional<Matrices>;
 using GivenLevel = std::tuple<GivenMatrix, std::uintptr_t, double, double, int, GivenMatrix, GivenMatrix, GivenMatrix>;
@@ -106,6 +150,15 @@ void register_maps(py::module_& module) {
                              int ordinal) -> AnyMap { return std::make_shared<InPlaceMap<T>>(function, ordinal); }),
         py::arg("dtype"), py::arg("function"), py::arg("ordinal"),
         "A function of the addresses of two vectors, which makes the second.");
+    py::class_<MatricesOf<CalledMatrix>, Matrices>(module, "CalledMatrix",
+                                                   "A matrix whose products a function computes.");
+    module.def("called_matrix",
+               of_dtype([]<class T>(const py::typing::Callable<py::object(py::array, py::array, T, T)>& function,
+                                    index_t rows, index_t cols, int ordinal) -> MatricesOf<CalledMatrix> {
+                   return std::make_shared<CalledMatrix<T>>(function, rows, cols, ordinal);
+               }),
+               py::arg("dtype"), py::arg("function"), py::arg("rows"), py::arg("cols"), py::arg("ordinal"),
+               "A function of NumPy arrays x and y, alpha and beta, which makes y = alpha A x + beta y.");
     module.def("diagonal_map", of_dtype([]<class T>(std::uintptr_t pointer) -> AnyMap {
                    return std::make_shared<DiagonalMap<T>>(at<T>(pointer));
                }),

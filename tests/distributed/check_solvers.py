@@ -83,7 +83,7 @@ def test_complex_systems(solver, dtype):
     assert np.linalg.norm(b - A @ whole) <= allowed
 
 
-@pytest.mark.parametrize("M", ["ilu0", "ic0", "block_jacobi", "chebyshev", "amg"])
+@pytest.mark.parametrize("M", ["ilu0", "ic0", "block_jacobi", "chebyshev"])
 def test_preconditioners_of_the_own_block(M):
     A = gallery.poisson2d(24, contrast=100)
     op, b = operator(A), vector(576, A.dtype)
@@ -92,9 +92,8 @@ def test_preconditioners_of_the_own_block(M):
     assert residual(A, op, x, b) <= 1.1e-9
     begin, end = op.row_ranges.begin, op.row_ranges.end
     make = getattr(linalg, M)
-    options = {"cycle": "once"} if M == "amg" else {}
     block = sg.aslinearoperator(A[begin:end, begin:end], device="cpu")
-    for inverse in (make(op, **options), make(block, **options)):
+    for inverse in (make(op), make(block)):
         again, _ = linalg.bicgstab(op, own(op, b), M=inverse, rtol=1e-9)
         np.testing.assert_allclose(again, x, rtol=0, atol=1e-6 * np.abs(b).max())
     taken = op.solve_info.iterations

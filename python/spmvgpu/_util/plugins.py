@@ -16,6 +16,7 @@ _ADDED: dict[str, dict[str, Any]] = {
     "calibration": {"guo2011": "papers.guo2011_planning:Calibration"},
     "chooser": {"partitioned": "papers.guo2011_planning:cut_by_length"},
     "model": {"guo2011": "papers.guo2011_planning:MODEL"},
+    "multigrid": {"ranks": "distributed.multigrid:multigrid_over_ranks"},
     "operator": {"divided": "multi_device.operator:MultiDeviceOperator"},
     "problem": {"ranks": "distributed.problem:DoubleSystemOverRanks"},
     "partition": {"pmf": "papers.yang2015:by_pmf"},

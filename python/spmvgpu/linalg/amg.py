@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
 from .._util.arguments import one_of, real_number, whole_number, with_hints
+from .._util.plugins import Plugins
 from .._util.types import HostArray
 from ..devices import resolve_device
 from ..inputs.canonical import canonical_csr
@@ -13,8 +17,12 @@ from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
 from ..planning.request import Request
 from .multigrid import LARGEST_DIRECT, Arguments, Multigrid, check_kind, stored
-from .preconditioners import of_own_block
-from .systems import check_square, columns_on_host
+from .systems import OverRanks, check_square, columns_on_host
+
+# From an operator over ranks, and a function of a rank's block and of the size of its coarsest level.
+_OVER_RANKS: Mapping[str, Callable[[OverRanks, Callable[[SparseOperator, int], Multigrid]], Any]] = Plugins(
+    "multigrid"
+)
 
 _MOST_MODES = 64  # columns of B
 _STRENGTH = 0.03
@@ -27,7 +35,6 @@ _MOST_TERMS = {"auto": (8.0, 8.0), "V": (np.inf, np.inf), "AMLI": (0.0, 0.0), "o
 
 
 @with_hints
-@of_own_block
 def amg(
     A: object,
     *,
@@ -53,8 +60,8 @@ def amg(
     Parameters
     ----------
     A : SparseOperator, sparse matrix or DistributedOperator
-        Symmetric or Hermitian, and positive definite. For an operator over ranks, each rank makes the
-        preconditioner of its diagonal block. Symmetry is not checked: the restriction is always the
+        Symmetric or Hermitian, and positive definite. Over ranks, aggregates do not cross ranks, and `B` has
+        the rows of this rank. Symmetry is not checked: the restriction is always the
         conjugate transpose of the prolongator, which rarely suits an unsymmetric matrix. A positive
         semidefinite matrix is solved in the least squares sense on the coarsest level.
     B : (n,) or (n, k) array, optional
@@ -92,11 +99,12 @@ def amg(
     Returns
     -------
     Multigrid
+        Over ranks, one for the piece of this rank, whose `levels` are distributed operators.
 
     Raises
     ------
     TypeError, ValueError
-        If `A` is not a square matrix on one device, or another argument is not allowed.
+        If `A` is not a square matrix on one device or over ranks, or another argument is not allowed.
     numpy.linalg.LinAlgError
         If an entry of the diagonal is not positive, or an entry of the matrix is not finite.
 
@@ -123,6 +131,14 @@ def amg(
     >>> info, M.A.solve_info.iterations < 15
     (0, True)
     """
+    if isinstance(A, OverRanks):
+        others = {name: value for name, value in locals().items() if name != "A"}
+
+        def of_block(block: SparseOperator, most: int) -> Multigrid:
+            return amg(block, **others | {"max_coarse": min(max_coarse, most)})
+
+        made: Multigrid = _OVER_RANKS["ranks"](A, of_block)
+        return made
     one_of("smoother", smoother, ("chebyshev", "jacobi"))
     whole_number("degree", degree, 1, 1000)
     one_of("cycle", cycle, _MOST_TERMS)

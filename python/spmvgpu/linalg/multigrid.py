@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -25,7 +25,7 @@ from .preconditioners import DevicePreconditioner, diagonal_of, positive_inverse
 
 LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse is made
 _ROUNDINGS = 16  # or more have gone into an entry of a coarsest matrix, however small that is
-_SAFETY = 1.05  # of estimates of eigenvalues, which are from below
+SAFETY = 1.05  # of estimates of eigenvalues, which are from below
 _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
 # Entries of a level that is visited twice, of the next finer one: all levels take 5 times as long at most.
 _SMALLER = 0.4
@@ -85,6 +85,11 @@ class Arguments(NamedTuple):
     # The core does not need to know the rest.
     smoother: str
     degree: int
+
+    @property
+    def smoothing(self) -> tuple[int, float]:
+        """The degree of the polynomial, and the largest eigenvalue over the least that it is for."""
+        return (self.degree, _SMOOTHED) if self.smoother == "chebyshev" else (1, 2.0)
 
 
 class Multigrid(DevicePreconditioner):
@@ -168,7 +173,7 @@ class Multigrid(DevicePreconditioner):
     def _inverse_of(self, coarsest: SparseOperator) -> SparseOperator | None:
         if coarsest.shape[0] > LARGEST_DIRECT:
             return None
-        inverse = _dense_inverse(coarsest.tocsr().toarray()).astype(self.dtype)
+        inverse = dense_inverse(coarsest.tocsr().toarray()).astype(self.dtype)
         dense = CanonicalCsr.of(sp.csr_array(inverse))
         return stored(dense, self._requested, Request("csr", symmetric=Symmetry.NEITHER))
 
@@ -284,15 +289,14 @@ class Multigrid(DevicePreconditioner):
         return grids
 
     def _core_map(self) -> LinearMap:
-        smoothed = self._arguments.smoother == "chebyshev"
-        degree, ratio = (self._arguments.degree, _SMOOTHED) if smoothed else (1, 2.0)
+        degree, ratio = self._arguments.smoothing
         finest, own, inverse = self._now()
         levels: list[Any] = []
         for number, (A, R, P) in enumerate(own):
             if R is None and inverse is not None:
                 levels.append((None, 0, 1.0, 1.0, 1, None, None, inverse._matrix))
                 continue
-            high = _SAFETY * self._hierarchy.largest_eigenvalue(number) or 1.0  # of a matrix of zeros
+            high = SAFETY * self._hierarchy.largest_eigenvalue(number) or 1.0  # of a matrix of zeros
             diagonal = self._hierarchy.inverse_diagonal(number)
             matrix = (finest if number == 0 else A)._matrix
             to_coarser = R and R._matrix, P and P._matrix
@@ -301,13 +305,7 @@ class Multigrid(DevicePreconditioner):
         return _core.cycle_map(self.dtype, levels, self._memory, twice)
 
     def _visited_twice(self) -> list[int]:
-        """The levels that a cycle solves for twice: unsmoothed, and much smaller than the next finer one.
-
-        None if the coarsest system is not solved: what is known of the eigenvalues of cycles needs that.
-        """
-        entries = [level.A.nnz for level in self.levels]
-        first = self._hierarchy.smoothed_levels + 1
-        return [k for k in range(first, len(entries) - 1) if entries[k] <= _SMALLER * entries[k - 1]]
+        return visited_twice([level.A.nnz for level in self.levels], self._hierarchy.smoothed_levels)
 
     def _conjugate_transposed(self, state: _Grids) -> _Grids:
         finest, levels, inverse = state
@@ -348,7 +346,15 @@ def stored(csr: CanonicalCsr, device: str, request: Request) -> SparseOperator:
     return made
 
 
-def _dense_inverse(dense: HostArray) -> HostArray:
+def visited_twice(entries: Sequence[int], smoothed: int) -> list[int]:
+    """The levels that a cycle solves for twice: unsmoothed, and much smaller than the next finer one.
+
+    Only if the coarsest system is solved: what is known of the eigenvalues of cycles needs that.
+    """
+    return [k for k in range(smoothed + 1, len(entries) - 1) if entries[k] <= _SMALLER * entries[k - 1]]
+
+
+def dense_inverse(dense: HostArray) -> HostArray:
     """The inverse of the coarsest matrix, or a pseudoinverse if it is singular to working precision."""
     eps = float(np.finfo(dense.dtype).eps)
     wide = dense.astype(np.result_type(dense.dtype, np.float64))

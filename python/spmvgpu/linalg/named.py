@@ -55,7 +55,7 @@ NAMES = ("jacobi", *_OF_ENTRIES)
 def named(name: str, op: SparseOperator | OverRanks, solver: str, **options: object) -> LinearOperator:
     """The preconditioner of a name for an operator and a solver, as solvers take it.
 
-    Over ranks it is that of this rank's block of the diagonal.
+    Over ranks it is that of this rank's block of the diagonal, except for "jacobi" and "amg".
 
     Raises
     ------
@@ -65,4 +65,5 @@ def named(name: str, op: SparseOperator | OverRanks, solver: str, **options: obj
     one_of("M", name, NAMES)
     if name == "jacobi":
         return _jacobi(op, solver in SYMMETRIC_SOLVERS)
-    return _OF_ENTRIES[name](op if isinstance(op, SparseOperator) else op._block, **options)
+    is_whole = isinstance(op, SparseOperator) or name == "amg"
+    return _OF_ENTRIES[name](op if is_whole else op._block, **options)

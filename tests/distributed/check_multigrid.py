@@ -1,0 +1,133 @@
+"""Multigrid over ranks: it is definite, takes about the iterations of one process, and refuses alike."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import vector
+from ranks import COMM, each_division, operator, piece
+from spmvgpu import gallery, linalg
+
+N = 7  # points along an edge of the elastic body
+
+
+def _hermitian():
+    """A grid whose entries have phases."""
+    A = sp.csr_array(gallery.poisson2d(24)).astype(complex)
+    phase = np.exp(1j * np.arange(A.shape[0]))
+    return sp.csr_array(sp.diags_array(phase) @ A @ sp.diags_array(phase.conj()))
+
+
+# The matrix, near null space, and how many times the iterations of one process it may take.
+CASES = {
+    "grid": (lambda: gallery.poisson3d(14), None, 1.6),
+    "single precision": (lambda: gallery.poisson3d(12, dtype="float32"), None, 1.6),
+    "plane": (lambda: gallery.poisson2d(40), None, 2.5),
+    "jumps": (lambda: gallery.poisson2d(30, contrast=1e4), None, 2.5),
+    "elastic": (
+        lambda: gallery.elasticity3d(N),
+        lambda: gallery.rigid_body_modes(gallery.elasticity3d_points(N)),
+        2.0,
+    ),
+    "tiny": (lambda: gallery.poisson1d(3), None, 3.0),
+}
+
+
+def applied(M, op, x):
+    """The whole product of a hierarchy with a whole vector."""
+    return op.row_ranges.gather(M @ piece(x, op.row_ranges), root=None)
+
+
+@each_division
+@pytest.mark.parametrize("name", CASES)
+def test_iterations(name, division, side):
+    make, modes, factor = CASES[name]
+    A, B = make(), None if modes is None else modes()
+    alone = sg.aslinearoperator(A, device="cpu")
+    b = vector(A.shape[0], A.dtype)
+    rtol = 1e-5 if A.dtype == np.float32 else 1e-9
+    linalg.cg(alone, b, rtol=rtol, M=linalg.amg(alone, B=B))
+    op = operator(A, division, **side.options)
+    M = linalg.amg(op, B=None if B is None else piece(B, op.row_ranges))
+    x, info = linalg.cg(op, side.send(piece(b, op.row_ranges)), rtol=rtol, M=M)
+    assert info == 0
+    assert op.solve_info.iterations <= factor * alone.solve_info.iterations + 2
+    whole = op.row_ranges.gather(side.fetch(x), root=None)
+    assert np.linalg.norm(b - A @ whole) <= 4 * rtol * np.linalg.norm(b)
+
+
+@each_division
+@pytest.mark.parametrize("cycle", ["auto", "V", "AMLI"])
+@pytest.mark.parametrize("A", [gallery.poisson2d(28, contrast=100), _hermitian()], ids=["real", "complex"])
+def test_a_cycle_is_definite(A, cycle, division):
+    op = operator(A, division)
+    M = linalg.amg(op, cycle=cycle, max_coarse=20)
+    assert M.H is M
+    assert len(M.levels) > 2
+    assert M.operator_complexity > 1
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((A.shape[0], 6)).astype(A.dtype)
+    if A.dtype.kind == "c":
+        X = X + 1j * rng.standard_normal(X.shape)
+    Y = np.stack([applied(M, op, x) for x in X.T], axis=1)
+    inner = X.conj().T @ Y
+    np.testing.assert_allclose(inner, inner.conj().T, rtol=0, atol=1e-11 * np.abs(inner).max())
+    assert np.linalg.eigvalsh(inner).min() > 0
+    error = np.linalg.eigvals(np.linalg.solve(X.conj().T @ X, X.conj().T @ (A @ Y)))
+    assert np.abs(error).max() < 4  # it nearly inverts the matrix
+
+
+def test_coarser_matrices_have_the_entries_between_ranks():
+    """The sum of all entries of a matrix of aggregates of constants, and whether it is symmetric."""
+    A = gallery.poisson3d(12)
+    M = linalg.amg(operator(A), max_coarse=20)
+    for level in M.levels:
+        whole = sp.vstack(COMM.allgather(level.tocsr()))
+        assert abs(whole - whole.T).max() < 1e-12
+        assert np.linalg.eigvalsh(whole.toarray()).min() > 0
+
+
+@pytest.mark.parametrize("columns", [None, 2])
+def test_by_name(columns):
+    A = gallery.poisson2d(40)
+    op = operator(A)
+    b = (
+        vector(1600, A.dtype)
+        if columns is None
+        else np.stack([vector(1600, A.dtype, seed=k) for k in (1, 2)], 1)
+    )
+    x, info = linalg.cg(op, piece(b, op.row_ranges), M="amg", rtol=1e-9)
+    assert np.all(info == 0)
+    assert op.solve_info.iterations < 30
+    whole = op.row_ranges.gather(x, root=None)
+    assert np.linalg.norm(b - A @ whole) <= 2e-9 * np.linalg.norm(b)
+
+
+def test_it_keeps_its_values():
+    A = gallery.poisson2d(20)
+    op = operator(A)
+    M = linalg.amg(op)
+    x = vector(400, A.dtype)
+    before = applied(M, op, x)
+    op.update_values(2 * op.tocsr().data)
+    np.testing.assert_array_equal(applied(M, op, x), before)
+    for refused in (lambda: M.update_values(op.tocsr()), lambda: pickle.dumps(M)):
+        with pytest.raises(TypeError, match=r"make (it a|a )new"):
+            refused()
+
+
+def test_refusals_are_raised_on_all_ranks():
+    A = sp.csr_array(gallery.poisson2d(20)).tolil()
+    A[399, 399] = -1.0
+    with pytest.raises(np.linalg.LinAlgError, match="positive"):
+        linalg.amg(operator(A.tocsr()))
+    op = operator(gallery.poisson2d(20))
+    with pytest.raises(ValueError, match="cycle"):
+        linalg.amg(op, cycle="W" if COMM.rank == 0 else "V")
+    with pytest.raises((TypeError, ValueError), match="B"):
+        linalg.amg(op, B=np.ones(3 if COMM.rank == COMM.size - 1 else op.local_shape[0]))
