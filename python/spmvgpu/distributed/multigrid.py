@@ -11,36 +11,54 @@ import scipy.sparse as sp
 
 from .. import _core
 from .._core import AnyMatrix, LinearMap
-from .._util.types import HostArray
-from ..linalg.multigrid import LARGEST_DIRECT, SAFETY, Multigrid, dense_inverse, visited_twice
+from .._util.types import DType, HostArray
+from ..linalg.multigrid import LARGEST_DIRECT, SAFETY, Level, Multigrid, dense_inverse, visited_twice
 from ..linalg.preconditioners import DevicePreconditioner
-from ..linalg.systems import check_square
+from ..linalg.systems import DeviceVector, check_square, staged
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
+from ..planning.symmetry import Symmetry
 from . import from_rows
 from .errors import agreement
-from .exchange import Exchange
+from .exchange import Exchange, send_to
 from .explain import Summary
 from .operator import DistributedOperator
 from .ranges import Ranges
 from .rows import LocalRows, split
 
+_SMOOTHING = 4 / 3  # the weight that smooths prolongators, for a largest eigenvalue of one
 _POWERS = 10  # products to estimate the largest eigenvalue of a level
 _BELOW = 1.1  # the eigenvalue over such an estimate, at most
 
 
-class _Transfer(NamedTuple):
-    """This rank's restriction to the next coarser level, and its prolongation from there."""
+class _Level(NamedTuple):
+    """A level in the making: the matrix, and what it has besides the block that is known without other ranks.
 
-    R: SparseOperator
-    P: SparseOperator
+    Attributes
+    ----------
+    op : DistributedOperator
+    block : SparseOperator
+        The matrix of this level in the rank's own hierarchy.
+    own, halo : csr_array
+        The rest of the rank's rows, in the columns of the rank and in those that it needs of others.
+    """
+
+    op: DistributedOperator
+    block: SparseOperator
+    own: sp.csr_array
+    halo: sp.csr_array
+
+    def times(self, of_rank: sp.csr_array, of_others: sp.csr_array) -> sp.csr_array:
+        """The product of the rest with a matrix, of which there are the rows of this rank and the halo's."""
+        return self.own @ of_rank + self.halo @ of_others
 
 
 class _Grids(NamedTuple):
-    """What a hierarchy applies: matrices and transfers, finest first, and the inverse of the last matrix."""
+    """What a hierarchy applies, finest first, and the inverse of the coarsest matrix."""
 
-    levels: list[DistributedOperator]
-    transfers: list[_Transfer]
+    matrices: list[DistributedOperator]
+    prolongators: list[DistributedOperator]
+    diagonals: list[DeviceVector]  # of the matrices, inverted
     inverse: DistributedOperator | None
 
 
@@ -68,13 +86,14 @@ class MultigridOverRanks(DevicePreconditioner):
     """A multigrid hierarchy of an operator over ranks as a preconditioner, as `amg` returns it.
 
     The solvers of `spmvgpu.linalg` take it. One application is one cycle, which all ranks do together.
-    Aggregates and prolongators do not cross ranks. The matrices of coarser levels have all entries, and the
-    coarsest one is inverted. So the number of iterations depends little on the number of ranks.
+    Aggregates do not cross ranks. Prolongators are smoothed across ranks. The matrices of coarser levels have
+    all entries, and the coarsest one is inverted. So the number of iterations depends little on the number of
+    ranks.
 
     Attributes
     ----------
-    levels : list of DistributedOperator
-        The matrix of each level, finest first.
+    levels : tuple of Level
+        As of `Multigrid`, with distributed operators.
     operator_complexity : float
         Number of stored entries of all levels, divided by the number of the finest.
 
@@ -90,52 +109,56 @@ class MultigridOverRanks(DevicePreconditioner):
 
     def __init__(self, op: DistributedOperator, own: Multigrid) -> None:
         super().__init__(op.dtype, op.local_shape, own._ordinal)
-        self._own, comm = own, op.comm
+        self._arguments, comm = own._arguments, op.comm
         # A snapshot with variants of its own, for the caller's operator may get new values.
         finest = DistributedOperator(
             replace(op._shared, local=op._shared.local.snapshot(), variants={}), *op._which
         )
         depth = max(comm.allgather(len(own.levels)))
-        levels, transfers = [finest], []
-        for number in range(1, depth):
-            transfers.append(_transfer(own, number - 1))
-            block = own.levels[min(number, len(own.levels) - 1)].A
-            levels.append(_coarser(levels[-1], transfers[-1], block))
-        self._largest = [
-            max(*comm.allgather(_own_largest(own, number)), _BELOW * _largest_by_powers(level)) or 1.0
-            for number, level in enumerate(levels)
-        ]
         self._smoothed = max(comm.allgather(own._hierarchy.smoothed_levels))
-        self._state = _Grids(levels, transfers, _inverse(levels[-1]))
+        self._largest: list[float] = []
+        level, levels, prolongators, diagonals = _finest(finest, own), [], [], []
+        for number in range(depth):
+            diagonal = level.op.diagonal().real
+            inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
+            is_there = number < len(own.levels) and own.shape[0] > 0
+            of_block = own._hierarchy.largest_eigenvalue(number) if is_there else 0.0
+            self._largest.append(
+                max(*comm.allgather(of_block), _BELOW * _largest(level.op, diagonal, inverse)) or 1.0
+            )
+            levels.append(level.op)
+            diagonals.append(staged(inverse.astype(op.dtype), self._ordinal))
+            if number + 1 < depth:
+                is_smoothed = number < own._hierarchy.smoothed_levels
+                weight = _SMOOTHING / (SAFETY * self._largest[-1]) if is_smoothed else 0.0
+                prolongator, level = _coarser(level, own, number, weight * inverse)
+                prolongators.append(prolongator)
+        self._state = _Grids(levels, prolongators, diagonals, _inverse(levels[-1]))
 
     @property
-    def levels(self) -> list[DistributedOperator]:
-        return list(self._state.levels)
+    def levels(self) -> tuple[Level, ...]:
+        grids: _Grids = self._state
+        to_coarser: list[Any] = [(P.H, P) for P in grids.prolongators]
+        matrices: list[Any] = grids.matrices
+        return tuple(Level(A, *pair) for A, pair in zip(matrices, [*to_coarser, (None, None)], strict=True))
 
     @property
     def operator_complexity(self) -> float:
-        return sum(level.nnz for level in self.levels) / max(1, self.levels[0].nnz)
+        entries = [level.A.nnz for level in self.levels]
+        return sum(entries) / max(1, entries[0])
 
     def _core_map(self) -> LinearMap:
-        levels, transfers, inverse = self._state
-        degree, ratio = self._own._arguments.smoothing
+        matrices, _, diagonals, inverse = self._state
+        degree, ratio = self._arguments.smoothing
         given: list[Any] = []
-        for number, level in enumerate(levels):
-            high = SAFETY * self._largest[number]
-            diagonal = (
-                self._own._hierarchy.inverse_diagonal(self._number(number)) if level.local_shape[0] else 0
-            )
-            R, P = transfers[number] if number < len(transfers) else (None, None)
-            to_coarser = R and R._matrix, P and P._matrix
-            given.append((_matrix(level), diagonal, high / ratio, high, degree, *to_coarser, None))
+        for (A, R, P), largest, diagonal in zip(self.levels, self._largest, diagonals, strict=True):
+            high = SAFETY * largest
+            of_core = [None if op is None else _matrix(op) for op in (R, P)]
+            given.append((_matrix(A), diagonal.pointer, high / ratio, high, degree, *of_core, None))
         if inverse is not None:
             given[-1] = (None, 0, 1.0, 1.0, 1, None, None, _matrix(inverse))
-        twice = [] if inverse is None else visited_twice([level.nnz for level in levels], self._smoothed)
+        twice = [] if inverse is None else visited_twice([A.nnz for A in matrices], self._smoothed)
         return _core.cycle_map(self.dtype, given, self._memory, twice)
-
-    def _number(self, number: int) -> int:
-        """The level of the rank's own hierarchy, which may have fewer."""
-        return min(number, len(self._own.levels) - 1)
 
     def _conjugate_transposed(self, state: _Grids) -> _Grids:
         return state  # as the matrix of a positive definite system
@@ -147,64 +170,118 @@ class MultigridOverRanks(DevicePreconditioner):
         raise TypeError("a hierarchy over ranks cannot be pickled; make it anew from its operator")
 
     def __repr__(self) -> str:
-        unknowns = ", ".join(str(level.shape[0]) for level in self.levels)
+        unknowns = ", ".join(str(A.shape[0]) for A in self._state.matrices)
         return f"<MultigridOverRanks of {self.dtype}: {unknowns} unknowns>"
 
 
-def _transfer(own: Multigrid, number: int) -> _Transfer:
-    """From a level to the next one: of a rank whose own hierarchy ends before, the identity."""
-    level = own.levels[min(number, len(own.levels) - 1)]
-    if level.R is not None and level.P is not None:
-        return _Transfer(level.R, level.P)
-    identity = sp.eye_array(level.A.shape[0], dtype=own.dtype, format="csr")
-    same = aslinearoperator(identity, format="csr", device=level.A.device)
-    return _Transfer(same, same)
+def _finest(op: DistributedOperator, own: Multigrid) -> _Level:
+    local, rows = op._product.local, op.local_shape[0]
+    halo = None if local.halo is None else local.halo.tocsr()
+    of_halo = _in_all_rows(halo, local.boundary, (rows, len(local.needed)), op.dtype)
+    return _Level(op, own.levels[0].A, sp.csr_array((rows, rows), dtype=op.dtype), of_halo)
 
 
-def _coarser(fine: DistributedOperator, transfer: _Transfer, block: SparseOperator) -> DistributedOperator:
-    """The Galerkin product of a level's matrix, of which a rank knows the block already.
+def _coarser(
+    fine: _Level, own: Multigrid, number: int, weights: HostArray
+) -> tuple[DistributedOperator, _Level]:
+    """The prolongator of a level and the next coarser level, whose matrix is the Galerkin product.
 
-    The ranks exchange the rows of their prolongators that others have a halo of.
+    A = B + E and P = Q + D, where B and Q are of the ranks' own hierarchies, which have Q* B Q, and D smooths
+    Q by E. So the matrix is Q* B Q + Q* (E Q + A D) + D* A P. All but its first term have few entries, near
+    the rows that have entries in columns of other ranks.
     """
-    comm, local, exchange = fine.comm, fine._product.local, fine._product.exchange
-    cols = Ranges.from_counts(comm, block.shape[0])
+    comm, exchange, dtype = fine.op.comm, fine.op._product.exchange, fine.op.dtype
     with agreement(comm):
-        P = transfer.P.tocsr()
-        outgoing: list[Any] = [None] * comm.size
-        for target in exchange.targets:
-            rows = P[exchange.indices[target.begin : target.end]]
-            outgoing[target.rank] = (
-                np.diff(rows.indptr),
-                rows.indices.astype(np.int64) + cols.begin,
-                rows.data,
-            )
-    received = [rows for rows in comm.alltoall(outgoing) if rows is not None]
+        level = own.levels[min(number, len(own.levels) - 1)]
+        is_coarser = level.P is not None
+        block = own.levels[number + 1].A if is_coarser else level.A
+        identity = sp.eye_array(level.A.shape[0], dtype=dtype, format="csr")
+        of_block = level.P.tocsr() if level.P is not None else identity
+    ranges = Ranges.from_counts(comm, block.shape[0])
+    Q = _in_columns(of_block, ranges)
+    Q_of_halo = _rows_of_halo(exchange, Q)
+    EQ = fine.times(Q, Q_of_halo)
+    D = sp.csr_array(sp.diags_array(-weights.astype(dtype)) @ EQ)
+    D.eliminate_zeros()
+    rest = fine.times(D, _rows_of_halo(exchange, D))  # E D; with B D it is A D
     with agreement(comm):
-        lengths, columns, data = (
-            (np.concatenate(arrays) for arrays in zip(*received, strict=True))
-            if received
-            else (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, fine.dtype))
-        )
-        coupling = sp.csr_array((block.shape[0], cols.total), dtype=fine.dtype)
-        if local.halo is not None:
-            offsets = np.concatenate(([0], np.cumsum(lengths)))
-            of_halo = sp.csr_array((data, columns, offsets), shape=(len(local.needed), cols.total))
-            coupling = transfer.R.tocsr()[:, local.boundary] @ (local.halo.tocsr() @ of_halo)
-        _, halo, boundary, needed = split(coupling, cols)
-        others = None if halo is None else aslinearoperator(halo, device=block.device, tune="off")
-        rows_of_rank = LocalRows(block, others, boundary, needed)
-    plan = Exchange(cols, needed)
-    summaries = tuple(comm.allgather(Summary.of(comm.rank, rows_of_rank, plan)))
-    shared = replace(
-        fine._shared,
-        local=rows_of_rank,
-        exchange=plan,
-        rows=cols,
-        cols=cols,
-        summaries=summaries,
-        variants={},
+        smoothed = np.flatnonzero(np.diff(D.indptr))
+        beside = fine.block.tocsr()[smoothed]  # B is Hermitian
+        AD = sp.csr_array(beside.conj().T @ D[smoothed]) + rest
+        AP = beside @ Q + EQ[smoothed] + AD[smoothed]
+        of_rank = sp.coo_array(of_block.conj().T @ (EQ + AD))
+        of_any = sp.coo_array(D[smoothed].conj().T @ AP)
+    owners = ranges.owners(of_any.coords[0].astype(np.int64))
+    _, (row, col, data) = send_to(
+        comm, owners, *(part.astype(np.int64) for part in of_any.coords), of_any.data
     )
-    return DistributedOperator(shared)
+    with agreement(comm):
+        row = np.concatenate((of_rank.coords[0], row - ranges.begin))
+        col = np.concatenate((of_rank.coords[1], col))
+        shape = (block.shape[0], ranges.total)
+        more = sp.csr_array((np.concatenate((of_rank.data, data)), (row, col)), shape=shape)
+        of_coarser = _rows_of_rank(block, more, ranges)
+        of_fine = _rows_of_rank(level.P or aslinearoperator(identity, "csr", level.A.device), D, ranges)
+    coarser = _over_ranks(fine.op, of_coarser, ranges, ranges, fine.op._shared.symmetry)
+    prolongator = _over_ranks(fine.op, of_fine, fine.op.row_ranges, ranges, None)
+    own_columns, halo, boundary, needed = split(more, ranges)
+    of_halo = _in_all_rows(halo, boundary, (block.shape[0], len(needed)), dtype)
+    return prolongator, _Level(coarser, block, own_columns, of_halo)
+
+
+def _rows_of_rank(block: SparseOperator, more: sp.csr_array, cols: Ranges) -> LocalRows:
+    """The rows of a rank, which are a matrix in its columns and more entries in any columns."""
+    own, halo, boundary, needed = split(more, cols)
+    if own.nnz:
+        block = aslinearoperator(block.tocsr() + own, device=block.device, tune="off")
+    others = None if halo is None else aslinearoperator(halo, device=block.device, tune="off")
+    return LocalRows(block, others, boundary, needed)
+
+
+def _over_ranks(
+    like: DistributedOperator, local: LocalRows, rows: Ranges, cols: Ranges, symmetry: Symmetry | None
+) -> DistributedOperator:
+    """The operator of the rows that the ranks have, with the transport of another one."""
+    exchange = Exchange(cols, local.needed)
+    summaries = tuple(like.comm.allgather(Summary.of(like.comm.rank, local, exchange)))
+    return DistributedOperator(
+        replace(
+            like._shared,
+            local=local,
+            exchange=exchange,
+            rows=rows,
+            cols=cols,
+            summaries=summaries,
+            symmetry=symmetry,
+            variants={},
+        )
+    )
+
+
+def _in_columns(csr: sp.csr_array, cols: Ranges) -> sp.csr_array:
+    """A matrix in the columns of a rank, with the column numbers of the whole matrix."""
+    columns = csr.indices.astype(np.int64) + cols.begin
+    return sp.csr_array((csr.data, columns, csr.indptr), shape=(csr.shape[0], cols.total))
+
+
+def _in_all_rows(
+    halo: sp.csr_array | None, boundary: HostArray, shape: tuple[int, int], dtype: DType
+) -> sp.csr_array:
+    """A halo with all rows of the rank."""
+    if halo is None:
+        return sp.csr_array(shape, dtype=dtype)
+    entries = halo.tocoo()
+    return sp.csr_array((entries.data, (boundary[entries.coords[0]], entries.coords[1])), shape=shape)
+
+
+def _rows_of_halo(exchange: Exchange, csr: sp.csr_array) -> sp.csr_array:
+    """The rows of a matrix over ranks that a product needs of other ranks; each rank gives its rows."""
+    comm = exchange.ranges.comm
+    outgoing: list[Any] = [None] * comm.size
+    for target in exchange.targets:
+        outgoing[target.rank] = csr[exchange.indices[target.begin : target.end]]
+    received = [rows for rows in comm.alltoall(outgoing) if rows is not None]
+    return sp.csr_array(sp.vstack(received)) if received else sp.csr_array((0, csr.shape[1]), dtype=csr.dtype)
 
 
 def _inverse(coarsest: DistributedOperator) -> DistributedOperator | None:
@@ -220,16 +297,8 @@ def _inverse(coarsest: DistributedOperator) -> DistributedOperator | None:
     )
 
 
-def _own_largest(own: Multigrid, number: int) -> float:
-    """The largest eigenvalue of the block of a level, with its diagonal one."""
-    is_there = number < len(own.levels) and own.shape[0] > 0
-    return own._hierarchy.largest_eigenvalue(number) if is_there else 0.0
-
-
-def _largest_by_powers(level: DistributedOperator) -> float:
-    """The same of the whole matrix, or a little less: the eigenvalues of blocks are smaller."""
-    diagonal = level.diagonal().real
-    inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
+def _largest(level: DistributedOperator, diagonal: HostArray, inverse: HostArray) -> float:
+    """The largest eigenvalue of a matrix whose diagonal is scaled to one, or a little less."""
     x = np.random.default_rng(level.row_ranges.begin).standard_normal(len(diagonal)).astype(level.dtype)
     found = 0.0
     for _ in range(_POWERS):
@@ -242,7 +311,7 @@ def _largest_by_powers(level: DistributedOperator) -> float:
     return found
 
 
-def _matrix(op: DistributedOperator) -> AnyMatrix:
+def _matrix(op: Any) -> AnyMatrix:
     """The matrix as the core's cycle multiplies by it."""
     matrix = op._core_matrix
     if matrix is not None:
