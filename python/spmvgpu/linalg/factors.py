@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYetError
+from contextlib import suppress
 from threading import Thread
 
 import numpy as np
@@ -20,6 +22,7 @@ _MOST_REFINEMENTS = 3
 _MOST_SECONDS = 60.0  # that factors may take
 _OPERATIONS_PER_SECOND = 2e9  # the bound counts about twice as many operations as SuperLU does
 _QUICK = 0.5  # seconds, below which no order of the columns is asked for
+_WAIT = 0.2  # seconds of one wait for factors
 _COUNTED = 600.0  # seconds, after which the bound is not counted further
 
 
@@ -82,6 +85,10 @@ def superlu(matrix: sp.csr_array) -> sla.SuperLU:
             made.set_exception(error)
 
     Thread(target=run, daemon=True).start()
+    while not made.done():
+        # Python notices a signal that comes just before a wait after it, and so none lasts long.
+        with suppress(NotYetError):
+            made.exception(_WAIT)
     return made.result()
 
 
