@@ -223,8 +223,8 @@ def calibrated_power(ordinal: int, dtype: Any) -> float | None:
 
 def forget_loaded() -> None:
     """Read the profiles anew when they are needed next."""
-    _loaded.cache_clear()
-    _warn.cache_clear()
+    for found in (_loaded, _shipped_path, _warn):
+        found.cache_clear()
 
 
 def _read_or_warn(path: Path, ordinal: int, check: Check, is_optional: bool = False) -> Profile | None:
@@ -256,6 +256,7 @@ def _kind(ordinal: int) -> str:
     return "cpu" if ordinal == CPU else "cuda"
 
 
+@lru_cache(maxsize=16)
 def _shipped_path(ordinal: int) -> Path:
     own = SHIPPED / f"{slug(ordinal)}.json"
     return own if own.exists() else SHIPPED / _DEFAULTS[_kind(ordinal)]
