@@ -135,3 +135,12 @@ def test_refusals_are_raised_on_all_ranks():
         linalg.amg(op, cycle="W" if COMM.rank == 0 else "V")
     with pytest.raises((TypeError, ValueError), match="B"):
         linalg.amg(op, B=np.ones(3 if COMM.rank == COMM.size - 1 else op.local_shape[0]))
+
+
+def test_solve_turns_to_it():
+    """Where cg with the diagonal takes many iterations, as in one process."""
+    A = gallery.poisson2d(400, contrast=100)
+    op = operator(A)
+    x, how = linalg.solve(op, np.ones(op.local_shape[0]), full_output=True)
+    assert (how.method, how.preconditioner) == ("cg", "amg")
+    assert np.linalg.norm(1 - A @ op.row_ranges.gather(x, root=None)) <= 1.01e-8 * np.sqrt(A.shape[0])

@@ -137,7 +137,7 @@ def test_one_triangle(solve, write):
 
 
 def test_not_converged(solve):
-    code, _, err = solve("--size", 6, "--maxiter", 1)
+    code, _, err = solve("--size", 60, "--maxiter", 1)
     assert code == 1
     assert err.startswith("error: not converged")
     assert err.count("error") == 1

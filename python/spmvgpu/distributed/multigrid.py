@@ -313,7 +313,7 @@ def _largest(level: DistributedOperator, diagonal: HostArray, inverse: HostArray
 
 def _matrix(op: Any) -> AnyMatrix:
     """The matrix as the core's cycle multiplies by it."""
-    matrix = op._core_matrix
+    matrix: AnyMatrix | None = op._core_matrix
     if matrix is not None:
         return matrix
     rows, cols = op.local_shape

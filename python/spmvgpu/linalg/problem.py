@@ -126,10 +126,20 @@ def dominance(matrix: sp.sparray, diagonal: HostArray) -> float:
 _SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any other
 _SMALL_ENTRIES = 50  # in a row of such a matrix, unless it is very small
 _VERY_SMALL_ROWS = 500
-_SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
+_SETUP = 450, 0.025  # what multigrid has to save to be tried: iterations, and seconds
+# The seconds of an iteration of cg, and the seconds for each row, on a GPU and on a CPU.
+_OF_GPU, _OF_CPU = (5e-6, 4e-11), (0.0, 5e-9)
+SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
 
 #: Solves for a right-hand side within a tolerance and a number of iterations.
 Solve: TypeAlias = Callable[[HostArray, float, int, Watch], tuple[HostArray, SolveInfo]]
+
+
+def iterations_saved(ordinal: int, rows: int) -> float:
+    """How many iterations of cg multigrid has to save where a device has so many rows."""
+    iterations, seconds = _SETUP
+    fixed, each = _OF_CPU if ordinal == CPU else _OF_GPU
+    return iterations + seconds / (fixed + each * max(1, rows))
 
 
 class DoubleSystem:
@@ -326,6 +336,13 @@ class DoubleSystem:
         allowed = 1e4 * float(np.finfo(self.dtype).eps) * size
         return bool(np.abs(along - along.conj().T).max() <= allowed)
 
+    def most_before_multigrid(self) -> float | None:
+        """A guess: how many iterations of cg take longer than multigrid with its setup."""
+        op = self.op
+        if not isinstance(op, SparseOperator) or op._stored.description.is_divided:
+            return None
+        return iterations_saved(op._ordinal, self.rows)
+
     @cached_property
     def suits_multigrid(self) -> bool:
         """Whether the matrix nearly maps constant vectors to zero, for which multigrid takes them."""
@@ -338,7 +355,7 @@ class DoubleSystem:
         diagonal = signs.inverse._on_device(system, ordinal)
         norm = basis.put(diagonal.pointer, 0)[0]
         _core.apply_map(system.core_map(), ones.pointer, product.pointer, n, 1, ordinal)
-        return bool(abs(basis.put(product.pointer, 1)[0] * norm) <= _SMOOTH * n)
+        return bool(abs(basis.put(product.pointer, 1)[0] * norm) <= SMOOTH * n)
 
     @cached_property
     def has_constant_null_space(self) -> bool:

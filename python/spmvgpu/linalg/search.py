@@ -15,7 +15,6 @@ from scipy.sparse.csgraph import connected_components
 from .._util.types import HostArray
 from ..arrays import AnyArray
 from ..devices import CPU
-from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from . import cudss, krylov
 from .direct import splu
@@ -37,9 +36,6 @@ _RESTART = 50  # of gmres, which is the last to be tried
 # triangular factors that come next take as long as a thousand iterations.
 _PATIENCE, _PATIENCE_EACH, _PATIENCE_EACH_ON_GPU = 300, 3, 10
 _FORECAST_FROM = 200  # iterations after which it is foreseen how many more there will be
-_SETUP = 450, 0.025  # what multigrid has to save to be tried: iterations, and seconds
-# The seconds of an iteration of cg, and the seconds for each row, on a GPU and on a CPU.
-_OF_GPU, _OF_CPU = (5e-6, 4e-11), (0.0, 5e-9)
 
 
 class Attempt(NamedTuple):
@@ -164,7 +160,7 @@ class Search:
         approaches, why = self._choice()
         self.reason = self.reason or why
         unsuitable: set[str] = set()
-        most = self._most_before_multigrid() if Approach("cg", "amg") in approaches else None
+        most = self.problem.most_before_multigrid() if Approach("cg", "amg") in approaches else None
         while approaches:
             approach = approaches.pop(0)
             if approach.solver in unsuitable:
@@ -216,15 +212,6 @@ class Search:
         request = KrylovRequest("cg", None, M, 1e-8, 0.0, _LANCZOS_STEPS, self.nullspace, warns=False)
         _, _, how = krylov.run(problem.op, v, request)
         return how.status not in ("indefinite", "bad_preconditioner")
-
-    def _most_before_multigrid(self) -> float | None:
-        """A guess: how many iterations of cg take longer than multigrid with its setup."""
-        op = self.problem.op
-        if not isinstance(op, SparseOperator) or op._stored.description.is_divided:
-            return None
-        iterations, seconds = _SETUP
-        fixed, each = _OF_CPU if op._ordinal < 0 else _OF_GPU
-        return iterations + seconds / (fixed + each * self.problem.rows)
 
     def _attempt(self, approach: Approach, most: float | None = None) -> str:
         """Try a method; its status.
