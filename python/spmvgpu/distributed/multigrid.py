@@ -220,22 +220,23 @@ def _coarser(
         col = np.concatenate((of_rank.coords[1], col))
         shape = (block.shape[0], ranges.total)
         more = sp.csr_array((np.concatenate((of_rank.data, data)), (row, col)), shape=shape)
-        of_coarser = _rows_of_rank(block, more, ranges)
-        of_fine = _rows_of_rank(level.P or aslinearoperator(identity, "csr", level.A.device), D, ranges)
+        of_coarser, *of_rest = _rows_of_rank(block, more, ranges)
+        of_fine, *_ = _rows_of_rank(level.P or aslinearoperator(identity, "csr", level.A.device), D, ranges)
     coarser = _over_ranks(fine.op, of_coarser, ranges, ranges, fine.op._shared.symmetry)
     prolongator = _over_ranks(fine.op, of_fine, fine.op.row_ranges, ranges, None)
-    own_columns, halo, boundary, needed = split(more, ranges)
-    of_halo = _in_all_rows(halo, boundary, (block.shape[0], len(needed)), dtype)
-    return prolongator, _Level(coarser, block, own_columns, of_halo)
+    return prolongator, _Level(coarser, block, *of_rest)
 
 
-def _rows_of_rank(block: SparseOperator, more: sp.csr_array, cols: Ranges) -> LocalRows:
-    """The rows of a rank, which are a matrix in its columns and more entries in any columns."""
+def _rows_of_rank(
+    block: SparseOperator, more: sp.csr_array, cols: Ranges
+) -> tuple[LocalRows, sp.csr_array, sp.csr_array]:
+    """The rows of a rank, a matrix in its columns and more entries; and these as `_Level` has them."""
     own, halo, boundary, needed = split(more, cols)
     if own.nnz:
         block = aslinearoperator(block.tocsr() + own, device=block.device, tune="off")
     others = None if halo is None else aslinearoperator(halo, device=block.device, tune="off")
-    return LocalRows(block, others, boundary, needed)
+    of_halo = _in_all_rows(halo, boundary, (block.shape[0], len(needed)), own.dtype)
+    return LocalRows(block, others, boundary, needed), own, of_halo
 
 
 def _over_ranks(
