@@ -46,3 +46,44 @@ def test_launcher_of_another_mpi():
     assert done.returncode == 2
     assert "4 processes were started together" in done.stderr
     assert "the launcher belongs to another MPI" in done.stderr
+
+
+SOLVE = """
+import os, signal, time
+import numpy as np
+import spmvgpu as sg
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+op = sg.distributed.scatter(sg.gallery.poisson2d(30) if comm.rank == 0 else None, comm, device="cpu")
+b = np.ones(op.local_shape[0])
+last, looks = comm.rank == comm.size - 1, []
+
+
+def look(_):
+    looks.append(0)
+    if len(looks) == 3 and last:
+        {event}
+
+
+expected, _ = sg.linalg.cg(op, b, callback=lambda _: None)
+x, info = sg.linalg.cg(op, b, callback=look)
+assert info == 0
+np.testing.assert_array_equal(x, expected)
+print("solved")
+"""
+
+
+@pytest.mark.parametrize("event", ["os.kill(os.getpid(), signal.SIGKILL)", "raise OSError('no more')"])
+def test_a_rank_that_ends_ends_all(event):
+    need_ranks()
+    done = run_ranks(3, "-m", "mpi4py", "-c", SOLVE.format(event=event), timeout=60)
+    assert done.returncode != 0
+    assert "solved" not in done.stdout
+
+
+def test_the_others_wait_for_a_slow_rank():
+    need_ranks()
+    done = run_ranks(3, "-c", SOLVE.format(event="time.sleep(1)"), timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("solved") == 3
