@@ -112,17 +112,27 @@ def test_by_name(columns):
     assert np.linalg.norm(b - A @ whole) <= 2e-9 * np.linalg.norm(b)
 
 
-def test_it_keeps_its_values():
+def test_new_values():
     A = gallery.poisson2d(20)
     op = operator(A)
     M = linalg.amg(op)
     x = vector(400, A.dtype)
     before = applied(M, op, x)
-    op.update_values(2 * op.tocsr().data)
+    rows = op.tocsr()
+    op.update_values(2 * rows.data)
     np.testing.assert_array_equal(applied(M, op, x), before)
-    for refused in (lambda: M.update_values(op.tocsr()), lambda: pickle.dumps(M)):
-        with pytest.raises(TypeError, match=r"make (it a|a )new"):
-            refused()
+    for data in (2 * rows.data, op.tocsr()):
+        M.update_values(data)
+        np.testing.assert_allclose(applied(M, op, x), before / 2, rtol=1e-10)
+        assert linalg.cg(op, np.ones(op.local_shape[0]), M=M)[1] == 0
+    broken = 3 * rows.data
+    if COMM.rank == COMM.size - 1:
+        broken[-1] = -1.0  # the last entry of the diagonal
+    with pytest.raises(np.linalg.LinAlgError, match="positive"):
+        M.update_values(broken)
+    np.testing.assert_allclose(applied(M, op, x), before / 2, rtol=1e-10)
+    with pytest.raises(TypeError, match="make it anew"):
+        pickle.dumps(M)
 
 
 def test_refusals_are_raised_on_all_ranks():

@@ -24,7 +24,7 @@ from .exchange import Exchange, send_to
 from .explain import Summary
 from .operator import DistributedOperator
 from .ranges import Ranges
-from .rows import LocalRows, split
+from .rows import LocalRows, build, rows_with, split
 
 _SMOOTHING = 4 / 3  # the weight that smooths prolongators, for a largest eigenvalue of one
 _POWERS = 10  # products to estimate the largest eigenvalue of a level
@@ -59,6 +59,8 @@ class _Grids(NamedTuple):
     matrices: list[DistributedOperator]
     prolongators: list[DistributedOperator]
     diagonals: list[DeviceVector]  # of the matrices, inverted
+    largest: list[float]  # eigenvalue of each matrix with its diagonal scaled to one, or a little more
+    smoothed: int  # how many prolongators are smoothed
     inverse: DistributedOperator | None
 
 
@@ -78,8 +80,7 @@ def multigrid_over_ranks(
         check_square(op.shape)
         if op.row_ranges != op.col_ranges:
             raise ValueError("amg needs an operator whose rows and columns are distributed in the same way")
-        own = make(op._block, max(1, LARGEST_DIRECT // op.comm.size))
-    return MultigridOverRanks(op, own)
+    return MultigridOverRanks(op, make)
 
 
 class MultigridOverRanks(DevicePreconditioner):
@@ -107,33 +108,35 @@ class MultigridOverRanks(DevicePreconditioner):
     0
     """
 
-    def __init__(self, op: DistributedOperator, own: Multigrid) -> None:
-        super().__init__(op.dtype, op.local_shape, own._ordinal)
-        self._arguments, comm = own._arguments, op.comm
+    def __init__(self, op: DistributedOperator, make: Callable[[SparseOperator, int], Multigrid]) -> None:
+        super().__init__(op.dtype, op.local_shape, op._block._ordinal)
+        self._make = make
         # A snapshot with variants of its own, for the caller's operator may get new values.
-        finest = DistributedOperator(
-            replace(op._shared, local=op._shared.local.snapshot(), variants={}), *op._which
-        )
+        shared = replace(op._shared, local=op._shared.local.snapshot(), variants={})
+        self._state = self._set_up(DistributedOperator(shared, *op._which))
+
+    def _set_up(self, finest: DistributedOperator) -> _Grids:
+        comm = finest.comm
+        with agreement(comm):
+            own = self._make(finest._block, max(1, LARGEST_DIRECT // comm.size))
+            self._smoothing = own._arguments.smoothing
         depth = max(comm.allgather(len(own.levels)))
-        self._smoothed = max(comm.allgather(own._hierarchy.smoothed_levels))
-        self._largest: list[float] = []
-        level, levels, prolongators, diagonals = _finest(finest, own), [], [], []
+        grids = _Grids([], [], [], [], max(comm.allgather(own._hierarchy.smoothed_levels)), None)
+        level = _finest(finest, own)
         for number in range(depth):
             diagonal = level.op.diagonal().real
             inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
             is_there = number < len(own.levels) and own.shape[0] > 0
             of_block = own._hierarchy.largest_eigenvalue(number) if is_there else 0.0
-            self._largest.append(
-                max(*comm.allgather(of_block), _BELOW * _largest(level.op, diagonal, inverse)) or 1.0
-            )
-            levels.append(level.op)
-            diagonals.append(staged(inverse.astype(op.dtype), self._ordinal))
+            of_all = _BELOW * _largest(level.op, diagonal, inverse)
+            grids.largest.append(SAFETY * max(*comm.allgather(of_block), of_all) or 1.0)
+            grids.matrices.append(level.op)
+            grids.diagonals.append(staged(inverse.astype(self.dtype), self._ordinal))
             if number + 1 < depth:
-                is_smoothed = number < own._hierarchy.smoothed_levels
-                weight = _SMOOTHING / (SAFETY * self._largest[-1]) if is_smoothed else 0.0
+                weight = _SMOOTHING / grids.largest[-1] if number < own._hierarchy.smoothed_levels else 0.0
                 prolongator, level = _coarser(level, own, number, weight * inverse)
-                prolongators.append(prolongator)
-        self._state = _Grids(levels, prolongators, diagonals, _inverse(levels[-1]))
+                grids.prolongators.append(prolongator)
+        return grids._replace(inverse=_inverse(level.op))
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -148,23 +151,27 @@ class MultigridOverRanks(DevicePreconditioner):
         return sum(entries) / max(1, entries[0])
 
     def _core_map(self) -> LinearMap:
-        matrices, _, diagonals, inverse = self._state
-        degree, ratio = self._arguments.smoothing
+        matrices, _, diagonals, largest, smoothed, inverse = self._state
+        degree, ratio = self._smoothing
         given: list[Any] = []
-        for (A, R, P), largest, diagonal in zip(self.levels, self._largest, diagonals, strict=True):
-            high = SAFETY * largest
+        for (A, R, P), high, diagonal in zip(self.levels, largest, diagonals, strict=True):
             of_core = [None if op is None else _matrix(op) for op in (R, P)]
             given.append((_matrix(A), diagonal.pointer, high / ratio, high, degree, *of_core, None))
         if inverse is not None:
             given[-1] = (None, 0, 1.0, 1.0, 1, None, None, _matrix(inverse))
-        twice = [] if inverse is None else visited_twice([A.nnz for A in matrices], self._smoothed)
+        twice = [] if inverse is None else visited_twice([A.nnz for A in matrices], smoothed)
         return _core.cycle_map(self.dtype, given, self._memory, twice)
 
     def _conjugate_transposed(self, state: _Grids) -> _Grids:
         return state  # as the matrix of a positive definite system
 
     def _state_with(self, data: object) -> _Grids:
-        raise TypeError("a hierarchy over ranks takes no new values; make a new one")
+        """See `DistributedOperator.update_values`; the hierarchy is made anew."""
+        A: DistributedOperator = self._state.matrices[0]
+        with A.agreement():
+            rows = rows_with(data, A._product.local, A.col_ranges)
+            local = build(rows, A.col_ranges, "auto", A.device, None, "off", {})
+        return self._set_up(_over_ranks(A, local, A.row_ranges, A.col_ranges, A._shared.symmetry))
 
     def _reduced(self) -> tuple[object, ...]:
         raise TypeError("a hierarchy over ranks cannot be pickled; make it anew from its operator")
