@@ -218,7 +218,7 @@ class CsrSource:
     @staticmethod
     def checked_at(
         dtype: np.dtype[np.generic],
-        indptr: npt.NDArray[np.int32] | int,
+        indptr: npt.ArrayLike | int,
         indices: int,
         data: int,
         rows: int,
@@ -378,8 +378,6 @@ class NcclCommunicator:
     @property
     def ordinal(self) -> int: ...
 
-class CalledMatrix(AnyMatrix): ...
-
 class RankMatrix(AnyMatrix):
     def __init__(
         self,
@@ -478,6 +476,7 @@ class SolverReport:
     def true_residual(self) -> float: ...
 
 class LinearMap: ...
+class CalledMatrix(AnyMatrix): ...
 
 class IncompleteFactors:
     def __init__(
@@ -638,7 +637,11 @@ def callback_map(
     ordinal: int,
 ) -> LinearMap: ...
 def called_matrix(
-    dtype: np.dtype[np.generic], function: Callable[..., Any], rows: int, cols: int, ordinal: int
+    dtype: np.dtype[np.generic],
+    function: Callable[[npt.NDArray[np.generic], npt.NDArray[np.generic], float, float], Any],
+    rows: int,
+    cols: int,
+    ordinal: int,
 ) -> CalledMatrix: ...
 def composed_map(first: LinearMap, second: LinearMap, between: int, memory: SolverMemory) -> LinearMap: ...
 def converted_map(map: LinearMap, n: int, columns: int, memory: SolverMemory) -> LinearMap: ...
