@@ -42,9 +42,10 @@ public:
     // The matrix with values of another type, on the device; see SPMVGPU_FOR_CONVERSIONS.
     template <class To>
     CsrMatrix<To> as() const;
-    CsrMatrix<T> transposed() const;                         // on the device
-    CsrMatrix<T> rows(index_t begin, index_t end) const;     // from `begin` to before `end`, copied on the device
-    CsrMatrix<T> columns(index_t begin, index_t end) const;  // the same of columns, of which `begin` becomes 0
+    CsrMatrix<T> transposed() const;  // on the device
+    // Copies of the rows or of the columns from `begin` to before `end`, on the device.
+    CsrMatrix<T> rows(index_t begin, index_t end) const;
+    CsrMatrix<T> columns(index_t begin, index_t end) const;
     ColumnReach column_reach() const;
     Array<T> diagonal(std::int64_t shift) const;  // entries (i, i + shift), in host memory
     // The inverses of the diagonal entries, or of their absolute values, in an array on the device; see InvertDiagonal.

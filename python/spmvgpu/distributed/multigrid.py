@@ -54,13 +54,25 @@ class _Level(NamedTuple):
 
 
 class _Grids(NamedTuple):
-    """What a hierarchy applies, finest first, and the inverse of the coarsest matrix."""
+    """What a hierarchy applies, finest first, and the inverse of the coarsest matrix.
+
+    Attributes
+    ----------
+    matrices, prolongators : list of DistributedOperator
+    diagonals : list of DeviceVector
+        The inverses of the diagonals of the matrices.
+    largest : list of float
+        The largest eigenvalue of each matrix with its diagonal scaled to one, or a little more.
+    smoothed : int
+        How many prolongators are smoothed.
+    inverse : DistributedOperator or None
+    """
 
     matrices: list[DistributedOperator]
     prolongators: list[DistributedOperator]
-    diagonals: list[DeviceVector]  # of the matrices, inverted
-    largest: list[float]  # eigenvalue of each matrix with its diagonal scaled to one, or a little more
-    smoothed: int  # how many prolongators are smoothed
+    diagonals: list[DeviceVector]
+    largest: list[float]
+    smoothed: int
     inverse: DistributedOperator | None
 
 
