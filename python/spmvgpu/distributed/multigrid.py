@@ -31,7 +31,7 @@ _POWERS = 10  # products to estimate the largest eigenvalue of a level
 _BELOW = 1.1  # the eigenvalue over such an estimate, at most
 
 
-class _Level(NamedTuple):
+class _GalerkinLevel(NamedTuple):
     """A level in the making: the matrix, and what it has besides the block that is known without other ranks.
 
     Attributes
@@ -53,7 +53,7 @@ class _Level(NamedTuple):
         return self.own @ of_rank + self.halo @ of_others
 
 
-class _Grids(NamedTuple):
+class _GridsOverRanks(NamedTuple):
     """What a hierarchy applies, finest first, and the inverse of the coarsest matrix.
 
     Attributes
@@ -127,13 +127,13 @@ class MultigridOverRanks(DevicePreconditioner):
         shared = replace(op._shared, local=op._shared.local.snapshot(), variants={})
         self._state = self._set_up(DistributedOperator(shared, *op._which))
 
-    def _set_up(self, finest: DistributedOperator) -> _Grids:
+    def _set_up(self, finest: DistributedOperator) -> _GridsOverRanks:
         comm = finest.comm
         with agreement(comm):
             own = self._make(finest._block, max(1, LARGEST_DIRECT // comm.size))
             self._smoothing = own._arguments.smoothing
         depth = max(comm.allgather(len(own.levels)))
-        grids = _Grids([], [], [], [], max(comm.allgather(own._hierarchy.smoothed_levels)), None)
+        grids = _GridsOverRanks([], [], [], [], max(comm.allgather(own._hierarchy.smoothed_levels)), None)
         level = _finest(finest, own)
         for number in range(depth):
             diagonal = level.op.diagonal().real
@@ -152,7 +152,7 @@ class MultigridOverRanks(DevicePreconditioner):
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        grids: _Grids = self._state
+        grids: _GridsOverRanks = self._state
         to_coarser: list[Any] = [(P.H, P) for P in grids.prolongators]
         matrices: list[Any] = grids.matrices
         return tuple(Level(A, *pair) for A, pair in zip(matrices, [*to_coarser, (None, None)], strict=True))
@@ -174,10 +174,10 @@ class MultigridOverRanks(DevicePreconditioner):
         twice = [] if inverse is None else visited_twice([A.nnz for A in matrices], smoothed)
         return _core.cycle_map(self.dtype, given, self._memory, twice)
 
-    def _conjugate_transposed(self, state: _Grids) -> _Grids:
+    def _conjugate_transposed(self, state: _GridsOverRanks) -> _GridsOverRanks:
         return state  # as the matrix of a positive definite system
 
-    def _state_with(self, data: object) -> _Grids:
+    def _state_with(self, data: object) -> _GridsOverRanks:
         """See `DistributedOperator.update_values`; the hierarchy is made anew."""
         A: DistributedOperator = self._state.matrices[0]
         with A.agreement():
@@ -193,16 +193,16 @@ class MultigridOverRanks(DevicePreconditioner):
         return f"<MultigridOverRanks of {self.dtype}: {unknowns} unknowns>"
 
 
-def _finest(op: DistributedOperator, own: Multigrid) -> _Level:
+def _finest(op: DistributedOperator, own: Multigrid) -> _GalerkinLevel:
     local, rows = op._product.local, op.local_shape[0]
     halo = None if local.halo is None else local.halo.tocsr()
     of_halo = _in_all_rows(halo, local.boundary, (rows, len(local.needed)), op.dtype)
-    return _Level(op, own.levels[0].A, sp.csr_array((rows, rows), dtype=op.dtype), of_halo)
+    return _GalerkinLevel(op, own.levels[0].A, sp.csr_array((rows, rows), dtype=op.dtype), of_halo)
 
 
 def _coarser(
-    fine: _Level, own: Multigrid, number: int, weights: HostArray
-) -> tuple[DistributedOperator, _Level]:
+    fine: _GalerkinLevel, own: Multigrid, number: int, weights: HostArray
+) -> tuple[DistributedOperator, _GalerkinLevel]:
     """The prolongator of a level and the next coarser level, whose matrix is the Galerkin product.
 
     A = B + E and P = Q + D, where B and Q are of the ranks' own hierarchies, which have Q* B Q, and D smooths
@@ -243,13 +243,13 @@ def _coarser(
         of_fine, *_ = _rows_of_rank(level.P or aslinearoperator(identity, "csr", level.A.device), D, ranges)
     coarser = _over_ranks(fine.op, of_coarser, ranges, ranges, fine.op._shared.symmetry)
     prolongator = _over_ranks(fine.op, of_fine, fine.op.row_ranges, ranges, None)
-    return prolongator, _Level(coarser, block, *of_rest)
+    return prolongator, _GalerkinLevel(coarser, block, *of_rest)
 
 
 def _rows_of_rank(
     block: SparseOperator, more: sp.csr_array, cols: Ranges
 ) -> tuple[LocalRows, sp.csr_array, sp.csr_array]:
-    """The rows of a rank, a matrix in its columns and more entries; and these as `_Level` has them."""
+    """The rows of a rank, a block and more entries; and these entries as `_GalerkinLevel` has them."""
     own, halo, boundary, needed = split(more, cols)
     if own.nnz:
         block = aslinearoperator(block.tocsr() + own, device=block.device, tune="off")

@@ -176,10 +176,10 @@ def _columns(csr: sp.csr_array, begin: int, end: int) -> sp.csr_array:
     """Some columns, as a matrix with int32 indices; by all cores, if there are no more than int32 numbers."""
     shape = (csr.shape[0], end - begin)
     if max(csr.nnz, csr.shape[1]) <= ENTRY_LIMIT:
-        offsets, columns = (np.ascontiguousarray(array, np.int32) for array in (csr.indptr, csr.indices))
+        offsets, columns = (np.require(array, np.int32, ["C", "A"]) for array in (csr.indptr, csr.indices))
         if begin == 0 and end == csr.shape[1]:
             return sp.csr_array((csr.data, columns, offsets), shape=shape)
-        source = CsrSource(offsets, columns, np.ascontiguousarray(csr.data), csr.shape[1], CPU)
+        source = CsrSource(offsets, columns, np.require(csr.data, None, ["C", "A"]), csr.shape[1], CPU)
         return sp.csr_array(source.columns(begin, end).to_csr(), shape=shape)
     own = csr[:, begin:end]
     return sp.csr_array((own.data, own.indices.astype(np.int32), _narrow(own.indptr)), shape=shape)

@@ -174,7 +174,7 @@ class Lanczos:
         self.basis = _core.KrylovBasis(self.dtype, *shape, memory, space.max_threads, space.ranks)
         self._matrix = np.zeros((self.places, self.places))
         self._size = 0  # of the matrix that is known
-        self._half = (self.ncv + 1) // 2  # of the vectors to come, after which to look at the matrix
+        self._half = (self.ncv + 1) // 2  # vectors until the next look at the matrix
         self._locked = 0  # vectors at the start of the basis that the search stays orthogonal to
         self._beside = 0.0  # what stands beside the matrix, for the next vector
         self._is_whole = False  # whether there is no vector beside the basis

@@ -267,7 +267,7 @@ def lsmr(
     zeta, zeta_bar = 0.0, alpha * beta
     # The third one, for the norm of the residual.
     beta_dd, beta_d, rho_d, tau_tilde, theta_tilde, damped = beta, 0.0, 1.0, 0.0, 0.0, 0.0
-    largest, smallest = 0.0, inf  # of the diagonal of the second one
+    largest, smallest = 0.0, inf  # entries on the diagonal of the second triangle
     solves = norm_ar > 0
     if solves or x0 is not None:
         alpha, beta, x_squared, _ = problem.advance(NOT_YET)

@@ -25,7 +25,7 @@ from .preconditioners import DevicePreconditioner, diagonal_of, positive_inverse
 
 LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse is made
 _ROUNDINGS = 16  # or more have gone into an entry of a coarsest matrix, however small that is
-SAFETY = 1.05  # of estimates of eigenvalues, which are from below
+SAFETY = 1.05  # the largest eigenvalue over its estimate, which is from below
 _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
 # Entries of a level that is visited twice, of the next finer one: all levels take 5 times as long at most.
 _SMALLER = 0.4
