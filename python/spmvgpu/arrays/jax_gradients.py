@@ -90,7 +90,8 @@ def shaped(x: Any, length: int, dtype: DType) -> Any:
 
 def result_type(dtype: DType) -> DType:
     """The type that JAX has in place of one: without `jax_enable_x64`, the one of half the bits."""
-    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+    canonical: DType = np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+    return canonical
 
 
 def longest_types() -> Any:

