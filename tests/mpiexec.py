@@ -28,6 +28,10 @@ _ENVIRONMENT = {
     "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
     "MPIR_CVAR_POLLS_BEFORE_YIELD": "1",
 }
+_ON_HOSTS = {"PRTE_MCA_plm_ssh_agent": "/run/on", "OMPI_MCA_plm_rsh_agent": "/run/on"}
+
+_NAMESPACES = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork"]
+_NAMESPACES += ["--mount-proc", "--kill-child"]
 
 
 @cache
@@ -52,14 +56,31 @@ def why_not() -> str:
     return ""
 
 
-def need_ranks() -> None:
-    """Skip the calling test where there is no MPI."""
-    if reason := why_not():
+@cache
+def why_no_hosts() -> str:
+    """Why ranks cannot be on several hosts that are network namespaces; empty if they can."""
+    if missing := [name for name in ("unshare", "nsenter", "ip") if shutil.which(name) is None]:
+        return f"hosts in network namespaces need {', '.join(missing)}"
+    options = {"capture_output": True, "text": True, "check": False}
+    if "Open MPI" not in subprocess.run([_launcher(), "--version"], **options).stdout:
+        return "hosts in network namespaces need Open MPI"
+    done = subprocess.run([*_NAMESPACES, "ip", "link", "add", "type", "veth"], **options)
+    return f"network namespaces cannot be made: {done.stderr.strip()}" if done.returncode else ""
+
+
+def need_ranks(ranks=1) -> None:
+    """Skip the calling test where there is no MPI, or no several hosts for a tuple of ranks."""
+    if reason := why_not() or (why_no_hosts() if isinstance(ranks, tuple) else ""):
         pytest.skip(reason)
 
 
 def run_ranks(ranks, *arguments, timeout=600, **environment):
-    """Run Python on so many ranks; one that hangs is ended, and raises TimeoutError with what it printed.
+    """Run Python on several ranks; one that hangs is ended, and raises TimeoutError with what it printed.
+
+    Parameters
+    ----------
+    ranks : int or tuple of int
+        How many; a tuple has the number on each of several hosts, see `hosts.sh`.
 
     Returns
     -------
@@ -69,6 +90,11 @@ def run_ranks(ranks, *arguments, timeout=600, **environment):
     variables = {**os.environ, **_ENVIRONMENT, TURN_IS_HELD: "1", **environment}
     variables.pop("PYTEST_ADDOPTS", None)
     command = [_launcher(), "-n", str(ranks), sys.executable, *map(str, arguments)]
+    if isinstance(ranks, tuple):
+        variables |= _ON_HOSTS
+        hosts = ",".join(f"10.0.0.{number}:{count}" for number, count in enumerate(ranks, 1))
+        command[1:3] = ["--host", hosts, "--map-by", "slot"]
+        command = [*_NAMESPACES, TESTS / "hosts.sh", str(len(ranks)), *command]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=variables, text=True, start_new_session=True, **pipes) as process:
         try:

@@ -7,23 +7,25 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from mpiexec import TESTS, need_ranks, run_ranks
 from support import nightly
 
 FILES = sorted((TESTS / "distributed").glob("check_*.py"))
+HOSTS = (2, 1)  # the ranks of each
 
 
-@pytest.mark.parametrize("ranks", [3, *nightly([1, 2, 4])])
+@pytest.mark.parametrize("ranks", [3, *nightly([1, 2, 4, HOSTS])])
 def test_on_ranks(ranks):
-    need_ranks()
+    need_ranks(ranks)
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
     done = run_ranks(ranks, "-m", "pytest", *options, *FILES, SPMVGPU_DEVICE="cpu")
     report = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == 0, report
     passed = re.findall(r"(\d+) passed", done.stdout)
-    assert len(passed) == ranks, report
+    assert len(passed) == np.sum(ranks), report
     assert len(set(passed)) == 1, report
 
 
@@ -74,16 +76,52 @@ print("solved")
 """
 
 
-@pytest.mark.parametrize("event", ["os.kill(os.getpid(), signal.SIGKILL)", "raise OSError('no more')"])
-def test_a_rank_that_ends_ends_all(event):
-    need_ranks()
-    done = run_ranks(3, "-m", "mpi4py", "-c", SOLVE.format(event=event), timeout=60)
+@pytest.mark.parametrize("ranks", [3, HOSTS])
+@pytest.mark.parametrize(
+    "event", ["os.kill(os.getpid(), signal.SIGKILL)", *nightly(["raise OSError('no more')"])]
+)
+def test_a_rank_that_ends_ends_all(event, ranks):
+    need_ranks(ranks)
+    done = run_ranks(ranks, "-m", "mpi4py", "-c", SOLVE.format(event=event), timeout=60)
     assert done.returncode != 0
     assert "solved" not in done.stdout
 
 
-def test_the_others_wait_for_a_slow_rank():
-    need_ranks()
-    done = run_ranks(3, "-c", SOLVE.format(event="time.sleep(1)"), timeout=60)
+@pytest.mark.parametrize("ranks", [3, *nightly([HOSTS])])
+def test_the_others_wait_for_a_slow_rank(ranks):
+    need_ranks(ranks)
+    done = run_ranks(ranks, "-c", SOLVE.format(event="time.sleep(1)"), timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("solved") == 3
+
+
+AS_ALONE = """
+import platform
+import numpy as np
+import spmvgpu as sg
+from mpi4py import MPI
+
+comm, A = MPI.COMM_WORLD, sg.gallery.poisson3d(16)
+alone, b = sg.aslinearoperator(A, device="cpu"), np.random.default_rng(0).standard_normal(4096)
+for offsets in ([0, 1400, 2700, 4096], [0, 1000, 4096, 4096]):
+    rows = sg.distributed.Ranges(comm, offsets)
+    local = slice(rows.begin, rows.end)
+    op = sg.distributed.aslinearoperator(A[local], comm, row_ranges=rows, device="cpu")
+    for call, rtol in [
+        (lambda A, b: A @ b, 1e-14),
+        (lambda A, b: sg.linalg.cg(A, b, M="amg", rtol=1e-12)[0], 1e-10),
+        (lambda A, b: sg.linalg.solve(A, b, rtol=1e-12), 1e-10),
+    ]:
+        found, expected = rows.gather(call(op, b[local]), root=None), call(alone, b)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=rtol * np.abs(expected).max())
+print(platform.node(), comm.Split_type(MPI.COMM_TYPE_SHARED).size, "the same")
+"""
+
+
+def test_hosts_compute_what_one_process_does():
+    """Ranks of different hosts share no memory; those of the last have no rows the second time."""
+    need_ranks(HOSTS)
+    done = run_ranks(HOSTS, "-m", "mpi4py", "-c", AS_ALONE, timeout=100)
+    assert done.returncode == 0, done.stderr
+    lines = sorted(done.stdout.splitlines())
+    assert lines == ["host1 2 the same", "host1 2 the same", "host2 1 the same"], done.stdout
