@@ -125,3 +125,30 @@ def test_hosts_compute_what_one_process_does():
     assert done.returncode == 0, done.stderr
     lines = sorted(done.stdout.splitlines())
     assert lines == ["host1 2 the same", "host1 2 the same", "host2 1 the same"], done.stdout
+
+
+GPUS_OF_RANKS = """
+import re, sys
+import spmvgpu as sg
+from mpi4py import MPI
+
+sys.path.insert(0, {tools!r})
+from crossings import pretended_gpu
+
+comm, A = MPI.COMM_WORLD, sg.gallery.poisson2d(9)
+for visible in (4, 1):
+    with pretended_gpu(visible):
+        op = sg.distributed.scatter(A, comm, format="csr", device="cuda", transport="mpi")
+        text = op.explain()
+    if comm.rank == 0:
+        print(re.findall(r"cuda:.", text))
+"""
+
+
+def test_ranks_of_a_host_take_its_gpus_in_turn():
+    """A launcher may let a rank see all GPUs of its host, or only one of its own, which is then cuda:0."""
+    need_ranks(HOSTS)
+    program = GPUS_OF_RANKS.format(tools=str(TESTS.parent / "tools"))
+    done = run_ranks(HOSTS, "-m", "mpi4py", "-c", program, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["['cuda:0', 'cuda:1', 'cuda:0']", "['cuda:0', 'cuda:0', 'cuda:0']"]

@@ -84,8 +84,8 @@ def _owners() -> list[Any]:
 
 
 @contextmanager
-def pretended_gpu() -> Iterator[str]:
-    """Within a ``with`` statement, there is a GPU whose memory is the host's; gives its name."""
+def pretended_gpu(count: int = 1) -> Iterator[str]:
+    """Within a ``with`` statement, there are GPUs whose memory is the host's; gives the name of the first."""
 
     def on_host(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if name in ("CsrSource.__init__", "CsrSource.checked", "CsrSource.build"):
@@ -96,7 +96,7 @@ def pretended_gpu() -> Iterator[str]:
 
     with (
         _replaced(on_host),
-        patch.object(_core, "device_count", lambda: 1),
+        patch.object(_core, "device_count", lambda: count),
         patch.object(_core, "device_properties", lambda ordinal: _H200),
     ):
         _forget_profiles()
