@@ -63,9 +63,9 @@ def test_solvers_take_the_new_values():
 
 
 def beyond(A, op):
-    """Rows of which those of the last rank have an entry more."""
+    """Rows of which the last of all has an entry more."""
     rows = of_rank(A, op).tolil()
-    if COMM.rank == COMM.size - 1:
+    if op.row_ranges.begin < A.shape[0] == op.row_ranges.end:
         rows[-1, 0] = 1.0
     return rows.tocsr()
 
@@ -102,7 +102,36 @@ def test_a_format_that_does_not_hold_the_values():
     assert_multiplies(op, A, vector(A.shape[1], A.dtype))
 
 
+@each_division
+@pytest.mark.parametrize("make", [linalg.jacobi, linalg.amg])
+def test_preconditioners_of_the_whole_matrix(make, division):
+    A = gallery.poisson2d(20)
+    scaling = sp.diags_array(np.linspace(1, 2, 400))
+    op, B = operator(A, division), sp.csr_array(scaling @ A @ scaling)
+    x, rows = piece(vector(400, A.dtype), op.row_ranges), of_rank(B, op)
+    M, changed = make(op), make(operator(B, division))
+    old = M @ x
+    op.update_values(rows)
+    np.testing.assert_array_equal(M @ x, old)
+    broken = rows.copy()
+    if op.row_ranges.begin < 400 == op.row_ranges.end:
+        broken.data[-1] = -1.0  # the last entry of the diagonal
+    for data, error, message in [
+        (broken, np.linalg.LinAlgError, "positive"),
+        (beyond(B, op), ValueError, "column 0|(.*, 0)"),
+        ("values", TypeError, "data"),
+    ]:
+        with pytest.raises(error, match=message):
+            M.update_values(data)
+        np.testing.assert_array_equal(M @ x, old)
+    for data in (rows.data, sp.csc_array(rows)):
+        M.update_values(data)
+        np.testing.assert_allclose(M @ x, changed @ x, rtol=1e-12)
+
+
 def test_variants_take_none():
     op = operator(gallery.poisson2d(12) + sp.eye_array(144, k=1))
     with pytest.raises(TypeError, match="transpose"):
         op.T.update_values(op.tocsr())
+    with pytest.raises(TypeError, match="transpose"):
+        linalg.jacobi(op.T).update_values(op.tocsr())

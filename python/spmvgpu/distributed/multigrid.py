@@ -24,7 +24,7 @@ from .exchange import Exchange, send_to
 from .explain import Summary
 from .operator import DistributedOperator
 from .ranges import Ranges
-from .rows import LocalRows, build, rows_with, split
+from .rows import LocalRows, split
 
 _SMOOTHING = 4 / 3  # the weight that smooths prolongators, for a largest eigenvalue of one
 _POWERS = 10  # products to estimate the largest eigenvalue of a level
@@ -123,9 +123,7 @@ class MultigridOverRanks(DevicePreconditioner):
     def __init__(self, op: DistributedOperator, make: Callable[[SparseOperator, int], Multigrid]) -> None:
         super().__init__(op.dtype, op.local_shape, op._block._ordinal)
         self._make = make
-        # A snapshot with variants of its own, for the caller's operator may get new values.
-        shared = replace(op._shared, local=op._shared.local.snapshot(), variants={})
-        self._state = self._set_up(DistributedOperator(shared, *op._which))
+        self._state = self._set_up(op._snapshot())  # for the caller's operator may get new values
 
     def _set_up(self, finest: DistributedOperator) -> _GridsOverRanks:
         comm = finest.comm
@@ -179,11 +177,9 @@ class MultigridOverRanks(DevicePreconditioner):
 
     def _state_with(self, data: object) -> _GridsOverRanks:
         """See `DistributedOperator.update_values`; the hierarchy is made anew."""
-        A: DistributedOperator = self._state.matrices[0]
-        with A.agreement():
-            rows = rows_with(data, A._product.local, A.col_ranges)
-            local = build(rows, A.col_ranges, "auto", A.device, None, "off", {})
-        return self._set_up(_over_ranks(A, local, A.row_ranges, A.col_ranges, A._shared.symmetry))
+        finest = self._state.matrices[0]._snapshot()
+        finest.update_values(data)
+        return self._set_up(finest)
 
     def _reduced(self) -> tuple[object, ...]:
         raise TypeError("a hierarchy over ranks cannot be pickled; make it anew from its operator")

@@ -590,6 +590,10 @@ class DistributedOperator:
         )
         return rows, columns, rows.products(self), rows.products(self.H)
 
+    def _snapshot(self) -> DistributedOperator:
+        shared = replace(self._shared, local=self._shared.local.snapshot(), variants={})
+        return DistributedOperator(shared, *self._which)
+
     def _shifted(self, sigma: float) -> DistributedOperator:
         local = self._shared.local
         identity = sp.eye_array(local.block.shape[0], dtype=self.dtype, format="csr")

@@ -55,7 +55,8 @@ class Preconditioner(Composable):
     """A preconditioner of this package, which multiplies the arrays that an operator multiplies."""
 
     _stream: int | None = None
-    _pattern_of: StoredMatrix | None = None  # the matrix that it was made of; its values may change
+    # The matrix that it was made of. Its values may change, except over ranks.
+    _pattern_of: StoredMatrix | OverRanks | None = None
 
     def _check_device(self, name: str, located: ArrayInfo, beside: int | None = None) -> None:
         """Refuse, with ValueError, an array on another device than the preconditioner."""
@@ -146,8 +147,14 @@ class Jacobi(Preconditioner):
         return made
 
     def _renew(self, data: object) -> None:
+        if isinstance(self._pattern_of, OverRanks):
+            op = self._pattern_of._snapshot()
+            op.update_values(data)
+            made = _jacobi_over_ranks(op)
+        else:
+            made = _jacobi(matrix_with(self, data))
         # One call of a dict, so that no signal handler finds, or leaves, half of it.
-        self.__dict__.update(_jacobi(matrix_with(self, data)).__dict__)
+        self.__dict__.update(made.__dict__)
 
     @property
     def inverse_diagonal(self) -> HostArray:
@@ -298,7 +305,8 @@ def jacobi(op: object) -> Jacobi:
     Returns
     -------
     Jacobi
-        For a `DistributedOperator`, the piece of this rank.
+        For a `DistributedOperator`, the piece of this rank. Its `update_values` takes what the
+        `update_values` of the operator takes, and all ranks call it.
 
     Raises
     ------
@@ -316,14 +324,20 @@ def jacobi(op: object) -> Jacobi:
     array([0.25, 0.5 ])
     """
     if isinstance(op, OverRanks):
-        with op.agreement():
-            check_square(op.shape)
-            return Jacobi(positive_inverse("jacobi", diagonal_of(op), op.dtype, op.row_ranges.begin))
+        made = _jacobi_over_ranks(op)
+        made._pattern_of = op._snapshot()
+        return made
     own = square_operator(op)
     with at_most(own.max_threads):
         made = _jacobi(own._stored.canonical_there())
     made._pattern_of = own._stored
     return made
+
+
+def _jacobi_over_ranks(op: OverRanks) -> Jacobi:
+    with op.agreement():
+        check_square(op.shape)
+        return Jacobi(positive_inverse("jacobi", diagonal_of(op), op.dtype, op.row_ranges.begin))
 
 
 def _jacobi(csr: CanonicalCsr) -> Jacobi:

@@ -325,6 +325,9 @@ class OverRanks(Protocol):
     def tocsr(self) -> sp.csr_array:
         """The rows of this rank."""
 
+    def update_values(self, data: object) -> None:
+        """Take new values of the rows of this rank; all ranks call it."""
+
     def _piece_of_system(self, b: object, name: str) -> System:
         """This rank's piece of a system, whose right-hand side is called `name`."""
 
@@ -333,6 +336,9 @@ class OverRanks(Protocol):
 
     def _check_same(self, **values: object) -> None:
         """As `System.check_same`."""
+
+    def _snapshot(self) -> OverRanks:
+        """The operator with the values that it has now."""
 
     def _shifted(self, sigma: float) -> OverRanks:
         """The operator of the matrix less a multiple of the identity."""
