@@ -35,4 +35,4 @@ for number in $(seq "$count"); do
         ip link set lo up
         ip link set eth0 up"
 done
-exec nsenter --target "$(cat /run/10.0.0.1)" --net --uts --ipc --mount -- "$@"
+exec nsenter --target "$(cat /run/10.0.0.1)" --net --uts --ipc --mount --wd="$PWD" -- "$@"

@@ -73,5 +73,5 @@ def test_refusals():
         distributed.petsc(operator(A, dtype=np.float32))
     with pytest.raises(TypeError, match="must be a petsc4py"):
         distributed.from_petsc(A)
-    with pytest.raises(TypeError, match="of type 'python'"):
+    with pytest.raises(TypeError, match="has type 'python'"):
         distributed.from_petsc(distributed.petsc(operator(A)))
