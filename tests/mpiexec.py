@@ -64,7 +64,8 @@ def why_no_hosts() -> str:
     options = {"capture_output": True, "text": True, "check": False}
     if "Open MPI" not in subprocess.run([_launcher(), "--version"], **options).stdout:
         return "hosts in network namespaces need Open MPI"
-    done = subprocess.run([*_NAMESPACES, "ip", "link", "add", "type", "veth"], **options)
+    parts = "mount -t tmpfs tmpfs /run && ip link add type veth && ip link add type bridge"
+    done = subprocess.run([*_NAMESPACES, "sh", "-c", parts], **options)
     return f"network namespaces cannot be made: {done.stderr.strip()}" if done.returncode else ""
 
 
