@@ -14,8 +14,9 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import CASES, COMPLEX_TYPES, TYPES, matrix, uniform
+from spmvgpu import gallery
 from spmvgpu._core import CsrSource, PartedMatrix
-from spmvgpu.devices import resolve_device
+from spmvgpu.devices import CPU, resolve_device
 from spmvgpu.formats import candidates
 from spmvgpu.inputs.canonical import CsrArrays, source_of
 from spmvgpu.inputs.csr import CanonicalCsr
@@ -170,13 +171,73 @@ def test_rows_columns_and_what_they_reach(case, device):
     assert source.column_reach() == on_host(A).column_reach()
     rows, cols = A.shape
     for begin, end in ((0, cols), (cols // 3, cols - cols // 4), (cols // 2, cols // 2)):
-        arrays = source.source.columns(begin, end).to_csr()
-        assert_same_entries(sp.csr_array(arrays, shape=(rows, end - begin)), A[:, begin:end])
+        assert_same_entries(source.columns(begin, end).host, A[:, begin:end])
+        outside = A.tocoo()
+        kept = (outside.col < begin) | (outside.col >= end)
+        entries = outside.data[kept], (outside.row[kept], outside.col[kept])
+        assert_same_entries(source.outside(begin, end).host, sp.csr_array(entries, shape=A.shape))
+    assert_same_entries(source.columns(-2, cols + 3).host[:, 2 : cols + 2], A)
     for begin, end in ((0, rows), (rows // 3, rows - rows // 4), (rows // 2, rows // 2)):
         some = source.rows(range(begin, end))
         assert some.ordinal == source.ordinal
         assert some.nnz == A[begin:end].nnz
         assert_same_entries(some.host, A[begin:end])
+
+
+@pytest.mark.parametrize(("case", "dtype"), in_turn(list(CASES), ALL_TYPES))
+def test_matrices_made_of_others(case, dtype, device):
+    """They are made where the others lie, and have the entries that SciPy finds."""
+    A = sp.csr_array(matrix(case, dtype))
+    A.sort_indices()
+    rng = np.random.default_rng(4)
+    rows, cols = A.shape
+
+    def random(height, width):
+        count = min(4 * height, height * width)
+        places = rng.integers(0, max(height, 1), count), rng.integers(0, max(width, 1), count)
+        return sp.csr_array((rng.standard_normal(count).astype(dtype), places), shape=(height, width))
+
+    B, C = random(cols, 23), random(rows, cols)
+    a, b, c = (CanonicalCsr.of(M).to(resolve_device(device)) for M in (A, B, C))
+    some_rows = rng.permutation(rows)[: rows // 2].astype(np.int32)
+    some_cols = np.flatnonzero(rng.random(cols) < 0.5)
+    made = {
+        "rows": (a.rows(some_rows), A[some_rows]),
+        "columns": (a.listed_columns(some_cols), A[:, some_cols]),
+        "adjoint": (a.adjoint(), A.conj().T),
+        "sum": (a.plus(c), A + C),
+        "product": (a.times(b), A @ B),
+        "stacked": (type(a).stacked([a, c, a]), sp.vstack([A, C, A])),
+        "copy": (a.to(CPU), A),
+    }
+    for what, (found, expected) in made.items():
+        assert found.shape == expected.shape, what
+        assert found.ordinal == (CPU if what == "copy" else a.ordinal), what
+        assert found.nnz == len(found.data), what
+        error = abs(found.host - sp.csr_array(expected))
+        size = (abs(A) @ abs(B)) if what == "product" else abs(expected)
+        assert error.max() <= 8 * np.finfo(dtype).eps * abs(size).max() if error.nnz else True, what
+    np.testing.assert_array_equal(a.source.rows_with_entries(), np.flatnonzero(np.diff(A.indptr)))
+    np.testing.assert_array_equal(a.source.columns_with_entries(), np.unique(A.indices))
+
+
+def test_the_largest_eigenvalue_scaled(device):
+    A = gallery.poisson2d(30, contrast=100.0)
+    inverse = 1 / A.diagonal()
+    root = sp.diags_array(np.sqrt(inverse))
+    largest = np.linalg.eigvalsh((root @ A @ root).toarray())[-1]
+    found = checked(A, device).source.largest_eigenvalue(inverse)
+    assert 0.9 * largest <= found <= 1.01 * largest
+
+
+def test_matrices_that_do_not_fit_together(device):
+    a = checked(sp.csr_array(np.eye(3)), device)
+    b = checked(sp.csr_array(np.ones((4, 5))), device)
+    for call in (lambda: a.plus(b), lambda: a.times(b), lambda: type(a).stacked([a, b])):
+        with pytest.raises(ValueError, match=r"shapes|widths"):
+            call()
+    with pytest.raises(IndexError, match="rows"):
+        a.rows(np.array([3], np.int32))
 
 
 # What is planned and built of them

@@ -121,6 +121,18 @@ void register_multigrid(py::module_& module) {
              "Nodes have `block` rows each. Without B, it is a constant for each row of a node. Prolongators are "
              "smoothed if products with them have at most `most_terms` terms: on the finest grid, and on others. "
              "`decided` is `coarsenings` of an equal hierarchy with other values.")
+        .def("tentative", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
+                 return source_of(hierarchy.tentative(level));
+             }),
+             py::arg("level"), py::call_guard<GilRelease>(), "A source of the tentative prolongator of a level.")
+        .def("smoothing",
+             method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level, const AnyCsrSource& A,
+                                              const AnyCsrSource& ET) {
+                 return source_of(hierarchy.smoothing(level, A.of<T>()->csr(), ET.of<T>()->csr()));
+             }),
+             py::arg("level"), py::arg("A"), py::arg("ET"), py::keep_alive<0, 3>(), py::call_guard<GilRelease>(),
+             "A source of what smoothing adds to a prolongator for entries E besides those of the matrix A of a level, "
+             "of their product with the tentative prolongator.")
         .def("renew", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;

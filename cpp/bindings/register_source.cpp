@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
@@ -15,6 +16,8 @@
 #include "bindings/planning.hpp"
 #include "bindings/value_types.hpp"
 #include "core/passes/csr_operations.hpp"
+#include "gpu/run.hpp"
+#include "multigrid/coarsen.hpp"
 #include "planning/source.hpp"
 
 namespace py = pybind11;
@@ -53,6 +56,16 @@ Array<index_t> offsets_view(const Offsets& given, std::size_t size, Device there
     auto array = view_of(std::get<Dense<index_t>>(given));
     if (array.size() != size) throw std::invalid_argument("inconsistent CSR arrays");
     return array;
+}
+
+// The result of a function that need not hold the GIL, as a NumPy array.
+template <class Find>
+py::array_t<index_t> listed(const Find& find) {
+    Array<index_t> found = [&] {
+        const GilRelease release;
+        return find();
+    }();
+    return hand_over(std::move(found));
 }
 
 }  // namespace
@@ -106,6 +119,18 @@ void register_source(py::module_& module) {
                     }),
                     py::arg("matrix"), py::call_guard<GilRelease>(),
                     "A stored matrix in CSR on its device, with values of its own.")
+        .def_static(
+            "stacked",
+            [](const std::vector<AnyCsrSource>& sources) {
+                if (sources.empty()) throw std::invalid_argument("no matrices");
+                return sources[0].visit([&]<class T>(const std::shared_ptr<PlannedSource<T>>&) {
+                    std::vector<CsrMatrix<T>> parts;
+                    for (const AnyCsrSource& source : sources) parts.push_back(source.of<T>()->csr());
+                    const GilRelease release;
+                    return AnyCsrSource(source_of(stacked(parts)));
+                });
+            },
+            py::arg("sources"), "The rows of matrices on one device, one matrix after the other.")
         .def("build",
              method<AnyCsrSource>([]<class T>(PlannedSource<T>& source, const std::string& format,
                                               const Options& options, int ordinal, bool on_host) {
@@ -140,20 +165,87 @@ void register_source(py::module_& module) {
              }),
              py::arg("dtype"), py::keep_alive<0, 1>(),
              "A source of the matrix with values of another type, which share its index arrays.")
-        .def("transposed", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
-                 return source_of(source.transposed());
+        .def("transposed", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, bool conjugated) {
+                 return source_of(source.transposed(conjugated));
              }),
-             py::call_guard<GilRelease>(), "A source of the transposed matrix, on the same device.")
+             py::arg("conjugated") = false, py::call_guard<GilRelease>(),
+             "A source of the transposed matrix, or of the conjugate transpose, on the same device.")
         .def("rows", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, index_t begin, index_t end) {
                  return source_of(source.rows(begin, end));
              }),
              py::arg("begin"), py::arg("end"), py::call_guard<GilRelease>(),
              "A source of the rows from `begin` to before `end`, on the same device.")
+        .def("rows", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const Dense<index_t>& listed) {
+                 const auto rows = view_of(listed);
+                 const GilRelease release;
+                 return source_of(source.rows(rows));
+             }),
+             py::arg("listed").noconvert(), "A source of these rows, in this order, on the same device.")
         .def("columns", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, index_t begin, index_t end) {
                  return source_of(source.columns(begin, end));
              }),
              py::arg("begin"), py::arg("end"), py::call_guard<GilRelease>(),
-             "A source of the columns from `begin` to before `end`, of which `begin` becomes 0, on the same device.")
+             "A source of the columns from `begin` to before `end`, of which `begin` becomes 0, on the same device. "
+             "Columns that the matrix does not have are empty.")
+        .def("outside", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, index_t begin, index_t end) {
+                 return source_of(source.outside(begin, end));
+             }),
+             py::arg("begin"), py::arg("end"), py::call_guard<GilRelease>(),
+             "A source of the entries outside of these columns, with the numbers that they have.")
+        .def("positive_inverses",
+             method<AnyCsrSource>(
+                 []<class T>(const PlannedSource<T>& source, index_t shift, std::uintptr_t to, int ordinal) {
+                     const Array<T> inverses = source.positive_inverses(shift);
+                     copy_bytes(at<T>(to), Device{ordinal}, inverses.data(), source.device(), inverses.bytes());
+                 }),
+             py::arg("shift"), py::arg("to"), py::arg("ordinal"), py::call_guard<GilRelease>(),
+             "Write the inverses of the entries (i, i + shift) to an address on a device, zeros for those that are not "
+             "positive.")
+        .def("rows_with_entries", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
+                 return listed([&] { return source.rows_with_entries(); });
+             }),
+             "The rows that have entries, ascending, as a NumPy array.")
+        .def("columns_with_entries", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
+                 return listed([&] { return source.columns_with_entries(); });
+             }),
+             "The columns that have entries, ascending, as a NumPy array.")
+        .def("columns", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const Dense<index_t>& listed) {
+                 const auto columns = view_of(listed);
+                 const GilRelease release;
+                 return source_of(source.columns(columns));
+             }),
+             py::arg("listed").noconvert(), "A source of the listed columns, ascending, numbered from 0 on.")
+        .def("largest_eigenvalue",
+             method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const Dense<double>& given) {
+                 const CsrMatrix<T>& csr = source.csr();
+                 const auto inverse = view_of(given);
+                 if (csr.rows != csr.cols || inverse.size() != static_cast<std::size_t>(csr.rows)) {
+                     throw std::invalid_argument("a square matrix, and the inverse of a diagonal");
+                 }
+                 const GilRelease release;
+                 const Array<double> there = inverse.to(source.device());
+                 return gpu::run(multigrid::LargestOfScaled<T>{csr, there}, source.device());
+             }),
+             py::arg("inverse_diagonal").noconvert(),
+             "The largest eigenvalue of a Hermitian matrix that is scaled by the inverse of a diagonal, or a little "
+             "less.")
+        .def("times", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const AnyCsrSource& other) {
+                 const CsrMatrix<T>&left = source.csr(), &right = other.of<T>()->csr();
+                 if (left.cols != right.rows || right.device() != source.device()) {
+                     throw std::invalid_argument("matrices of these shapes or devices have no product");
+                 }
+                 return source_of(gpu::run(multigrid::SparseProduct<T>{left, right}, source.device()));
+             }),
+             py::arg("other"), py::call_guard<GilRelease>(),
+             "A source of the product with another one on the same device.")
+        .def("to", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, int ordinal) -> AnyCsrSource {
+                 return std::make_shared<PlannedSource<T>>(source.csr(), Device{ordinal});
+             }),
+             py::arg("ordinal"), py::call_guard<GilRelease>(), "A source of a copy on a device.")
+        .def("plus", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const AnyCsrSource& other) {
+                 return source_of(source.plus(other.of<T>()->csr()));
+             }),
+             py::arg("other"), py::call_guard<GilRelease>(), "A source of the sum with another one on the same device.")
         .def("column_reach", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
                  const ColumnReach reach = source.column_reach();
                  return std::tuple{reach.first, reach.last, reach.low, reach.high};

@@ -1,9 +1,12 @@
 #include "matrix/csr_source.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
 #include "core/errors.hpp"
+#include "core/passes/csr_algebra.hpp"
 #include "core/passes/csr_operations.hpp"
 #include "gpu/run.hpp"
 #include "gpu/runtime.hpp"
@@ -60,8 +63,10 @@ CsrMatrix<To> CsrSource<T>::as() const {
 }
 
 template <class T>
-CsrMatrix<T> CsrSource<T>::transposed() const {
-    return gpu::run(Transpose<T>{csr_}, device_);
+CsrMatrix<T> CsrSource<T>::transposed(bool conjugated) const {
+    CsrMatrix<T> made = gpu::run(Transpose<T>{csr_}, device_);
+    if (kIsComplex<T> && conjugated) made.values = gpu::run(Conjugates<T>{made.values}, device_);
+    return made;
 }
 
 template <class T>
@@ -71,9 +76,68 @@ CsrMatrix<T> CsrSource<T>::rows(index_t begin, index_t end) const {
 }
 
 template <class T>
+CsrMatrix<T> stacked(const std::vector<CsrMatrix<T>>& parts) {
+    std::int64_t entries = 0, rows = 0;
+    for (const CsrMatrix<T>& part : parts) {
+        entries += part.nnz, rows += part.rows;
+        const bool fits = std::max(entries, rows) <= std::numeric_limits<index_t>::max();
+        if (part.cols != parts[0].cols || part.device() != parts[0].device() || !fits) entries = -1;
+        if (entries < 0) break;
+    }
+    if (parts.empty() || entries < 0) {
+        throw std::invalid_argument("no matrices, or of different widths or devices, or with too many entries");
+    }
+    return gpu::run(StackedRows<T>{parts}, parts[0].device());
+}
+
+template <class T>
+CsrMatrix<T> CsrSource<T>::rows(const Array<index_t>& listed) const {
+    for (const index_t row : listed) {
+        if (row < 0 || row >= csr_.rows) throw std::out_of_range("rows that the matrix does not have");
+    }
+    const Array<index_t> there = listed.to(device_);
+    return gpu::run(SelectedEntries<T>{csr_, &there, 0, csr_.cols}, device_);
+}
+
+template <class T>
 CsrMatrix<T> CsrSource<T>::columns(index_t begin, index_t end) const {
-    if (begin < 0 || end < begin || end > csr_.cols) throw std::out_of_range("columns that the matrix does not have");
-    return gpu::run(ColumnWindow<T>{csr_, begin, end}, device_);
+    if (end < begin) throw std::out_of_range("columns that end before they begin");
+    return gpu::run(SelectedEntries<T>{csr_, nullptr, begin, end}, device_);
+}
+
+template <class T>
+CsrMatrix<T> CsrSource<T>::outside(index_t begin, index_t end) const {
+    return gpu::run(SelectedEntries<T>{csr_, nullptr, begin, end, true}, device_);
+}
+
+template <class T>
+CsrMatrix<T> CsrSource<T>::plus(const CsrMatrix<T>& other) const {
+    const bool fits = std::int64_t(csr_.nnz) + other.nnz <= std::numeric_limits<index_t>::max();
+    if (csr_.rows != other.rows || csr_.cols != other.cols || other.device() != device_ || !fits) {
+        throw std::invalid_argument("matrices of different shapes or devices, or with too many entries, have no sum");
+    }
+    return gpu::run(Sum<T>{csr_, other}, device_);
+}
+
+template <class T>
+Array<T> CsrSource<T>::positive_inverses(index_t shift) const {
+    return gpu::run(PositiveInverses<T>{csr_, shift}, device_);
+}
+
+template <class T>
+Array<index_t> CsrSource<T>::rows_with_entries() const {
+    return gpu::run(RowsWithEntries{csr_.pattern()}, device_).to({});
+}
+
+template <class T>
+Array<index_t> CsrSource<T>::columns_with_entries() const {
+    return gpu::run(ColumnsWithEntries{csr_.pattern()}, device_).to({});
+}
+
+template <class T>
+CsrMatrix<T> CsrSource<T>::columns(const Array<index_t>& listed) const {
+    const Array<index_t> there = listed.to(device_);
+    return gpu::run(ListedColumns<T>{csr_, there}, device_);
 }
 
 template <class T>
@@ -121,8 +185,9 @@ typename CsrSource<T>::Sample CsrSource<T>::sample(std::int64_t row_step, std::i
     return {sample_of(csr_.row_offsets, row_step), sample_of(csr_.col_indices, entry_step)};
 }
 
-#define INSTANTIATE(T)                                          \
-    template CsrMatrix<T> copy_to(const CsrMatrix<T>&, Device); \
+#define INSTANTIATE(T)                                               \
+    template CsrMatrix<T> copy_to(const CsrMatrix<T>&, Device);      \
+    template CsrMatrix<T> stacked(const std::vector<CsrMatrix<T>>&); \
     template class CsrSource<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "core/csr_matrix.hpp"
 #include "matrix/permutation.hpp"
@@ -15,6 +16,11 @@ struct Signs;
 // The matrix in memory of the library's own on a device. All of it is asked for at once beforehand. Throws OutOfMemory.
 template <class T>
 CsrMatrix<T> copy_to(const CsrMatrix<T>& csr, Device device);
+
+// Copies of the rows of canonical matrices on one device with as many columns, one matrix after the other. Throws
+// std::invalid_argument for none, for others, and for too many entries.
+template <class T>
+CsrMatrix<T> stacked(const std::vector<CsrMatrix<T>>& parts);
 
 template <class T>
 class CsrSource {
@@ -42,10 +48,21 @@ public:
     // The matrix with values of another type, on the device; see SPMVGPU_FOR_CONVERSIONS.
     template <class To>
     CsrMatrix<To> as() const;
-    CsrMatrix<T> transposed() const;  // on the device
-    // Copies of the rows or of the columns from `begin` to before `end`, on the device.
+    CsrMatrix<T> transposed(bool conjugated = false) const;  // on the device
+    // Copies on the device: the rows from `begin` to before `end`; the listed rows; the columns from `begin` to before
+    // `end`, of which `begin` becomes 0 and those that the matrix does not have are empty.
     CsrMatrix<T> rows(index_t begin, index_t end) const;
+    CsrMatrix<T> rows(const Array<index_t>& listed) const;
     CsrMatrix<T> columns(index_t begin, index_t end) const;
+    // The other columns, with their numbers.
+    CsrMatrix<T> outside(index_t begin, index_t end) const;
+    // The sum with another canonical matrix on this device. Throws std::invalid_argument if that has another shape, or
+    // the sum may have too many entries.
+    CsrMatrix<T> plus(const CsrMatrix<T>& other) const;
+    Array<T> positive_inverses(index_t shift) const;  // of the entries (i, i + shift); see PositiveInverses
+    Array<index_t> rows_with_entries() const;         // ascending, in host memory
+    Array<index_t> columns_with_entries() const;
+    CsrMatrix<T> columns(const Array<index_t>& listed) const;  // of an ascending list, numbered by their places there
     ColumnReach column_reach() const;
     Array<T> diagonal(std::int64_t shift) const;  // entries (i, i + shift), in host memory
     // The inverses of the diagonal entries, or of their absolute values, in an array on the device; see InvertDiagonal.

@@ -55,6 +55,8 @@ struct Grid {
     Array<T> inverse_diagonal;      // zero for a zero diagonal entry, in a row of a singular matrix
     double largest_eigenvalue = 0;  // estimate for D^-1 A
     bool is_smoothed = false;       // false: P is the tentative prolongator
+    double damping = 0;             // a smoothed one is (1 - damping D^-1 A) T, with the filtered matrix
+    double negligible = 0;          // diagonal entries up to this count as zero
     CsrMatrix<T> P, R;              // from the next coarser grid, and to it; empty on the coarsest one
     Nodes nodes;
     Array<index_t> aggregates;  // aggregate of each node
@@ -112,6 +114,23 @@ double largest_of_scaled(Passes& passes, const CsrPattern& A, const T* values, c
             .value;
     return largest_eigenvalue(passes, A, values, root, bound, steps, nanoseconds);
 }
+
+// The largest eigenvalue of D^-1 A, of which no entry is left out.
+template <class T>
+struct LargestOfScaled {
+    using Result = double;
+    const CsrMatrix<T>& A;
+    const Array<double>& inverse_diagonal;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        InverseDiagonal diagonal{inverse_diagonal, passes.template scratch<double>(A.rows)};
+        const double* const inverse = inverse_diagonal.data();
+        double* const root = diagonal.root.data();
+        passes.each(A.rows, [=] SPMVGPU_BODY(std::int64_t i) { root[i] = square_root(inverse[i]); });
+        return largest_of_scaled(passes, A.pattern(), A.values.data(), diagonal, Settings{}.lanczos_steps);
+    }
+};
 
 template <class T>
 struct ConstantsOfNodes {
@@ -301,6 +320,7 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligibl
             largest = largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps);
         }
         const double damping = largest > 0 ? settings.damping / largest : 0;
+        grid.damping = damping, grid.negligible = negligible;
         double* const scale = diagonal.inverse.data();
         passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { scale[row] *= damping; });
         smooth_prolongator(passes, pattern, values, scale, grid.tentative, grid.P);
@@ -316,6 +336,47 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligibl
     multiply_values(passes, grid.R, AP, coarse);
     return coarse;
 }
+
+// The tentative prolongator of a grid.
+template <class T>
+struct TentativeMatrix {
+    using Result = CsrMatrix<T>;
+    const Grid<T>& grid;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const auto count = static_cast<index_t>(grid.tentative.offsets.size() - 1);
+        CsrMatrix<T> made = with_values<T>(
+            passes, tentative_pattern(passes, grid.P.rows, grid.nodes, {count, grid.aggregates}, grid.tentative));
+        fill_tentative(passes, grid.tentative, made);
+        return made;
+    }
+};
+
+// The factors by which smoothing subtracts rows of A T from rows of T.
+template <class T>
+struct SmoothingFactors {
+    using Result = Array<double>;
+    const CsrMatrix<T>& A;
+    const Grid<T>& grid;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const CsrPattern pattern = A.pattern();
+        const T* const values = A.values.data();
+        Array<index_t> filtered;
+        const bool is_filtered = grid.kept.size() > 0;
+        if (is_filtered) filtered = filtered_columns(passes, pattern, grid.kept.data(), grid.nodes.view());
+        const index_t* const cols = is_filtered ? filtered.data() : pattern.col_indices;
+        const InverseDiagonal diagonal = invert_diagonal(passes, pattern, values, cols, grid.negligible);
+        Array<double> factors = passes.template make<double>(A.rows);
+        const double* const inverse = diagonal.inverse.data();
+        double* const to = factors.data();
+        const double damping = grid.damping;
+        passes.each(A.rows, [=] SPMVGPU_BODY(std::int64_t row) { to[row] = damping * inverse[row]; });
+        return factors;
+    }
+};
 
 // Decisions that depend on the first values of a grid's matrix. New values do not change them.
 struct Coarsening {

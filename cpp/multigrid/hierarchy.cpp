@@ -7,6 +7,7 @@
 
 #include "core/host_vector.hpp"
 #include "core/parallel.hpp"
+#include "core/passes/csr_algebra.hpp"
 #include "gpu/run.hpp"
 #include "gpu/runtime.hpp"
 
@@ -110,6 +111,23 @@ void Hierarchy<T>::renew(const Array<T>& values) {
         if (level > 0) grids_[level].A.values = next.values;
         next = std::move(coarse);
     }
+}
+
+template <class T>
+CsrMatrix<T> Hierarchy<T>::tentative(std::size_t level) const {
+    return gpu::run(TentativeMatrix<T>{grids_.at(level)}, grids_.at(level).P.device());
+}
+
+template <class T>
+CsrMatrix<T> Hierarchy<T>::smoothing(std::size_t level, const CsrMatrix<T>& A, const CsrMatrix<T>& ET) const {
+    const Grid<T>& grid = grids_.at(level);
+    if (A.rows != grid.P.rows || ET.rows != A.rows || A.device() != ET.device()) {
+        throw std::invalid_argument("matrices that do not belong to the grid");
+    }
+    const Array<double> factors = gpu::run(SmoothingFactors<T>{A, grid}, A.device());
+    CsrMatrix<T> made = ET;
+    made.values = gpu::run(ScaledRows<T>{ET, factors, -1.0}, A.device());
+    return made;
 }
 
 template <class T>

@@ -34,6 +34,12 @@ public:
     // Decisions that depended on the first values, for each grid except the coarsest one.
     std::vector<Coarsening> coarsenings() const;
 
+    // The tentative prolongator of a grid.
+    CsrMatrix<T> tentative(std::size_t level) const;
+    // Smoothing of a prolongator by entries E that the matrix A of the grid does not have adds this. `ET` is the
+    // product of E with the tentative prolongator.
+    CsrMatrix<T> smoothing(std::size_t level, const CsrMatrix<T>& A, const CsrMatrix<T>& ET) const;
+
     const std::vector<Grid<T>>& grids() const { return grids_; }
     const std::vector<Refusal>& refusals() const { return refusals_; }  // at most one
     // Frees the values of all matrices, once others have them: new values do not need the old ones.

@@ -240,6 +240,20 @@ CsrMatrix<T> with_values(Passes& passes, const PatternArrays& pattern) {
             pattern.row_offsets, pattern.col_indices, passes.template make<T>(pattern.nnz)};
 }
 
+// The product of two canonical matrices on one device.
+template <class T>
+struct SparseProduct {
+    using Result = CsrMatrix<T>;
+    const CsrMatrix<T>&left, &right;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        CsrMatrix<T> product = with_values<T>(passes, product_pattern(passes, left.pattern(), right.pattern()));
+        multiply_values(passes, left, right, product);
+        return product;
+    }
+};
+
 // The pattern of the transpose, and the position of each of its entries in the matrix.
 struct TransposedPattern {
     PatternArrays pattern;

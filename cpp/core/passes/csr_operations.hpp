@@ -68,50 +68,6 @@ struct RowWindow {
     }
 };
 
-// The entries in the columns from `begin` to before `end`, which become the columns from 0 on. Rows need not be sorted.
-template <class T>
-struct ColumnWindow {
-    using Result = CsrMatrix<T>;
-    const CsrMatrix<T>& csr;
-    index_t begin, end;
-
-    template <class Passes>
-    Result operator()(Passes& passes) const {
-        const index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
-        const T* const values = csr.values.data();
-        const index_t first = begin, last = end;
-        const std::int64_t nanoseconds = 1 + csr.nnz / std::max(csr.rows, 1);
-        CsrMatrix<T> window{csr.rows, last - first, 0, passes.template make<index_t>(csr.rows + std::size_t(1)), {},
-                            {}};
-        index_t* const new_offsets = window.row_offsets.data();
-        passes.each(
-            csr.rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
-                index_t inside = 0;
-                for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) inside += first <= cols[k] && cols[k] < last;
-                new_offsets[row] = inside;
-            },
-            nanoseconds);
-        window.nnz = passes.scan(new_offsets, csr.rows);
-        window.col_indices = passes.template make<index_t>(window.nnz);
-        window.values = passes.template make<T>(window.nnz);
-        index_t* const new_cols = window.col_indices.data();
-        T* const new_values = window.values.data();
-        passes.each(
-            csr.rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
-                index_t to = new_offsets[row];
-                for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) {
-                    if (cols[k] < first || cols[k] >= last) continue;
-                    new_cols[to] = cols[k] - first;
-                    new_values[to++] = values[k];
-                }
-            },
-            nanoseconds);
-        return window;
-    }
-};
-
 struct Clustering {
     using Result = double;
     CsrPattern csr;

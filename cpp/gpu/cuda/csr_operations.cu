@@ -12,7 +12,6 @@ SPMVGPU_RUN_ON_GPU(TakeEvery)
 #define INSTANTIATE(T)                       \
     SPMVGPU_RUN_ON_GPU(DrawVector<T>)        \
     SPMVGPU_RUN_ON_GPU(RowWindow<T>)         \
-    SPMVGPU_RUN_ON_GPU(ColumnWindow<T>)      \
     SPMVGPU_RUN_ON_GPU(Diagonal<T>)          \
     SPMVGPU_RUN_ON_GPU(InvertDiagonal<T>)    \
     SPMVGPU_RUN_ON_GPU(PlaceValues<T>)       \

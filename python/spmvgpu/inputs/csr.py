@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -234,16 +234,66 @@ class CanonicalCsr:
 
         Neighbouring ones, in a range, are a window on arrays in host memory.
         """
-        if not isinstance(rows, range):
-            return CanonicalCsr.of(self.host[rows])
         shape = (len(rows), self.shape[1])
+        if not isinstance(rows, range):
+            if self.is_wide:
+                return CanonicalCsr.of(self.host[rows])
+            return self._made(self.source.rows(np.ascontiguousarray(rows, np.int32)), shape)
         if self.ordinal != CPU:
-            source = self.source.rows(rows.start, rows.stop)
-            return CanonicalCsr.on(source, shape, self.dtype, source.nnz, self.ordinal)
+            return self._made(self.source.rows(rows.start, rows.stop), shape)
         data, indices, indptr = self.arrays
         begin, end = int(indptr[rows.start]), int(indptr[rows.stop])
         offsets = indptr[rows.start : rows.stop + 1] - begin
         return CanonicalCsr(data[begin:end], indices[begin:end], offsets, shape)
+
+    # Made where the matrix lies, which is not wide. Operands lie there, too.
+
+    def _made(self, source: CsrSource, shape: tuple[int, int]) -> CanonicalCsr:
+        return CanonicalCsr.on(source, shape, self.dtype, source.nnz, self.ordinal)
+
+    def columns(self, begin: int, end: int) -> CanonicalCsr:
+        """The columns from `begin`, which becomes 0, to before `end`; those beyond the matrix are empty."""
+        return self._made(self.source.columns(begin, end), (self.shape[0], end - begin))
+
+    def listed_columns(self, listed: HostArray) -> CanonicalCsr:
+        """The columns of an ascending list, numbered from 0 on."""
+        source = self.source.columns(np.ascontiguousarray(listed, np.int32))
+        return self._made(source, (self.shape[0], len(listed)))
+
+    def outside(self, begin: int, end: int) -> CanonicalCsr:
+        """The entries outside of these columns, with the numbers that they have."""
+        return self._made(self.source.outside(begin, end), self.shape)
+
+    def adjoint(self) -> CanonicalCsr:
+        """The conjugate transpose."""
+        return self._made(self.source.transposed(True), self.shape[::-1])
+
+    def plus(self, other: CanonicalCsr) -> CanonicalCsr:
+        """The sum with a matrix of the same shape and type."""
+        return self._made(self.source.plus(other.source), self.shape)
+
+    def times(self, other: CanonicalCsr) -> CanonicalCsr:
+        """The product with a matrix of the same type."""
+        return self._made(self.source.times(other.source), (self.shape[0], other.shape[1]))
+
+    def to(self, ordinal: int) -> CanonicalCsr:
+        """The matrix on a device, or itself."""
+        if ordinal == self.ordinal:
+            return self
+        return CanonicalCsr.on(self.source.to(ordinal), self.shape, self.dtype, self.nnz, ordinal)
+
+    @classmethod
+    def stacked(cls, parts: Sequence[CanonicalCsr]) -> CanonicalCsr:
+        """The rows of matrices with as many columns, one matrix after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        source = CsrSource.stacked([part.source for part in parts])
+        return parts[0]._made(source, (sum(part.shape[0] for part in parts), parts[0].shape[1]))
+
+    @classmethod
+    def empty(cls, shape: tuple[int, int], dtype: DType, ordinal: int) -> CanonicalCsr:
+        """A matrix without entries on a device."""
+        return cls.of(sp.csr_array(shape, dtype=dtype)).to(ordinal)
 
     def pieces(self) -> Iterator[CanonicalCsr]:
         """The matrix in pieces of neighbouring rows that fit one format each; one, unless it is wide.

@@ -1,0 +1,295 @@
+// Matrices in CSR that are made of others, on the device where those lie, for gpu/run.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "core/csr_matrix.hpp"
+#include "core/passes/csr_passes.hpp"
+#include "core/passes/passes.hpp"
+#include "core/wide.hpp"
+
+namespace spmvgpu {
+
+// The rows of matrices on one device that have as many columns, one matrix after the other.
+template <class T>
+struct StackedRows {
+    using Result = CsrMatrix<T>;
+    const std::vector<CsrMatrix<T>>& parts;  // one at least; with fewer entries than an index_t counts
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        CsrMatrix<T> stacked{0, parts[0].cols, 0, {}, {}, {}};
+        for (const CsrMatrix<T>& part : parts) stacked.rows += part.rows, stacked.nnz += part.nnz;
+        stacked.row_offsets = passes.template make<index_t>(stacked.rows + std::size_t(1));
+        stacked.col_indices = passes.template make<index_t>(stacked.nnz);
+        stacked.values = passes.template make<T>(stacked.nnz);
+        index_t row = 0, first = 0;
+        for (const CsrMatrix<T>& part : parts) {
+            const index_t *const offsets = part.row_offsets.data(), *const cols = part.col_indices.data();
+            const T* const values = part.values.data();
+            const index_t before = first;
+            index_t *const new_offsets = stacked.row_offsets.data() + row, *const new_cols =
+                                                                               stacked.col_indices.data() + first;
+            T* const new_values = stacked.values.data() + first;
+            passes.each(part.rows + std::int64_t(1),
+                        [=] SPMVGPU_BODY(std::int64_t i) { new_offsets[i] = before + offsets[i]; });
+            passes.each(part.nnz, [=] SPMVGPU_BODY(std::int64_t k) {
+                new_cols[k] = cols[k];
+                new_values[k] = values[k];
+            });
+            row += part.rows, first += part.nnz;
+        }
+        return stacked;
+    }
+};
+
+// Some rows of a matrix, in the order given, and of them the entries in the columns from `begin` to before `end`, which
+// become the columns from 0 on; or the entries outside of these columns, which keep their numbers. Rows need not be
+// sorted. The matrix need not have all these columns.
+template <class T>
+struct SelectedEntries {
+    using Result = CsrMatrix<T>;
+    const CsrMatrix<T>& csr;
+    const Array<index_t>* rows;  // null: all
+    index_t begin, end;
+    bool are_outside = false;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+        const index_t* const listed = rows == nullptr ? nullptr : rows->data();
+        const T* const values = csr.values.data();
+        const index_t first = begin, last = end, shift = are_outside ? 0 : begin;
+        const bool outside = are_outside;
+        const index_t count = rows == nullptr ? csr.rows : static_cast<index_t>(rows->size());
+        const std::int64_t nanoseconds = 1 + csr.nnz / std::max(csr.rows, 1);
+        CsrMatrix<T> made{count, are_outside ? csr.cols : end - begin,
+                          0,     passes.template make<index_t>(count + std::size_t(1)),
+                          {},    {}};
+        index_t* const new_offsets = made.row_offsets.data();
+        passes.each(
+            count,
+            [=] SPMVGPU_BODY(std::int64_t i) {
+                const std::int64_t row = listed == nullptr ? i : listed[i];
+                index_t kept = 0;
+                for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) {
+                    kept += (first <= cols[k] && cols[k] < last) != outside;
+                }
+                new_offsets[i] = kept;
+            },
+            nanoseconds);
+        made.nnz = passes.scan(new_offsets, count);
+        made.col_indices = passes.template make<index_t>(made.nnz);
+        made.values = passes.template make<T>(made.nnz);
+        index_t* const new_cols = made.col_indices.data();
+        T* const new_values = made.values.data();
+        passes.each(
+            count,
+            [=] SPMVGPU_BODY(std::int64_t i) {
+                const std::int64_t row = listed == nullptr ? i : listed[i];
+                index_t to = new_offsets[i];
+                for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) {
+                    if ((first <= cols[k] && cols[k] < last) == outside) continue;
+                    new_cols[to] = cols[k] - shift;
+                    new_values[to++] = values[k];
+                }
+            },
+            nanoseconds);
+        return made;
+    }
+};
+
+// The sum of two canonical matrices on one device with as many rows and columns.
+template <class T>
+struct Sum {
+    using Result = CsrMatrix<T>;
+    const CsrMatrix<T>&left, &right;
+
+    // A row of the sum goes to `cols` and `values`, unless they are null. Returns the number of its entries.
+    static SPMVGPU_IN_BODY index_t add_rows(const CsrPattern& left, const T* left_values, const CsrPattern& right,
+                                            const T* right_values, std::int64_t row, index_t* cols, T* values) {
+        index_t i = left.row_offsets[row], j = right.row_offsets[row], count = 0;
+        const index_t i_end = left.row_offsets[row + 1], j_end = right.row_offsets[row + 1];
+        for (; i < i_end || j < j_end; ++count) {
+            const bool is_left = i < i_end && (j == j_end || left.col_indices[i] <= right.col_indices[j]);
+            const bool is_right = j < j_end && (i == i_end || right.col_indices[j] <= left.col_indices[i]);
+            if (cols != nullptr) {
+                cols[count] = is_left ? left.col_indices[i] : right.col_indices[j];
+                values[count] = (is_left ? left_values[i] : T(0)) + (is_right ? right_values[j] : T(0));
+            }
+            i += is_left;
+            j += is_right;
+        }
+        return count;
+    }
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const CsrPattern a = left.pattern(), b = right.pattern();
+        const T *const a_values = left.values.data(), *const b_values = right.values.data();
+        const std::int64_t nanoseconds = 2 + (std::int64_t(a.nnz) + b.nnz) / std::max(a.rows, 1);
+        CsrMatrix<T> sum{a.rows, a.cols, 0, passes.template make<index_t>(a.rows + std::size_t(1)), {}, {}};
+        index_t* const offsets = sum.row_offsets.data();
+        passes.each(
+            a.rows,
+            [=] SPMVGPU_BODY(std::int64_t row) {
+                offsets[row] = add_rows(a, a_values, b, b_values, row, nullptr, nullptr);
+            },
+            nanoseconds);
+        sum.nnz = passes.scan(offsets, a.rows);
+        sum.col_indices = passes.template make<index_t>(sum.nnz);
+        sum.values = passes.template make<T>(sum.nnz);
+        index_t* const cols = sum.col_indices.data();
+        T* const values = sum.values.data();
+        passes.each(
+            a.rows,
+            [=] SPMVGPU_BODY(std::int64_t row) {
+                add_rows(a, a_values, b, b_values, row, cols + offsets[row], values + offsets[row]);
+            },
+            nanoseconds);
+        return sum;
+    }
+};
+
+// The values of a matrix with each row times a factor, and all times another one.
+template <class T>
+struct ScaledRows {
+    using Result = Array<T>;
+    const CsrMatrix<T>& csr;
+    const Array<double>& factors;
+    double of_all;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        Array<T> scaled = passes.template make<T>(csr.nnz);
+        const T* const values = csr.values.data();
+        const double *const factor = factors.data(), also = of_all;
+        T* const to = scaled.data();
+        passes.each_entry(csr.rows, csr.row_offsets.data(), csr.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            to[k] = T(also * factor[row] * Wide<T>(values[k]));
+        });
+        return scaled;
+    }
+};
+
+// The complex conjugates of numbers.
+template <class T>
+struct Conjugates {
+    using Result = Array<T>;
+    const Array<T>& values;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        Array<T> made = passes.template make<T>(values.size());
+        const T* const from = values.data();
+        T* const to = made.data();
+        passes.each(static_cast<std::int64_t>(values.size()),
+                    [=] SPMVGPU_BODY(std::int64_t k) { to[k] = T(conjugate(Wide<T>(from[k]))); });
+        return made;
+    }
+};
+
+// The inverses of the entries (i, i + shift), of which there is one in every row; zero where one is not positive.
+template <class T>
+struct PositiveInverses {
+    using Result = Array<T>;
+    const CsrMatrix<T>& csr;
+    index_t shift;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        Array<T> made = passes.template make<T>(csr.rows);
+        const index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+        const T* const values = csr.values.data();
+        const index_t right = shift;
+        T* const to = made.data();
+        passes.each(csr.rows, [=] SPMVGPU_BODY(std::int64_t i) {
+            const Real<T> own = real_part(entry(offsets, cols, values, i, i + right));
+            to[i] = own > 0 ? T(1 / own) : T(0);
+        });
+        return made;
+    }
+};
+
+// The rows that have entries, ascending.
+struct RowsWithEntries {
+    using Result = Array<index_t>;
+    CsrPattern csr;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const index_t* const offsets = csr.row_offsets;
+        return passes.keep(
+            select(passes, csr.rows, [=] SPMVGPU_BODY(std::int64_t row) { return offsets[row] != offsets[row + 1]; }));
+    }
+};
+
+// The columns that have entries, ascending. Needs a bit for each column while it counts.
+struct ColumnsWithEntries {
+    using Result = Array<index_t>;
+    CsrPattern csr;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        Array<Word> used = passes.template scratch<Word>(words_for(csr.cols));
+        Word* const words = used.data();
+        const index_t* const cols = csr.col_indices;
+        passes.fill(words, words_for(csr.cols), Word(0));
+        passes.each(csr.nnz, [=] SPMVGPU_BODY(std::int64_t k) { add_to_set(words, cols[k]); });
+        return list_set(passes, words, csr.cols, 0);
+    }
+};
+
+// The columns of an ascending list, which are numbered by their places there.
+template <class T>
+struct ListedColumns {
+    using Result = CsrMatrix<T>;
+    const CsrMatrix<T>& csr;
+    const Array<index_t>& listed;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+        const index_t* const list = listed.data();
+        const T* const values = csr.values.data();
+        const auto count = static_cast<index_t>(listed.size());
+        Array<index_t> place_of_entries = passes.template scratch<index_t>(csr.nnz);  // `count` if it is not listed
+        index_t* const place_of = place_of_entries.data();
+        passes.each(csr.nnz, [=] SPMVGPU_BODY(std::int64_t k) {
+            const std::int64_t place = first_not_below(list, 0, count, cols[k]);
+            place_of[k] = place < count && list[place] == cols[k] ? static_cast<index_t>(place) : count;
+        });
+        CsrMatrix<T> made{csr.rows, count, 0, passes.template make<index_t>(csr.rows + std::size_t(1)), {}, {}};
+        index_t* const new_offsets = made.row_offsets.data();
+        const std::int64_t nanoseconds = 1 + csr.nnz / std::max(csr.rows, 1);
+        passes.each(
+            csr.rows,
+            [=] SPMVGPU_BODY(std::int64_t row) {
+                index_t kept = 0;
+                for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) kept += place_of[k] < count;
+                new_offsets[row] = kept;
+            },
+            nanoseconds);
+        made.nnz = passes.scan(new_offsets, csr.rows);
+        made.col_indices = passes.template make<index_t>(made.nnz);
+        made.values = passes.template make<T>(made.nnz);
+        index_t* const new_cols = made.col_indices.data();
+        T* const new_values = made.values.data();
+        passes.each(
+            csr.rows,
+            [=] SPMVGPU_BODY(std::int64_t row) {
+                index_t to = new_offsets[row];
+                for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) {
+                    if (place_of[k] == count) continue;
+                    new_cols[to] = place_of[k];
+                    new_values[to++] = values[k];
+                }
+            },
+            nanoseconds);
+        return made;
+    }
+};
+
+}  // namespace spmvgpu

@@ -1,0 +1,19 @@
+#include "core/passes/csr_algebra.hpp"
+#include "gpu/cuda/run.cuh"
+
+namespace spmvgpu {
+
+SPMVGPU_RUN_ON_GPU(RowsWithEntries)
+SPMVGPU_RUN_ON_GPU(ColumnsWithEntries)
+#define INSTANTIATE(T)                      \
+    SPMVGPU_RUN_ON_GPU(SelectedEntries<T>)  \
+    SPMVGPU_RUN_ON_GPU(ListedColumns<T>)    \
+    SPMVGPU_RUN_ON_GPU(StackedRows<T>)      \
+    SPMVGPU_RUN_ON_GPU(Sum<T>)              \
+    SPMVGPU_RUN_ON_GPU(ScaledRows<T>)       \
+    SPMVGPU_RUN_ON_GPU(PositiveInverses<T>) \
+    SPMVGPU_RUN_ON_GPU(Conjugates<T>)
+SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace spmvgpu
