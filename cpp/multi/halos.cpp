@@ -28,20 +28,54 @@ Halos<T>::Halos(const std::vector<DevicePart<T>>& parts, index_t rows, index_t c
             "(partition='nnz' or 'rows'); this one has other parts, or is not square");
     }
     for (const DevicePart<T>& part : parts) {
-        if (part.row_count() > 0) lanes_.push_back({&part, {}, {}});
+        const index_t begin = part.rows.first, end = begin + part.matrix->rows();
+        if (part.row_count() > 0) lanes_.push_back({&part, part.device(), begin, end, {}, {}});
     }
+    find_pulls();
+}
+
+template <class T>
+Halos<T>::Halos(const std::vector<DevicePart<T>>& parts, const std::vector<Device>& devices,
+                const std::vector<index_t>& ends)
+    : size_(ends.back()) {
+    bool suit = parts.size() <= devices.size() && devices.size() == ends.size();
+    for (std::size_t k = 0; suit && k < devices.size(); ++k) {
+        const DevicePart<T>* const part = k < parts.size() ? &parts[k] : nullptr;
+        suit = part == nullptr || (!part->rows.scattered() && part->device() == devices[k]);
+        lanes_.push_back({part, devices[k], k > 0 ? ends[k - 1] : 0, ends[k], {}, {}});
+    }
+    if (!suit) throw std::invalid_argument("parts that do not lie on the devices with pieces of a vector");
+    find_pulls();
+}
+
+template <class T>
+void Halos<T>::find_pulls() {
     for (std::size_t own = 0; own < lanes_.size(); ++own) {
         Lane& lane = lanes_[own];
-        for (std::size_t from = 0; from < lanes_.size(); ++from) {
+        for (std::size_t from = 0; from < lanes_.size() && lane.part != nullptr; ++from) {
             Lane& other = lanes_[from];
-            const index_t begin = std::max(lane.part->col_begin, other.begin());
-            const index_t end = std::min(lane.part->col_end, other.end());
+            const index_t begin = std::max(lane.part->col_begin, other.begin);
+            const index_t end = std::min(lane.part->col_end, other.end);
             if (own == from || begin >= end) continue;
             lane.pulls.push_back({from, begin, end});
             other.read_by.push_back(own);
-            gpu::allow_peer_access(lane.device(), other.device());
+            gpu::allow_peer_access(lane.device, other.device);
         }
     }
+}
+
+template <class T>
+std::vector<Device> Halos<T>::devices() const {
+    std::vector<Device> devices;
+    for (const Lane& lane : lanes_) devices.push_back(lane.device);
+    return devices;
+}
+
+template <class T>
+std::vector<index_t> Halos<T>::ends() const {
+    std::vector<index_t> ends;
+    for (const Lane& lane : lanes_) ends.push_back(lane.end);
+    return ends;
 }
 
 template <class T>
@@ -59,12 +93,12 @@ void Halos<T>::Lane::multiply(const Product<T>& product, Stream stream,
 
 template <class T>
 bool Halos<T>::has_gpus() const {
-    return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.device().is_gpu(); });
+    return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.device.is_gpu(); });
 }
 
 template <class T>
 bool Halos<T>::has_cpus() const {
-    return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.device().is_gpu(); });
+    return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.device.is_gpu(); });
 }
 
 #define INSTANTIATE(T) template class Halos<T>;

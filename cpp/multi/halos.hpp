@@ -1,4 +1,4 @@
-// Halos of a vector in pieces: the elements that the parts of a multi-device matrix read from each other's pieces.
+// Halos of vectors in pieces: the elements that the parts of a multi-device matrix read from each other's pieces.
 #pragma once
 
 #include <functional>
@@ -16,18 +16,16 @@ public:
         std::size_t from;
         index_t begin, end;
     };
-    // A part with rows, which are its piece of vectors.
+    // A device with its piece of x, and the part whose rows are its piece of y.
     struct Lane {
-        const DevicePart<T>* part;
+        const DevicePart<T>* part;  // null: no rows
+        Device device;
+        index_t begin, end;  // the piece of x; of a square matrix, the rows of the part
         std::vector<Pull> pulls;
         std::vector<std::size_t> read_by;  // lanes that pull from this one's piece
 
-        Device device() const { return part->device(); }
-        index_t begin() const { return part->rows.first; }
-        index_t end() const { return part->rows.first + part->matrix->rows(); }
-
         // Returns true if some of its product needs no pull.
-        bool has_interior() const { return part->interior_parts > 0 && !pulls.empty(); }
+        bool has_interior() const { return part != nullptr && part->interior_parts > 0 && !pulls.empty(); }
         // The product on its GPU. The part that needs no pull is queued first; then await_pulls() is called, after
         // which queued work waits for the pulls.
         void multiply(const Product<T>& product, Stream stream, const std::function<void()>& await_pulls) const;
@@ -37,16 +35,25 @@ public:
     static bool suits(const std::vector<DevicePart<T>>& parts, index_t rows, index_t cols);
 
     // The parts outlive it. Lets GPUs access each other's memory where they pull. Throws std::invalid_argument unless
-    // suits() holds.
+    // suits() holds. Parts without rows have no lane.
     Halos(const std::vector<DevicePart<T>>& parts, index_t rows, index_t cols);
+    // For a matrix whose x is divided in another way than its rows: every device has the elements from the end of the
+    // piece before to the end of its own. The parts belong to the devices in this order, of which the last ones may
+    // have none. Throws std::invalid_argument for other parts.
+    Halos(const std::vector<DevicePart<T>>& parts, const std::vector<Device>& devices,
+          const std::vector<index_t>& ends);
 
     const std::vector<Lane>& lanes() const { return lanes_; }
+    std::vector<Device> devices() const;
+    std::vector<index_t> ends() const;  // of the pieces of x
     index_t size() const { return size_; }
     bool has_gpus() const;
     bool has_cpus() const;
 
 private:
-    index_t size_;
+    void find_pulls();
+
+    index_t size_;  // of x
     std::vector<Lane> lanes_;
 };
 

@@ -12,10 +12,10 @@ namespace spmvgpu {
 template <class T>
 MultiDeviceVector<T>::MultiDeviceVector(const HaloProducts<T>& layout) : layout_(&layout), size_(layout.halos_.size()) {
     for (const auto& lane : layout.halos_.lanes()) {
-        const Device device = lane.device();
+        const Device device = lane.device;
         const std::size_t bytes = std::max<std::size_t>(size_, 1) * sizeof(T);
         const bool is_transferred = !device.has_own_memory() && layout.halos_.has_gpus();
-        pieces_.push_back({device, lane.begin(), lane.end(),
+        pieces_.push_back({device, lane.begin, lane.end,
                            is_transferred ? gpu::allocate_pinned(bytes) : allocate(bytes, device),
                            layout.streams_[layout.number(lane)], gpu::Event(device), gpu::Event(device)});
     }
@@ -67,9 +67,9 @@ std::size_t MultiDeviceVector<T>::nbytes() const {
 template <class T>
 HaloProducts<T>::HaloProducts(const Halos<T>& halos) : halos_(halos) {
     for (const Lane& lane : halos.lanes()) {
-        const Device device = lane.device();
+        const Device device = lane.device;
         const bool feeds_cpu = std::any_of(lane.read_by.begin(), lane.read_by.end(), [&](std::size_t reader) {
-            return !halos.lanes()[reader].device().queues_work();
+            return !halos.lanes()[reader].device.queues_work();
         });
         streams_.push_back(gpu::lease_stream(device));
         pulling_.push_back(lane.has_interior() ? gpu::lease_stream(device) : nullptr);
@@ -88,7 +88,7 @@ HaloProducts<T>::~HaloProducts() {
 template <class T>
 void HaloProducts<T>::synchronize() const {
     for (const Lane& lane : halos_.lanes()) {
-        gpu::synchronize(streams_[number(lane)].get(), lane.device());
+        gpu::synchronize(streams_[number(lane)].get(), lane.device);
     }
 }
 
@@ -109,13 +109,13 @@ void HaloProducts<T>::run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceV
     const auto multiply = [&](const Lane& lane) {
         const Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
         const Product<T> product{own_x.data(), own_y.data() + own_y.begin, alpha, beta};
-        lane.device().queues_work() ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
+        lane.device.queues_work() ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
     };
     for (const Lane& lane : halos_.lanes()) {
-        if (lane.device().queues_work()) multiply(lane);
+        if (lane.device.queues_work()) multiply(lane);
     }
     for (const Lane& lane : halos_.lanes()) {  // while the GPUs work
-        if (!lane.device().queues_work()) multiply(lane);
+        if (!lane.device.queues_work()) multiply(lane);
     }
 }
 
@@ -124,7 +124,7 @@ void HaloProducts<T>::run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceV
 template <class T>
 void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x,
                                       MultiDeviceVector<T>& y) const {
-    const Device device = lane.device();
+    const Device device = lane.device;
     const gpu::DeviceGuard guard(device);
     const Stream stream = streams_[number(lane)].get();
     const Stream pulling = pulling_[number(lane)] ? pulling_[number(lane)].get() : stream;

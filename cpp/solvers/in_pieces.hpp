@@ -3,12 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "solvers/engines/halo_map.hpp"
-#include "solvers/engines/pieces_queue.hpp"
+#include "solvers/cycle_in_pieces.hpp"
 #include "solvers/methods/methods.hpp"
-#include "solvers/preconditioners/cycle_steps.hpp"
 
 namespace spmvgpu {
 
@@ -16,13 +15,12 @@ namespace spmvgpu {
 template <class T>
 struct SystemPieces {
     T *b, *guess, *x;
-    T* diagonal;  // M as a diagonal, or the inverse diagonal of the A that M is a polynomial in
-    T *r, *d;     // vectors of the polynomial
+    T* diagonal;  // M as a diagonal
 
     SystemPieces(const System<T>& whole, index_t capacity, Arena& arena) {
         const auto vector = [&](bool exists) { return exists ? arena.take<T>(capacity) : nullptr; };
         b = vector(true), guess = vector(whole.guess != nullptr), x = vector(true);
-        diagonal = vector(whole.M != nullptr), r = vector(whole.has_operator()), d = vector(whole.has_operator());
+        diagonal = vector(whole.diagonal() != nullptr);
     }
 };
 
@@ -30,23 +28,23 @@ template <class T>
 struct SystemInPieces {
     const System<T>& whole;
     const Halos<T>& halos;
+    std::optional<DividedLevels<T>> cycle;  // M, unless it is a diagonal
     PieceLayout<T> layout;
 
-    SystemInPieces(const System<T>& whole, const Halos<T>& halos) : whole(whole), halos(halos), layout({&halos}) {}
+    SystemInPieces(const System<T>& whole, const Halos<T>& halos)
+        : whole(whole),
+          halos(halos),
+          cycle(cycle_of(whole, halos)),
+          layout(cycle ? cycle->layout(0) : PieceLayout<T>({&halos})) {}
 
     // None if the vectors of a system have to be whole: A is on one device or does not divide them, some of its devices
-    // are GPUs and others not, or M is neither a diagonal nor a polynomial in A.
+    // are GPUs and others not, or M is neither a diagonal nor a cycle whose finest matrix is A.
     static const Halos<T>* divides(const System<T>& system) {
         const MultiDeviceMatrix<T>* const matrix = system.A->multi_device();
         if (matrix == nullptr || system.ranks != nullptr || matrix->solver_pieces() < 2) return nullptr;
-        return system.has_operator() && polynomial(system) == nullptr ? nullptr : matrix->halos();
-    }
-
-    // M, if it is a polynomial in A.
-    static const CycleMap<T>* polynomial(const System<T>& system) {
         const auto* const M = dynamic_cast<const CycleMap<T>*>(system.M);
-        const Level<T>* const level = M == nullptr ? nullptr : M->polynomial();
-        return level != nullptr && level->A.get() == system.A->multi_device() ? M : nullptr;
+        const bool suits = !system.has_operator() || (M != nullptr && DividedLevels<T>::suits(*M, *matrix));
+        return suits ? matrix->halos() : nullptr;
     }
 
     // The matrix in the only part with rows, if the vectors are on its device: such a system needs no pieces.
@@ -54,7 +52,7 @@ struct SystemInPieces {
         const MultiDeviceMatrix<T>* const matrix = system.A->multi_device();
         const Halos<T>* const halos = matrix == nullptr ? nullptr : matrix->halos();
         const bool is_whole = halos != nullptr && halos->lanes().size() == 1;
-        return is_whole && halos->lanes()[0].device() == system.device ? halos->lanes()[0].part->matrix : nullptr;
+        return is_whole && halos->lanes()[0].device == system.device ? halos->lanes()[0].part->matrix : nullptr;
     }
 
     // For each device.
@@ -64,28 +62,17 @@ struct SystemInPieces {
         Needs needs = needs_of(method, piece, limits);
         Arena arena;
         const SystemPieces<T> given(whole, piece.n, arena);
+        if (cycle) DividedVectors<T>(*cycle, arena);
         needs.bytes += arena.bytes();
         return needs;
     }
-};
-
-template <class T, class Queue>
-class PolynomialOfPieces : public LinearMap<T> {
-public:
-    // The level with its inverse diagonal in pieces; r and d are work vectors.
-    PolynomialOfPieces(Queue& queue, const HaloMap<T>& A, Level<T> level, T* r, T* d)
-        : queue_(queue), A_(A), level_(std::move(level)), r_(r), d_(d) {}
-
-    void apply(const T* x, T* y, Stream) const override {
-        const Multiply<T> multiply = [&](T alpha, const T* from, T beta, T* to) { A_.multiply(alpha, from, beta, to); };
-        smooth(queue_, level_, multiply, x, y, true, r_, d_);
-    }
 
 private:
-    Queue& queue_;
-    const HaloMap<T>& A_;
-    Level<T> level_;
-    T *r_, *d_;
+    static std::optional<DividedLevels<T>> cycle_of(const System<T>& whole, const Halos<T>& halos) {
+        std::optional<DividedLevels<T>> levels;
+        if (whole.has_operator()) levels.emplace(dynamic_cast<const CycleMap<T>&>(*whole.M), halos);
+        return levels;
+    }
 };
 
 // `memory` has as many bytes as the system needs, on each of the devices, and `streams` belong to `queues`, which are
@@ -96,35 +83,38 @@ Reports run_in_pieces(std::string_view method, Pieces& queues, const SystemInPie
     const System<T>& whole = system.whole;
     const auto& lanes = system.halos.lanes();
     const std::vector<SymmetricPiece> pieces = system.layout.in(memory);
-    const HaloMap<T> A(system.halos, pieces, streams);
+    const HaloMap<T> A(system.halos, pieces, pieces, streams);
     PiecesQueue<Pieces> queue(queues, pieces);
 
     Arena arena(memory[0]);
     const SystemPieces<T> given(whole, system.layout.capacity(), arena);
     // Complete when it returns.
-    const auto copy = [&](const T* from, Device device, T* to) {
+    const auto copy = [&](const T* from, Device device, const std::vector<SymmetricPiece>& into, T* to) {
+        std::ptrdiff_t begin = 0;
         for (std::size_t k = 0; k < lanes.size() && from != nullptr; ++k) {
-            copy_bytes(pieces[k].own_vector(to), lanes[k].device(), from + lanes[k].begin(), device,
-                       pieces[k].n * sizeof(T));
+            copy_bytes(into[k].own_vector(to), lanes[k].device, from + begin, device, into[k].n * sizeof(T));
+            begin += into[k].n;
         }
     };
-    copy(whole.b, whole.device, given.b);
-    copy(whole.guess, whole.device, given.guess);
+    copy(whole.b, whole.device, pieces, given.b);
+    copy(whole.guess, whole.device, pieces, given.guess);
     T* const x = given.x;
     std::unique_ptr<const LinearMap<T>> M;
-    if (const CycleMap<T>* const polynomial = SystemInPieces<T>::polynomial(whole)) {
-        Level<T> level = *polynomial->polynomial();
-        copy(level.inverse_diagonal, polynomial->device(), given.diagonal);
-        level.inverse_diagonal = given.diagonal;
-        M = std::make_unique<PolynomialOfPieces<T, PiecesQueue<Pieces>>>(queue, A, level, given.r, given.d);
+    if (system.cycle) {
+        auto cycle = std::make_unique<PiecesOfCycle<T, Pieces>>(
+            queues, *system.cycle, DividedVectors<T>(*system.cycle, arena), memory, streams);
+        cycle->copy_diagonals([&](const T* from, const std::vector<SymmetricPiece>& into, T* to) {
+            copy(from, system.cycle->cycle().device(), into, to);
+        });
+        M = std::move(cycle);
     } else if (whole.M != nullptr) {
-        copy(whole.M->diagonal(), whole.device, given.diagonal);
+        copy(whole.M->diagonal(), whole.device, pieces, given.diagonal);
         M = std::make_unique<DiagonalMap<T>>(given.diagonal);
     }
     const auto collect_x = [&] {
         queues.synchronize();
         for (std::size_t k = 0; k < lanes.size(); ++k) {
-            copy_bytes(whole.x + lanes[k].begin(), whole.device, pieces[k].own_vector(x), lanes[k].device(),
+            copy_bytes(whole.x + lanes[k].begin, whole.device, pieces[k].own_vector(x), lanes[k].device,
                        pieces[k].n * sizeof(T));
         }
     };
@@ -133,7 +123,7 @@ Reports run_in_pieces(std::string_view method, Pieces& queues, const SystemInPie
         look(seen);
     };
 
-    const System<T> in_pieces{system.layout.capacity(), lanes[0].device(), &A, M.get(), given.b, given.guess, x};
+    const System<T> in_pieces{system.layout.capacity(), lanes[0].device, &A, M.get(), given.b, given.guess, x};
     Reports reports = run_method(method, queue, in_pieces, limits, memory[0] + arena.bytes(), look_at_x);
     collect_x();
     reports[0].pieces = static_cast<int>(lanes.size());

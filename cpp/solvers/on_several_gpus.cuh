@@ -21,9 +21,9 @@ Reports solve_in_pieces(std::string_view method, const SystemInPieces<T>& system
     std::vector<Stream> streams;
     std::vector<CudaPieces::Place> places;
     for (const auto& lane : system.halos.lanes()) {
-        const int ordinal = lane.device().ordinal;
+        const int ordinal = lane.device.ordinal;
         const std::size_t partials = aligned(CudaQueue::partial_bytes(ordinal, needs.sums, sizeof(Wide<T>)));
-        leases.push_back(std::make_unique<SolverMemory::Lease>(memory, partials + needs.bytes, lane.device()));
+        leases.push_back(std::make_unique<SolverMemory::Lease>(memory, partials + needs.bytes, lane.device));
         leased_streams.push_back(lease_stream(ordinal));
         streams.push_back(leased_streams.back().get());
         of_pieces.push_back(leases.back()->data() + partials);

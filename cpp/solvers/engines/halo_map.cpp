@@ -11,13 +11,13 @@ template <class T>
 PieceLayout<T>::PieceLayout(const std::vector<const Halos<T>*>& halos) {
     constexpr index_t kAligned = 256 / sizeof(T);
     for (std::size_t k = 0; k < halos[0]->lanes().size(); ++k) {
-        const index_t begin = halos[0]->lanes()[k].begin(), end = halos[0]->lanes()[k].end();
+        const index_t begin = halos[0]->lanes()[k].begin, end = halos[0]->lanes()[k].end;
         index_t first = begin, last = end;
         for (const Halos<T>* matrix : halos) {
-            const DevicePart<T>& part = *matrix->lanes()[k].part;
-            if (part.window() == 0) continue;
-            first = std::min(first, part.col_begin);
-            last = std::max(last, part.col_end);
+            const DevicePart<T>* const part = matrix->lanes()[k].part;
+            if (part == nullptr || part->window() == 0) continue;
+            first = std::min(first, part->col_begin);
+            last = std::max(last, part->col_end);
         }
         const index_t before = (begin - first + kAligned - 1) / kAligned * kAligned;
         windows_.push_back({end - begin, before});
@@ -38,12 +38,13 @@ std::vector<SymmetricPiece> PieceLayout<T>::in(const std::vector<char*>& memory)
 }
 
 template <class T>
-HaloMap<T>::HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> pieces, std::vector<Stream> streams)
-    : halos_(halos), pieces_(std::move(pieces)), streams_(std::move(streams)) {
+HaloMap<T>::HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> of_x, std::vector<SymmetricPiece> of_y,
+                    std::vector<Stream> streams)
+    : halos_(halos), of_x_(std::move(of_x)), of_y_(std::move(of_y)), streams_(std::move(streams)) {
     if (!halos.has_gpus()) return;
     for (const Lane& lane : halos.lanes()) {
-        const gpu::DeviceGuard guard(lane.device().ordinal);
-        pulling_.push_back(lane.has_interior() ? gpu::lease_stream(lane.device().ordinal) : nullptr);
+        const gpu::DeviceGuard guard(lane.device.ordinal);
+        pulling_.push_back(lane.has_interior() ? gpu::lease_stream(lane.device.ordinal) : nullptr);
         made_.emplace_back();
         pulled_.emplace_back();
     }
@@ -53,7 +54,7 @@ template <class T>
 bool HaloMap<T>::can_be_recorded() const {
     const auto& lanes = halos_.lanes();
     return std::all_of(lanes.begin(), lanes.end(),
-                       [](const Lane& lane) { return lane.part->matrix->can_be_recorded(); });
+                       [](const Lane& lane) { return lane.part == nullptr || lane.part->matrix->can_be_recorded(); });
 }
 
 template <class T>
@@ -67,18 +68,17 @@ void HaloMap<T>::multiply_on_gpus(T alpha, const T* x, T beta, T* y) const {
     for (std::size_t k = 0; k < lanes.size(); ++k) made_[k].record(streams_[k]);
     for (std::size_t k = 0; k < lanes.size(); ++k) {
         const Lane& lane = lanes[k];
-        const gpu::DeviceGuard guard(lane.device().ordinal);
+        if (lane.part == nullptr) continue;
+        const gpu::DeviceGuard guard(lane.device.ordinal);
         const Stream pulling = pulling_[k] ? pulling_[k].get() : streams_[k];
         if (pulling != streams_[k]) made_[k].hold_back(pulling);  // its previous halo may still be in use
-        T* const own_x = from_zero(own(x, k), lane);
+        T* const whole_x = from_zero(own_x(x, k), lane);
         for (const auto& pull : lane.pulls) {
-            const Lane& other = lanes[pull.from];
             made_[pull.from].hold_back(pulling);
-            gpu::copy_async(own_x + pull.begin, own(x, pull.from) + (pull.begin - other.begin()),
-                            std::size_t(pull.end - pull.begin) * sizeof(T), pulling);
+            gpu::copy_async(whole_x + pull.begin, pulled_from(x, pull), bytes_of(pull), pulling);
         }
         pulled_[k].record(pulling);
-        lane.multiply({own_x, own(y, k), alpha, beta}, streams_[k], [&] {
+        lane.multiply({whole_x, own_y(y, k), alpha, beta}, streams_[k], [&] {
             if (pulling != streams_[k]) pulled_[k].hold_back(streams_[k]);
         });
     }
@@ -91,12 +91,12 @@ template <class T>
 void HaloMap<T>::multiply_on_cpu(T alpha, const T* x, T beta, T* y) const {
     const auto& lanes = halos_.lanes();
     for (std::size_t k = 0; k < lanes.size(); ++k) {
-        T* const own_x = from_zero(own(x, k), lanes[k]);
+        if (lanes[k].part == nullptr) continue;
+        T* const whole_x = from_zero(own_x(x, k), lanes[k]);
         for (const auto& pull : lanes[k].pulls) {
-            copy_bytes(own_x + pull.begin, {}, own(x, pull.from) + (pull.begin - lanes[pull.from].begin()), {},
-                       std::size_t(pull.end - pull.begin) * sizeof(T));
+            copy_bytes(whole_x + pull.begin, {}, pulled_from(x, pull), {}, bytes_of(pull));
         }
-        lanes[k].part->matrix->spmv({own_x, own(y, k), alpha, beta}, nullptr);
+        lanes[k].part->matrix->spmv({whole_x, own_y(y, k), alpha, beta}, nullptr);
     }
 }
 

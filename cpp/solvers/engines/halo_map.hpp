@@ -14,7 +14,7 @@ namespace spmvgpu {
 template <class T>
 class PieceLayout {
 public:
-    // The matrices must have equal pieces.
+    // The matrices must have equal pieces of x.
     explicit PieceLayout(const std::vector<const Halos<T>*>& halos);
 
     index_t capacity() const { return capacity_; }  // elements of a vector on every device
@@ -34,8 +34,10 @@ private:
 template <class T>
 class HaloMap : public LinearMap<T> {
 public:
-    // The stream of every piece, null on the CPU. All pieces are on GPUs, or all on the CPU.
-    HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> pieces, std::vector<Stream> streams);
+    // The pieces of x and of y, and the stream of every piece, null on the CPU. All pieces are on GPUs, or all on the
+    // CPU.
+    HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> of_x, std::vector<SymmetricPiece> of_y,
+            std::vector<Stream> streams);
 
     // y = alpha A x + beta y, both by their address in the first piece's memory. On GPUs it is queued on the streams of
     // the pieces, and work that is queued there afterwards may change x and y.
@@ -46,14 +48,21 @@ public:
 
 private:
     using Lane = typename Halos<T>::Lane;
-    T* own(const T* vector, std::size_t lane) const { return pieces_[lane].own_vector(const_cast<T*>(vector)); }
+    T* own_x(const T* x, std::size_t lane) const { return of_x_[lane].own_vector(const_cast<T*>(x)); }
+    T* own_y(T* y, std::size_t lane) const { return of_y_[lane].own_vector(y); }
     void multiply_on_gpus(T alpha, const T* x, T beta, T* y) const;
     void multiply_on_cpu(T alpha, const T* x, T beta, T* y) const;
     // The address of a piece as if it began with the first element of the whole vector.
-    static T* from_zero(T* own, const Lane& lane) { return const_cast<T*>(as_whole(own, lane.begin())); }
+    static T* from_zero(T* own, const Lane& lane) { return const_cast<T*>(as_whole(own, lane.begin)); }
+    const T* pulled_from(const T* x, const typename Halos<T>::Pull& pull) const {
+        return own_x(x, pull.from) + (pull.begin - halos_.lanes()[pull.from].begin);
+    }
+    static std::size_t bytes_of(const typename Halos<T>::Pull& pull) {
+        return std::size_t(pull.end - pull.begin) * sizeof(T);
+    }
 
     const Halos<T>& halos_;
-    std::vector<SymmetricPiece> pieces_;
+    std::vector<SymmetricPiece> of_x_, of_y_;
     std::vector<Stream> streams_;
     std::vector<std::shared_ptr<void>> pulling_;     // for every GPU with an interior: a stream for its pulls
     mutable std::vector<gpu::Event> made_, pulled_;  // for every GPU: its piece of x is complete; its halo has arrived

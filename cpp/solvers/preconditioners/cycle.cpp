@@ -21,36 +21,36 @@ CycleMap<T>::CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory
 }
 
 template <class T>
-void CycleMap<T>::take_vectors(index_t columns) const {
-    if (columns <= columns_) return;
-    columns_ = columns;
+void CycleMap<T>::take_vectors(std::size_t first, index_t columns) const {
+    if (first >= first_ && columns <= columns_) return;
+    first_ = first, columns_ = columns;
     lease_ = std::make_unique<SolverMemory::Lease>(*memory_, memory_->device(), [&](Arena& arena) {
-        vectors_.clear();
-        for (const auto& level : levels_) {
-            const std::size_t n = (level.inverse ? level.inverse : level.A)->rows();
-            const auto take = [&] { return arena.take<T>(n * columns); };
-            vectors_.push_back({take(), take(), take(), take()});
+        vectors_.assign(first, GridVectors<T>{});
+        for (std::size_t k = first; k < levels_.size(); ++k) {
+            const std::size_t n = (levels_[k].inverse ? levels_[k].inverse : levels_[k].A)->rows();
+            vectors_.push_back(
+                GridVectors<T>::of(k == first, levels_[k].twice, [&] { return arena.take<T>(n * columns); }));
         }
     });
 }
 
 template <class T>
-bool CycleMap<T>::can_be_recorded() const {
-    return std::all_of(levels_.begin(), levels_.end(), [](const Level<T>& level) {
+bool CycleMap<T>::can_be_recorded_from(std::size_t first) const {
+    return std::all_of(levels_.begin() + static_cast<std::ptrdiff_t>(first), levels_.end(), [](const Level<T>& level) {
         const auto can_be = [](const auto& matrix) { return matrix == nullptr || matrix->can_be_recorded(); };
         return can_be(level.A) && can_be(level.R) && can_be(level.P) && can_be(level.inverse);
     });
 }
 
 template <class T>
-void CycleMap<T>::apply_columns(const T* x, T* y, index_t, index_t columns, Stream stream) const {
-    take_vectors(columns);
+void CycleMap<T>::run_from(std::size_t first, const T* b, T* x, index_t columns, Stream stream) const {
+    take_vectors(first, columns);
 #ifdef SPMVGPU_CUDA
-    if (memory_->device().is_gpu()) return gpu::run_cycle(*this, memory_->device().ordinal, x, y, columns, stream);
+    if (device().is_gpu()) return gpu::run_cycle(*this, first, device().ordinal, b, x, columns, stream);
 #endif
     static_cast<void>(stream);
     HostColumns queue(columns);
-    run_cycle(queue, *this, 0, x, y);
+    WholeGrids(queue, *this).run(first, b, x);
 }
 
 #define INSTANTIATE(T) template class CycleMap<T>;

@@ -5,13 +5,14 @@
 namespace spmvgpu::gpu {
 
 template <class T>
-void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, index_t columns, Stream stream) {
+void run_cycle(const CycleMap<T>& cycle, std::size_t first, int ordinal, const T* b, T* x, index_t columns,
+               Stream stream) {
     const DeviceGuard guard(ordinal);
     CudaColumns queue(ordinal, stream, nullptr, {columns});
-    spmvgpu::run_cycle(queue, cycle, 0, x, y);
+    WholeGrids(queue, cycle).run(first, b, x);
 }
 
-#define INSTANTIATE(T) template void run_cycle(const CycleMap<T>&, int, const T*, T*, index_t, Stream);
+#define INSTANTIATE(T) template void run_cycle(const CycleMap<T>&, std::size_t, int, const T*, T*, index_t, Stream);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -33,6 +33,22 @@ struct Level {
     static constexpr double kSecond = kFirst * kFirst / (4 * kLargest);
 };
 
+// The vectors of a level, all columns of each one after the other.
+template <class T>
+struct GridVectors {
+    T *residual, *direction;
+    T *b, *x;   // except on the finest level
+    T* second;  // of a level that is visited twice
+
+    template <class Take>
+    static GridVectors of(bool is_finest, bool is_twice, const Take& take) {
+        GridVectors made{take(), take(), nullptr, nullptr, nullptr};
+        if (!is_finest) made.b = take(), made.x = take();
+        if (is_twice) made.second = take();
+        return made;
+    }
+};
+
 // One cycle from zero, a V-cycle unless levels are visited twice: symmetric if the matrices are, because both
 // smoothings are the same polynomial. A single level without an inverse is a Chebyshev preconditioner.
 template <class T>
@@ -42,35 +58,35 @@ public:
     CycleMap(std::vector<Level<T>> levels, std::shared_ptr<SolverMemory> memory);
 
     void apply(const T* x, T* y, Stream stream) const override { apply_columns(x, y, 0, 1, stream); }
-    void apply_columns(const T* x, T* y, index_t n, index_t columns, Stream stream) const override;
-    bool can_be_recorded() const override;
+    void apply_columns(const T* x, T* y, index_t, index_t columns, Stream stream) const override {
+        run_from(0, x, y, columns, stream);
+    }
+    bool can_be_recorded() const override { return can_be_recorded_from(0); }
 
-    // The vectors of a level, all columns of each one after the other.
-    struct Vectors {
-        T *residual, *direction, *b, *x;  // b and x except on the finest level
-    };
+    // The part of a cycle from a level on. Levels before it need no memory if this is called first.
+    void run_from(std::size_t first, const T* b, T* x, index_t columns, Stream stream) const;
+    void take_vectors(std::size_t first, index_t columns) const;  // what run_from() does first
+    bool can_be_recorded_from(std::size_t first) const;
+
     const std::vector<Level<T>>& levels() const { return levels_; }
-    const Vectors& vectors(std::size_t level) const { return vectors_[level]; }
+    const GridVectors<T>& vectors(std::size_t level) const { return vectors_[level]; }
     Device device() const { return memory_->device(); }  // of the diagonals
 
-    // The polynomial, if the map is a single level without an inverse. Null otherwise.
-    const Level<T>* polynomial() const { return levels_.size() == 1 && !levels_[0].inverse ? &levels_[0] : nullptr; }
-
 private:
-    void take_vectors(index_t columns) const;
-
     std::vector<Level<T>> levels_;
     std::shared_ptr<SolverMemory> memory_;
     mutable std::unique_ptr<SolverMemory::Lease> lease_;  // from the first application on
     mutable index_t columns_ = 0;                         // columns that fit
-    mutable std::vector<Vectors> vectors_;
+    mutable std::size_t first_ = 0;                       // level that has vectors
+    mutable std::vector<GridVectors<T>> vectors_;
 };
 
 namespace gpu {
 
-// A cycle with matrices and vectors on a GPU, queued on the stream.
+// A cycle from a level on, with matrices and vectors on a GPU, queued on the stream.
 template <class T>
-void run_cycle(const CycleMap<T>& cycle, int ordinal, const T* x, T* y, index_t columns, Stream stream);
+void run_cycle(const CycleMap<T>& cycle, std::size_t first, int ordinal, const T* b, T* x, index_t columns,
+               Stream stream);
 
 }  // namespace gpu
 

@@ -47,36 +47,68 @@ void smooth(Queue& queue, const Level<T>& level, const Multiply<T>& multiply, co
     }
 }
 
+// The grids of a cycle with whole vectors.
 template <class T, class Queue>
-void run_cycle(Queue& queue, const CycleMap<T>& cycle, std::size_t number, const T* b, T* x) {
-    const Level<T>& level = cycle.levels()[number];
-    const auto apply = [&](const AnyMatrix<T>& matrix, const Product<T>& product) {
-        multiply_columns(matrix, product, queue.columns(), queue.stream());
-    };
-    if (level.inverse) return apply(*level.inverse, {b, x});
-    const auto& own = cycle.vectors(number);
+class WholeGrids {
+public:
+    WholeGrids(Queue& queue, const CycleMap<T>& cycle) : queue_(queue), cycle_(cycle) {}
+
+    const Level<T>& level(std::size_t number) const { return cycle_.levels()[number]; }
+    const GridVectors<T>& vectors(std::size_t number) const { return cycle_.vectors(number); }
+    Queue& queue(std::size_t /*number*/) const { return queue_; }
+    // y = alpha A x + beta y, y = R x, and y = P x + y on a level.
+    void multiply(std::size_t number, T alpha, const T* x, T beta, T* y) const {
+        apply(*level(number).A, {x, y, alpha, beta});
+    }
+    void restrict_to_coarser(std::size_t number, const T* x, T* y) const { apply(*level(number).R, {x, y}); }
+    void add_prolonged(std::size_t number, const T* x, T* y) const { apply(*level(number).P, {x, y, T(1), T(1)}); }
+    // A cycle from a level on.
+    void run(std::size_t number, const T* b, T* x) const;
+
+private:
+    void apply(const AnyMatrix<T>& matrix, const Product<T>& product) const {
+        multiply_columns(matrix, product, queue_.columns(), queue_.stream());
+    }
+
+    Queue& queue_;
+    const CycleMap<T>& cycle_;
+};
+
+// The cycle from a level with a smoother on. `Grids` is WholeGrids or what has the same methods.
+template <class T, class Grids>
+void run_cycle(const Grids& grids, std::size_t number, const T* b, T* x) {
+    auto& queue = grids.queue(number);
+    const Level<T>& level = grids.level(number);
+    const GridVectors<T>& own = grids.vectors(number);
     const Multiply<T> multiply = [&](T alpha, const T* from, T beta, T* to) {
-        apply(*level.A, {from, to, alpha, beta});
+        grids.multiply(number, alpha, from, beta, to);
     };
     smooth(queue, level, multiply, b, x, true, own.residual, own.direction);
     if (!level.R) return;
 
-    const auto& coarse = cycle.vectors(number + 1);
+    const GridVectors<T>& coarse = grids.vectors(number + 1);
     queue.each(level.A->rows(), read(b), write(own.residual), [=] SPMVGPU_DEVICE(T b) { return put(b); });
     multiply(T(-1), x, T(1), own.residual);
-    apply(*level.R, {own.residual, coarse.b});
-    const Level<T>& next = cycle.levels()[number + 1];
-    run_cycle(queue, cycle, number + 1, static_cast<const T*>(coarse.b), coarse.x);
+    grids.restrict_to_coarser(number, own.residual, coarse.b);
+    const Level<T>& next = grids.level(number + 1);
+    grids.run(number + 1, coarse.b, coarse.x);
     if (next.twice) {
-        T* const second = own.direction;  // not needed before the next smoothing
-        apply(*next.A, {coarse.x, coarse.b});
-        run_cycle(queue, cycle, number + 1, static_cast<const T*>(coarse.b), second);
-        queue.each(next.A->rows(), read(coarse.x, second), write(coarse.x), [=] SPMVGPU_DEVICE(T x, T second) {
+        T* const second = coarse.second;
+        grids.multiply(number + 1, T(1), coarse.x, T(0), coarse.b);
+        grids.run(number + 1, coarse.b, second);
+        auto& coarse_queue = grids.queue(number + 1);
+        coarse_queue.each(next.A->rows(), read(coarse.x, second), write(coarse.x), [=] SPMVGPU_DEVICE(T x, T second) {
             return put(Real<T>(Level<T>::kFirst) * x - Real<T>(Level<T>::kSecond) * second);
         });
     }
-    apply(*level.P, {coarse.x, x, T(1), T(1)});
+    grids.add_prolonged(number, coarse.x, x);
     smooth(queue, level, multiply, b, x, false, own.residual, own.direction);
+}
+
+template <class T, class Queue>
+void WholeGrids<T, Queue>::run(std::size_t number, const T* b, T* x) const {
+    if (level(number).inverse) return apply(*level(number).inverse, {b, x});
+    run_cycle(*this, number, b, x);
 }
 
 }  // namespace spmvgpu
