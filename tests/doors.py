@@ -426,7 +426,7 @@ MULTIPLIERS = {
     "linalg.BlockJacobiOperator": (lambda A, on: linalg.block_jacobi(A, 3), "linalg.block_jacobi.op", None),
     "linalg.IncompleteFactors": (lambda A, on: linalg.ic0(A), "linalg.ic0.op", inverse),
     "ilu0": (lambda A, on: linalg.ilu0(A), "linalg.ilu0.op", inverse),
-    "linalg.Multigrid": (lambda A, on: linalg.amg(A, max_coarse=4), "linalg.amg.A", None),
+    "linalg.Multigrid": (lambda A, on: linalg.amg(A, max_coarse=12), "linalg.amg.A", None),
     "linalg.DirectFactors": (lambda A, on: factors(A, on), "linalg.splu.A", inverse),
 }
 CALLS = {
@@ -438,7 +438,6 @@ CALLS = {
     "rmatmat": (lambda M, b: M.rmatmat(b), (COLUMN, MANY), ("sparse column",)),
 }
 MATRIX_LIKE = (*list(MULTIPLIERS)[:5], "linalg.BlockJacobiOperator")  # what multiplies sparse matrices, too
-ONE_DEVICE = {"two parts": "one device"}
 _made: dict[Any, Any] = {}
 
 
@@ -463,7 +462,6 @@ def multiplying(name, call):
         means=means,
         shapes=shapes,
         takes=takes if name in MATRIX_LIKE else tuple(kind for kind in takes if "sparse" not in kind),
-        refuses=ONE_DEVICE if name == "linalg.Multigrid" else {},
     )
 
 

@@ -93,3 +93,19 @@ def with_empty(A, stored_zeros=False):
         row, col = np.concatenate([row, rows, rows]), np.concatenate([col, rows, rows[::-1]])
         data = np.concatenate([data, np.zeros(6, data.dtype)])
     return sp.csr_array((data, (row, col)), shape=(n + 3, n + 3)), rows
+
+
+# By name: the matrix, its near null space, and how many times the iterations of one piece several may take.
+MULTIGRID = {
+    "grid": lambda: (gallery.poisson3d(14), None, 1.15),
+    "single precision": lambda: (gallery.poisson3d(12, dtype="float32"), None, 1.15),
+    "plane": lambda: (gallery.poisson2d(40), None, 1.15),
+    "jumps": lambda: (gallery.poisson2d(30, contrast=1e4), None, 1.15),
+    "complex": lambda: (turned(gallery.poisson2d(30)), None, 1.15),
+    "elastic": lambda: (
+        gallery.elasticity3d(7),
+        gallery.rigid_body_modes(gallery.elasticity3d_points(7)),
+        1.15,
+    ),
+    "tiny": lambda: (gallery.poisson1d(3), None, 3.0),
+}

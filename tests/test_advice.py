@@ -208,12 +208,6 @@ TRIED = [
         {"M": SimpleNamespace(levels=[SimpleNamespace(A=A)])},
     ),
     Tried(
-        "linalg.amg(op)",
-        "jacobi(op) or chebyshev(op)",
-        "linalg.jacobi(op), linalg.chebyshev(op)",
-        {"op": sg.aslinearoperator(A, device=["cpu", "cpu"])},
-    ),
-    Tried(
         "linalg.solve(A, b)",
         'nullspace="constant"',
         'linalg.solve(A, b - b.mean(), nullspace="constant")',
@@ -233,6 +227,8 @@ TRIED = [
 NOT_TRIED = {
     ("distributed/", ""): "tests/distributed",
     ("linalg/cudss.py", ""): "needs a GPU with cuDSS",
+    ("linalg/eigsh.py", "needs the whole matrix"): "tests/distributed",
+    ("linalg/systems.py", "A.replicated()"): "tests/distributed",
     ("linalg/direct.py", "splu("): "needs a GPU with cuDSS",
     ("linalg/cycles.py", "ml.aspreconditioner()"): "a function of pyamg",
     ("linalg/requests.py", "traced or transformed"): "test_torch_solves.py",

@@ -157,7 +157,7 @@ def interiors(monkeypatch):
 def rows_of(A, rows, ordinal=0, **how):
     """Some rows of a matrix, what says that they go to a device, and the columns that they reach."""
     own = CanonicalCsr.of(A).rows(rows)
-    return CanonicalCsr.of(A), own, division.DevicePart(rows, ordinal, **how), own.column_reach()
+    return own, division.DevicePart(rows, ordinal, **how), own.column_reach()
 
 
 def read_by(A, rows, fmt):

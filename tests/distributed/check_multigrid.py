@@ -12,30 +12,7 @@ import spmvgpu as sg
 from battery import vector
 from ranks import COMM, each_division, operator, piece
 from spmvgpu import gallery, linalg
-
-N = 7  # points along an edge of the elastic body
-
-
-def _hermitian():
-    """A grid whose entries have phases."""
-    A = sp.csr_array(gallery.poisson2d(24)).astype(complex)
-    phase = np.exp(1j * np.arange(A.shape[0]))
-    return sp.csr_array(sp.diags_array(phase) @ A @ sp.diags_array(phase.conj()))
-
-
-# The matrix, near null space, and how many times the iterations of one process it may take.
-CASES = {
-    "grid": (lambda: gallery.poisson3d(14), None, 1.2),
-    "single precision": (lambda: gallery.poisson3d(12, dtype="float32"), None, 1.2),
-    "plane": (lambda: gallery.poisson2d(40), None, 1.3),
-    "jumps": (lambda: gallery.poisson2d(30, contrast=1e4), None, 1.3),
-    "elastic": (
-        lambda: gallery.elasticity3d(N),
-        lambda: gallery.rigid_body_modes(gallery.elasticity3d_points(N)),
-        1.3,
-    ),
-    "tiny": (lambda: gallery.poisson1d(3), None, 3.0),
-}
+from systems import MULTIGRID, turned
 
 
 def applied(M, op, x):
@@ -44,10 +21,9 @@ def applied(M, op, x):
 
 
 @each_division
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", MULTIGRID)
 def test_iterations(name, division, side):
-    make, modes, factor = CASES[name]
-    A, B = make(), None if modes is None else modes()
+    A, B, factor = MULTIGRID[name]()
     alone = sg.aslinearoperator(A, device="cpu")
     b = vector(A.shape[0], A.dtype)
     rtol = 1e-5 if A.dtype == np.float32 else 1e-9
@@ -63,7 +39,9 @@ def test_iterations(name, division, side):
 
 @each_division
 @pytest.mark.parametrize("cycle", ["auto", "V", "AMLI"])
-@pytest.mark.parametrize("A", [gallery.poisson2d(28, contrast=100), _hermitian()], ids=["real", "complex"])
+@pytest.mark.parametrize(
+    "A", [gallery.poisson2d(28, contrast=100), turned(gallery.poisson2d(24))], ids=["real", "complex"]
+)
 def test_a_cycle_is_definite(A, cycle, division):
     op = operator(A, division)
     M = linalg.amg(op, cycle=cycle, max_coarse=20)
@@ -84,7 +62,7 @@ def test_a_cycle_is_definite(A, cycle, division):
 
 @each_division
 @pytest.mark.parametrize("cycle", ["V", "AMLI"])
-@pytest.mark.parametrize("A", [gallery.poisson3d(12), _hermitian()], ids=["real", "complex"])
+@pytest.mark.parametrize("A", [gallery.poisson3d(12), turned(gallery.poisson2d(24))], ids=["real", "complex"])
 def test_matrices_are_galerkin_products(A, cycle, division):
     M = linalg.amg(operator(sp.csr_array(A), division), max_coarse=10, cycle=cycle)
     expected = sp.csr_array(A)

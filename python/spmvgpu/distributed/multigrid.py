@@ -10,11 +10,31 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
-from .._core import AnyMatrix, LinearMap
+from .._core import AnyMatrix
 from .._util.types import DType, HostArray
-from ..linalg.multigrid import LARGEST_DIRECT, SAFETY, Level, Multigrid, dense_inverse, visited_twice
-from ..linalg.preconditioners import DevicePreconditioner
-from ..linalg.systems import DeviceVector, check_square, staged
+from ..devices import CPU
+from ..inputs.csr import CanonicalCsr
+from ..linalg.multigrid import (
+    AS_PREDICTED,
+    LARGEST_DIRECT,
+    SAFETY,
+    Arguments,
+    Level,
+    checked_csr,
+    dense_inverse,
+    stored,
+)
+from ..linalg.multigrid_in_pieces import (
+    BlockHierarchy,
+    Coupling,
+    GridsInPieces,
+    MultigridInPieces,
+    Rest,
+    coupled,
+    most_coarse,
+    sent,
+)
+from ..linalg.systems import check_square, staged
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from ..planning.symmetry import Symmetry
@@ -26,62 +46,24 @@ from .operator import DistributedOperator
 from .ranges import Ranges
 from .rows import LocalRows, split
 
-_SMOOTHING = 4 / 3  # the weight that smooths prolongators, for a largest eigenvalue of one
+_MOST_UNKNOWNS = np.iinfo(np.int32).max
 _POWERS = 10  # products to estimate the largest eigenvalue of a level
 _BELOW = 1.1  # the eigenvalue over such an estimate, at most
 
 
-class _GalerkinLevel(NamedTuple):
-    """A level in the making: the matrix, and what it has besides the block that is known without other ranks.
-
-    Attributes
-    ----------
-    op : DistributedOperator
-    block : SparseOperator
-        The matrix of this level in the rank's own hierarchy.
-    own, halo : csr_array
-        The rest of the rank's rows, in the columns of the rank and in those that it needs of others.
-    """
+class _LevelInMaking(NamedTuple):
+    """A level in the making: the matrix, and the entries of the rank's rows that its block does not have."""
 
     op: DistributedOperator
-    block: SparseOperator
-    own: sp.csr_array
-    halo: sp.csr_array
-
-    def times(self, of_rank: sp.csr_array, of_others: sp.csr_array) -> sp.csr_array:
-        """The product of the rest with a matrix, of which there are the rows of this rank and the halo's."""
-        return self.own @ of_rank + self.halo @ of_others
-
-
-class _GridsOverRanks(NamedTuple):
-    """What a hierarchy applies, finest first, and the inverse of the coarsest matrix.
-
-    Attributes
-    ----------
-    matrices, prolongators : list of DistributedOperator
-    diagonals : list of DeviceVector
-        The inverses of the diagonals of the matrices.
-    largest : list of float
-        The largest eigenvalue of each matrix with its diagonal scaled to one, or a little more.
-    smoothed : int
-        How many prolongators are smoothed.
-    inverse : DistributedOperator or None
-    """
-
-    matrices: list[DistributedOperator]
-    prolongators: list[DistributedOperator]
-    diagonals: list[DeviceVector]
-    largest: list[float]
-    smoothed: int
-    inverse: DistributedOperator | None
+    rest: Rest
 
 
 def multigrid_over_ranks(
-    op: DistributedOperator, make: Callable[[SparseOperator, int], Multigrid]
+    op: DistributedOperator, arguments_for: Callable[[SparseOperator], Arguments]
 ) -> MultigridOverRanks:
     """The hierarchy of an operator over ranks.
 
-    `make` makes the hierarchy of a rank's block, with at most a number of unknowns on the coarsest level.
+    `arguments_for` checks the arguments beside the block of a rank.
 
     Raises
     ------
@@ -92,10 +74,11 @@ def multigrid_over_ranks(
         check_square(op.shape)
         if op.row_ranges != op.col_ranges:
             raise ValueError("amg needs an operator whose rows and columns are distributed in the same way")
-    return MultigridOverRanks(op, make)
+        arguments = arguments_for(op._block)
+    return MultigridOverRanks(op, arguments)
 
 
-class MultigridOverRanks(DevicePreconditioner):
+class MultigridOverRanks(MultigridInPieces):
     """A multigrid hierarchy of an operator over ranks as a preconditioner, as `amg` returns it.
 
     The solvers of `spmvgpu.linalg` take it. One application is one cycle, which all ranks do together.
@@ -120,138 +103,108 @@ class MultigridOverRanks(DevicePreconditioner):
     0
     """
 
-    def __init__(self, op: DistributedOperator, make: Callable[[SparseOperator, int], Multigrid]) -> None:
+    def __init__(self, op: DistributedOperator, arguments: Arguments) -> None:
         super().__init__(op.dtype, op.local_shape, op._block._ordinal)
-        self._make = make
+        self._arguments, self._smoothing = arguments, arguments.smoothing
         self._state = self._set_up(op._snapshot())  # for the caller's operator may get new values
 
-    def _set_up(self, finest: DistributedOperator) -> _GridsOverRanks:
+    def _set_up(self, finest: DistributedOperator) -> GridsInPieces:
         comm = finest.comm
         with agreement(comm):
-            own = self._make(finest._block, max(1, LARGEST_DIRECT // comm.size))
-            self._smoothing = own._arguments.smoothing
-        depth = max(comm.allgather(len(own.levels)))
-        grids = _GridsOverRanks([], [], [], [], max(comm.allgather(own._hierarchy.smoothed_levels)), None)
-        level = _finest(finest, own)
+            most = most_coarse(self._arguments, comm.size)
+            own = BlockHierarchy(checked_csr(finest._block), self._arguments._replace(max_coarse=most))
+        depth, smoothed = max(comm.allgather(own.depth)), max(comm.allgather(own.smoothed))
+        levels: list[Any] = []
+        diagonals, largest = [], []
+        level = _finest(finest)
         for number in range(depth):
             diagonal = level.op.diagonal().real
             inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
-            is_there = number < len(own.levels) and own.shape[0] > 0
-            of_block = own._hierarchy.largest_eigenvalue(number) if is_there else 0.0
             of_all = _BELOW * _largest(level.op, diagonal, inverse)
-            grids.largest.append(SAFETY * max(*comm.allgather(of_block), of_all) or 1.0)
-            grids.matrices.append(level.op)
-            grids.diagonals.append(staged(inverse.astype(self.dtype), self._ordinal))
-            if number + 1 < depth:
-                weight = _SMOOTHING / grids.largest[-1] if number < own._hierarchy.smoothed_levels else 0.0
-                prolongator, level = _coarser(level, own, number, weight * inverse)
-                grids.prolongators.append(prolongator)
-        return grids._replace(inverse=_inverse(level.op))
+            largest.append(SAFETY * max(*comm.allgather(own.largest(number)), of_all) or 1.0)
+            diagonals.append(staged(inverse.astype(self.dtype), self._ordinal))
+            if number + 1 == depth:
+                break
+            P, coarser = _coarser(level, own, number, is_smoothed=number < smoothed)
+            levels.append(Level(level.op, P.H, P))  # type: ignore[arg-type]
+            level = coarser
+        levels.append(Level(level.op))  # type: ignore[arg-type]
+        return GridsInPieces(tuple(levels), diagonals, largest, smoothed, _inverse(level.op))
 
-    @property
-    def levels(self) -> tuple[Level, ...]:
-        grids: _GridsOverRanks = self._state
-        to_coarser: list[Any] = [(P.H, P) for P in grids.prolongators]
-        matrices: list[Any] = grids.matrices
-        return tuple(Level(A, *pair) for A, pair in zip(matrices, [*to_coarser, (None, None)], strict=True))
+    def _matrix_of(self, op: Any) -> AnyMatrix:
+        """An operator of a level as the core's cycle multiplies by it."""
+        matrix: AnyMatrix | None = op._core_matrix
+        if matrix is not None:
+            return matrix
+        rows, cols = op.local_shape
 
-    @property
-    def operator_complexity(self) -> float:
-        entries = [level.A.nnz for level in self.levels]
-        return sum(entries) / max(1, entries[0])
+        def multiply(x: HostArray, y: HostArray, alpha: complex, beta: complex) -> None:
+            op._multiply(x, y, alpha, beta)
 
-    def _core_map(self) -> LinearMap:
-        matrices, _, diagonals, largest, smoothed, inverse = self._state
-        degree, ratio = self._smoothing
-        given: list[Any] = []
-        for (A, R, P), high, diagonal in zip(self.levels, largest, diagonals, strict=True):
-            of_core = [None if op is None else _matrix(op) for op in (R, P)]
-            given.append((_matrix(A), diagonal.pointer, high / ratio, high, degree, *of_core, None))
-        if inverse is not None:
-            given[-1] = (None, 0, 1.0, 1.0, 1, None, None, _matrix(inverse))
-        twice = [] if inverse is None else visited_twice([A.nnz for A in matrices], smoothed)
-        return _core.cycle_map(self.dtype, given, self._memory, twice)
-
-    def _conjugate_transposed(self, state: _GridsOverRanks) -> _GridsOverRanks:
-        return state  # as the matrix of a positive definite system
-
-    def _state_with(self, data: object) -> _GridsOverRanks:
-        """See `DistributedOperator.update_values`; the hierarchy is made anew."""
-        finest = self._state.matrices[0]._snapshot()
-        finest.update_values(data)
-        return self._set_up(finest)
+        return _core.called_matrix(op.dtype, multiply, rows, cols, op._block._ordinal)
 
     def _reduced(self) -> tuple[object, ...]:
         raise TypeError("a hierarchy over ranks cannot be pickled; make it anew from its operator")
 
-    def __repr__(self) -> str:
-        unknowns = ", ".join(str(A.shape[0]) for A in self._state.matrices)
-        return f"<MultigridOverRanks of {self.dtype}: {unknowns} unknowns>"
 
-
-def _finest(op: DistributedOperator, own: Multigrid) -> _GalerkinLevel:
-    local, rows = op._product.local, op.local_shape[0]
+def _finest(op: DistributedOperator) -> _LevelInMaking:
+    local, rows, ordinal = op._product.local, op.local_shape[0], op._block._ordinal
     halo = None if local.halo is None else local.halo.tocsr()
     of_halo = _in_all_rows(halo, local.boundary, (rows, len(local.needed)), op.dtype)
-    return _GalerkinLevel(op, own.levels[0].A, sp.csr_array((rows, rows), dtype=op.dtype), of_halo)
+    own = CanonicalCsr.empty((rows, rows), op.dtype, ordinal)
+    return _LevelInMaking(op, Rest(own, CanonicalCsr.of(of_halo).to(ordinal)))
 
 
 def _coarser(
-    fine: _GalerkinLevel, own: Multigrid, number: int, weights: HostArray
-) -> tuple[DistributedOperator, _GalerkinLevel]:
-    """The prolongator of a level and the next coarser level, whose matrix is the Galerkin product.
-
-    A = B + E and P = Q + D, where B and Q are of the ranks' own hierarchies, which have Q* B Q, and D smooths
-    Q by E. So the matrix is Q* B Q + Q* (E Q + A D) + D* A P. All but its first term have few entries, near
-    the rows that have entries in columns of other ranks.
-    """
-    comm, exchange, dtype = fine.op.comm, fine.op._product.exchange, fine.op.dtype
+    fine: _LevelInMaking, own: BlockHierarchy, number: int, *, is_smoothed: bool
+) -> tuple[DistributedOperator, _LevelInMaking]:
+    """The prolongator of a level and the next coarser level."""
+    comm, op = fine.op.comm, fine.op
     with agreement(comm):
-        level = own.levels[min(number, len(own.levels) - 1)]
-        is_coarser = level.P is not None
-        block = own.levels[number + 1].A if is_coarser else level.A
-        identity = sp.eye_array(level.A.shape[0], dtype=dtype, format="csr")
-        of_block = level.P.tocsr() if level.P is not None else identity
+        block, prolongator = own.A(number + 1), own.P(number)
     ranges = Ranges.from_counts(comm, block.shape[0])
-    Q = _in_columns(of_block, ranges)
-    Q_of_halo = _rows_of_halo(exchange, Q)
-    EQ = fine.times(Q, Q_of_halo)
-    D = sp.csr_array(sp.diags_array(-weights.astype(dtype)) @ EQ)
-    D.eliminate_zeros()
-    rest = fine.times(D, _rows_of_halo(exchange, D))  # E D; with B D it is A D
     with agreement(comm):
-        smoothed = np.flatnonzero(np.diff(D.indptr))
-        beside = fine.block.tocsr()[smoothed]  # B is Hermitian
-        AD = sp.csr_array(beside.conj().T @ D[smoothed]) + rest
-        AP = beside @ Q + EQ[smoothed] + AD[smoothed]
-        of_rank = sp.coo_array(of_block.conj().T @ (EQ + AD))
-        of_any = sp.coo_array(D[smoothed].conj().T @ AP)
-    owners = ranges.owners(of_any.coords[0].astype(np.int64))
-    _, (row, col, data) = send_to(
-        comm, owners, *(part.astype(np.int64) for part in of_any.coords), of_any.data
-    )
+        if ranges.total > _MOST_UNKNOWNS:
+            raise ValueError(f"{ranges.total} unknowns on level {number + 1}; at most 2**31 - 1 are allowed")
+        step = coupled(fine.rest, own, number, ranges.begin, ranges.total, is_smoothed=is_smoothed)
+        asked: Any = next(step)
+    while isinstance(asked, CanonicalCsr):
+        halo = _rows_of_halo(op._product.exchange, asked)
+        with agreement(comm):
+            asked = sent(step, halo)
+    coupling: Coupling = asked
+    row, col, data = _coo(coupling.of_any, op.dtype)
+    _, (row, col, data) = send_to(comm, ranges.owners(row), row, col, data)
     with agreement(comm):
-        row = np.concatenate((of_rank.coords[0], row - ranges.begin))
-        col = np.concatenate((of_rank.coords[1], col))
-        shape = (block.shape[0], ranges.total)
-        more = sp.csr_array((np.concatenate((of_rank.data, data)), (row, col)), shape=shape)
-        of_coarser, *of_rest = _rows_of_rank(block, more, ranges)
-        of_fine, *_ = _rows_of_rank(level.P or aslinearoperator(identity, "csr", level.A.device), D, ranges)
-    coarser = _over_ranks(fine.op, of_coarser, ranges, ranges, fine.op._shared.symmetry)
-    prolongator = _over_ranks(fine.op, of_fine, fine.op.row_ranges, ranges, None)
-    return prolongator, _GalerkinLevel(coarser, block, *of_rest)
+        own_row, own_col, own_data = _coo(coupling.rest, op.dtype)
+        places = np.concatenate((own_row, row - ranges.begin)), np.concatenate((own_col, col))
+        more = sp.csr_array((np.concatenate((own_data, data)), places), shape=(block.shape[0], ranges.total))
+        of_coarser, rest = _rows_of_rank(block, more, ranges, op.device)
+        D = coupling.D or CanonicalCsr.empty((prolongator.shape[0], ranges.total), op.dtype, CPU)
+        of_fine, _ = _rows_of_rank(prolongator, D.host, ranges, op.device)
+    coarser = _over_ranks(op, of_coarser, ranges, ranges, op._shared.symmetry)
+    return _over_ranks(op, of_fine, op.row_ranges, ranges, None), _LevelInMaking(coarser, rest)
+
+
+def _coo(csr: CanonicalCsr | None, dtype: DType) -> tuple[HostArray, HostArray, HostArray]:
+    """The rows, columns and values of a matrix, of which there may be none."""
+    if csr is None:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, dtype)
+    entries = csr.host.tocoo()
+    return entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data
 
 
 def _rows_of_rank(
-    block: SparseOperator, more: sp.csr_array, cols: Ranges
-) -> tuple[LocalRows, sp.csr_array, sp.csr_array]:
-    """The rows of a rank, a block and more entries; and these entries as `_GalerkinLevel` has them."""
+    block: CanonicalCsr, more: sp.csr_array, cols: Ranges, device: str
+) -> tuple[LocalRows, Rest]:
+    """The rows of a rank, a block and more entries; and these entries."""
     own, halo, boundary, needed = split(more, cols)
-    if own.nnz:
-        block = aslinearoperator(block.tocsr() + own, device=block.device, tune="off")
-    others = None if halo is None else aslinearoperator(halo, device=block.device, tune="off")
+    beside = CanonicalCsr.of(own).to(block.ordinal)
+    whole = block.plus(beside) if own.nnz else block
+    others = None if halo is None else aslinearoperator(halo, device=device, tune="off")
     of_halo = _in_all_rows(halo, boundary, (block.shape[0], len(needed)), own.dtype)
-    return LocalRows(block, others, boundary, needed), own, of_halo
+    rest = Rest(beside, CanonicalCsr.of(of_halo).to(block.ordinal))
+    return LocalRows(stored(whole, device, AS_PREDICTED), others, boundary, needed), rest
 
 
 def _over_ranks(
@@ -274,12 +227,6 @@ def _over_ranks(
     )
 
 
-def _in_columns(csr: sp.csr_array, cols: Ranges) -> sp.csr_array:
-    """A matrix in the columns of a rank, with the column numbers of the whole matrix."""
-    columns = csr.indices.astype(np.int64) + cols.begin
-    return sp.csr_array((csr.data, columns, csr.indptr), shape=(csr.shape[0], cols.total))
-
-
 def _in_all_rows(
     halo: sp.csr_array | None, boundary: HostArray, shape: tuple[int, int], dtype: DType
 ) -> sp.csr_array:
@@ -290,14 +237,15 @@ def _in_all_rows(
     return sp.csr_array((entries.data, (boundary[entries.coords[0]], entries.coords[1])), shape=shape)
 
 
-def _rows_of_halo(exchange: Exchange, csr: sp.csr_array) -> sp.csr_array:
+def _rows_of_halo(exchange: Exchange, csr: CanonicalCsr) -> CanonicalCsr:
     """The rows of a matrix over ranks that a product needs of other ranks; each rank gives its rows."""
     comm = exchange.ranges.comm
     outgoing: list[Any] = [None] * comm.size
     for target in exchange.targets:
-        outgoing[target.rank] = csr[exchange.indices[target.begin : target.end]]
+        outgoing[target.rank] = csr.rows(exchange.indices[target.begin : target.end].astype(np.int32)).host
     received = [rows for rows in comm.alltoall(outgoing) if rows is not None]
-    return sp.csr_array(sp.vstack(received)) if received else sp.csr_array((0, csr.shape[1]), dtype=csr.dtype)
+    nothing = sp.csr_array((0, csr.shape[1]), dtype=csr.dtype)
+    return CanonicalCsr.of(sp.csr_array(sp.vstack([nothing, *received]))).to(csr.ordinal)
 
 
 def _inverse(coarsest: DistributedOperator) -> DistributedOperator | None:
@@ -325,16 +273,3 @@ def _largest(level: DistributedOperator, diagonal: HostArray, inverse: HostArray
             break
         found, x = float(product / size), (inverse * y / np.sqrt(norm)).astype(level.dtype)
     return found
-
-
-def _matrix(op: Any) -> AnyMatrix:
-    """The matrix as the core's cycle multiplies by it."""
-    matrix: AnyMatrix | None = op._core_matrix
-    if matrix is not None:
-        return matrix
-    rows, cols = op.local_shape
-
-    def multiply(x: HostArray, y: HostArray, alpha: complex, beta: complex) -> None:
-        op._multiply(x, y, alpha, beta)
-
-    return _core.called_matrix(op.dtype, multiply, rows, cols, op._block._ordinal)

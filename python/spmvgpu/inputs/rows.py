@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise, starmap
 from typing import Any, TypeAlias
 
-from .._util.types import DType
+import numpy as np
+import scipy.sparse as sp
+
+from .._util.types import DType, HostArray
 from ..arrays import on_host
 from ..devices import CPU
 from .canonical import CsrArrays, Symmetric, canonical_csr, checked_symmetry, given_source
@@ -65,8 +70,47 @@ class UncheckedRows:
         return canonical_csr(self._source, dtype=self.dtype)
 
 
+class RowsOnDevices:
+    """The rows of a canonical matrix, of which each device has a range.
+
+    Parameters
+    ----------
+    parts : sequence of CanonicalCsr
+        With all columns, in the order of the rows.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    nnz : int
+    ranges : list of range
+        The rows of each part.
+    """
+
+    def __init__(self, parts: Sequence[CanonicalCsr]) -> None:
+        self.parts = parts
+        ends = np.cumsum([part.shape[0] for part in parts]).tolist()
+        self.ranges = list(starmap(range, pairwise([0, *ends])))
+        self.shape, self.dtype = (ends[-1], parts[0].shape[1]), parts[0].dtype
+        self.nnz = sum(part.nnz for part in parts)
+
+    @property
+    def indptr(self) -> HostArray:
+        return self.in_host_memory().indptr
+
+    def rows(self, rows: Rows, ordinal: int = CPU) -> CanonicalCsr:
+        """Some rows; those of a device are there already."""
+        if isinstance(rows, range) and rows in self.ranges:
+            return self.parts[self.ranges.index(rows)]
+        return self.in_host_memory().rows(rows, ordinal)
+
+    def in_host_memory(self) -> CanonicalCsr:
+        """The whole matrix."""
+        return CanonicalCsr.of(sp.csr_array(sp.vstack([part.host for part in self.parts])))
+
+
 #: What is divided among devices.
-DividedCsr: TypeAlias = CanonicalCsr | UncheckedRows
+DividedCsr: TypeAlias = CanonicalCsr | UncheckedRows | RowsOnDevices
 
 
 def divided_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None) -> DividedCsr:

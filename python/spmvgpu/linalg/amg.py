@@ -11,16 +11,17 @@ import scipy.sparse as sp
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.plugins import Plugins
 from .._util.types import HostArray
-from ..devices import resolve_device
+from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
 from ..planning.request import Request
-from .multigrid import LARGEST_DIRECT, Arguments, Multigrid, check_kind, stored
+from .multigrid import LARGEST_DIRECT, Arguments, Multigrid, checked_csr, checked_width, stored
+from .multigrid_over_devices import MultigridOverDevices, keeps_levels_in_pieces
 from .systems import OverRanks, check_square, columns_on_host
 
-# From an operator over ranks, and a function of a rank's block and of the size of its coarsest level.
-_OVER_RANKS: Mapping[str, Callable[[OverRanks, Callable[[SparseOperator, int], Multigrid]], Any]] = Plugins(
+# From an operator over ranks, and a function that checks the arguments beside a rank's block.
+_OVER_RANKS: Mapping[str, Callable[[OverRanks, Callable[[SparseOperator], Arguments]], Any]] = Plugins(
     "multigrid"
 )
 
@@ -60,10 +61,10 @@ def amg(
     Parameters
     ----------
     A : SparseOperator, sparse matrix or DistributedOperator
-        Symmetric or Hermitian, and positive definite. Over ranks, aggregates do not cross ranks, and `B` has
-        the rows of this rank. Symmetry is not checked: the restriction is always the
-        conjugate transpose of the prolongator, which rarely suits an unsymmetric matrix. A positive
-        semidefinite matrix is solved in the least squares sense on the coarsest level.
+        Symmetric or Hermitian, and positive definite. Over several devices or ranks, aggregates do not cross
+        devices or ranks. Over ranks, `B` has the rows of this rank. Symmetry is not checked: the restriction
+        is always the conjugate transpose of the prolongator, which rarely suits an unsymmetric matrix. A
+        positive semidefinite matrix is solved in the least squares sense on the coarsest level.
     B : (n,) or (n, k) array, optional
         Near null space: vectors that `A` nearly maps to zero, such as the rigid body modes of
         `gallery.rigid_body_modes` for elasticity. By default, a constant for each unknown of a node.
@@ -99,12 +100,14 @@ def amg(
     Returns
     -------
     Multigrid
-        Over ranks, one for the piece of this rank, whose `levels` are distributed operators.
+        Over ranks, one for the piece of this rank, whose `levels` are distributed operators. Over a list of
+        devices, one whose `levels` are operators over them. If a node of `block` rows is on two devices, or
+        vectors cannot be in pieces, the hierarchy is on the first device.
 
     Raises
     ------
     TypeError, ValueError
-        If `A` is not a square matrix on one device or over ranks, or another argument is not allowed.
+        If `A` is not a square matrix, or another argument is not allowed.
     numpy.linalg.LinAlgError
         If an entry of the diagonal is not positive, or an entry of the matrix is not finite.
 
@@ -131,61 +134,57 @@ def amg(
     >>> info, M.A.solve_info.iterations < 15
     (0, True)
     """
+
+    def arguments_for(op: SparseOperator) -> Arguments:
+        one_of("smoother", smoother, ("chebyshev", "jacobi"))
+        whole_number("degree", degree, 1, 1000)
+        one_of("cycle", cycle, _MOST_TERMS)
+        whole_number("max_coarse", max_coarse, 1, LARGEST_DIRECT)
+        whole_number("max_levels", max_levels, 1, 100)
+        if strength is not None:
+            real_number("strength", strength, "a number from 0 to 1", lambda number: 0 <= number <= 1)
+        of_bsr: tuple[int, int] = getattr(A, "blocksize", (1, 1)) if sp.issparse(A) else (1, 1)
+        modes, size = _near_null_space(B, block, of_bsr, op)
+        weak = strength if strength is not None else _STRENGTH if size == 1 else 0.0
+        terms = _MOST_TERMS["AMLI" if cycle == "once" and op._ordinal == CPU else cycle]
+        return Arguments(modes, size, float(weak), terms, max_coarse, max_levels, smoother, degree)
+
     if isinstance(A, OverRanks):
-        others = {name: value for name, value in locals().items() if name != "A"}
-
-        def of_block(block: SparseOperator, most: int) -> Multigrid:
-            return amg(block, **others | {"max_coarse": min(max_coarse, most)})
-
-        made: Multigrid = _OVER_RANKS["ranks"](A, of_block)
+        made: Multigrid = _OVER_RANKS["ranks"](A, arguments_for)
         return made
-    one_of("smoother", smoother, ("chebyshev", "jacobi"))
-    whole_number("degree", degree, 1, 1000)
-    one_of("cycle", cycle, _MOST_TERMS)
-    whole_number("max_coarse", max_coarse, 1, LARGEST_DIRECT)
-    whole_number("max_levels", max_levels, 1, 100)
-    if strength is not None:
-        real_number("strength", strength, "a number from 0 to 1", lambda number: 0 <= number <= 1)
-    of_bsr: tuple[int, int] = getattr(A, "blocksize", (1, 1)) if sp.issparse(A) else (1, 1)
     op, csr = _operator_and_csr(A, device, dtype)
-    modes, size = _near_null_space(B, block, of_bsr, csr)
-    weak = strength if strength is not None else _STRENGTH if size == 1 else 0.0
-    if op is None:
-        op = stored(csr, "auto" if device is None else device, Request())
-    is_once_on_cpu = cycle == "once" and op._ordinal < 0
-    terms = _MOST_TERMS["AMLI" if is_once_on_cpu else cycle]
-    arguments = Arguments(modes, size, float(weak), terms, max_coarse, max_levels, smoother, degree)
-    return Multigrid(op, csr, arguments)
+    arguments = arguments_for(op)
+    if keeps_levels_in_pieces(op, arguments):
+        return MultigridOverDevices(op, arguments)
+    if op._stored.description.is_divided:
+        op = op.to(device_name(op._ordinal))
+    return Multigrid(op, csr or checked_csr(op), arguments)
 
 
 def _operator_and_csr(
     A: object, device: str | None, dtype: object
-) -> tuple[SparseOperator | None, CanonicalCsr]:
-    """The operator, if the caller gave one, and the canonical matrix on its device."""
-    check_kind(A)
+) -> tuple[SparseOperator, CanonicalCsr | None]:
+    """The operator, and the canonical matrix on its device, if it is at hand."""
     if isinstance(A, SparseOperator):
         for name, value in (("device", device), ("dtype", dtype)):
             if value is not None:
                 raise TypeError(f"{name}={value!r} is for a sparse matrix; leave it out for an operator")
         check_square(A.shape)
-        snapshot = A._snapshot()
-        op, csr = snapshot, snapshot._stored.canonical_there().at(A._ordinal)
-    else:
-        ordinal = resolve_device("auto" if device is None else device)
-        op, csr = None, canonical_csr(A, dtype=dtype, ordinal=ordinal)
-        if csr.shape[0] != csr.shape[1]:
-            raise ValueError(f"A has shape {csr.shape}; amg needs a square matrix")
-        csr = csr.at(ordinal)
-    if csr.is_wide:
-        raise ValueError(f"A has {csr.nnz} stored entries; amg takes at most 2**31 - 1")
-    return op, csr
+        return A._snapshot(), None
+    where = "auto" if device is None else device
+    ordinal = resolve_device(where)
+    csr = canonical_csr(A, dtype=dtype, ordinal=ordinal)
+    if csr.shape[0] != csr.shape[1]:
+        raise ValueError(f"A has shape {csr.shape}; amg needs a square matrix")
+    csr = checked_width(csr.at(ordinal))
+    return stored(csr, where, Request()), csr
 
 
 def _near_null_space(
-    B: object, block: int | None, of_bsr: tuple[int, int], csr: CanonicalCsr
+    B: object, block: int | None, of_bsr: tuple[int, int], op: SparseOperator
 ) -> tuple[HostArray | None, int]:
     """The vectors B, if they are given, and the unknowns per node."""
-    n, dtype = csr.shape[0], csr.dtype
+    n, dtype = op.shape[0], op.dtype
     if block is not None:
         whole_number("block", block, 1, max(1, n))
         if n % block:

@@ -127,7 +127,7 @@ class Cycle(DevicePreconditioner):
             copies[there] = Cycle(levels[0].A or moved(self._now().finest), levels)
         return copies[there]._map_for(system, ordinal)
 
-    def _is_polynomial_in(self, matrix: object) -> bool:
+    def _divides(self, matrix: object) -> bool:
         levels = self._now().levels
         finest = levels[0].A
         return len(levels) == 1 and finest is not None and finest._matrix is matrix

@@ -30,6 +30,9 @@ _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
 # Entries of a level that is visited twice, of the next finer one: all levels take 5 times as long at most.
 _SMALLER = 0.4
 
+#: How matrices of a hierarchy are stored.
+AS_PREDICTED = Request(tune="off", symmetric=Symmetry.NEITHER)
+
 # Decisions of the values when a level was made, for the core.
 _Coarsening: TypeAlias = tuple[int, HostArray, bool, int, HostArray, HostArray, HostArray]
 
@@ -123,30 +126,11 @@ class Multigrid(DevicePreconditioner):
         self._requested = requested_device(A)
         decided, descriptions = made_before or (None, [])
         self._hierarchy = _core.Hierarchy(csr.source, *arguments[:6], decided)
-        self._check(csr)
+        check_definite(self._hierarchy, csr)
         # True if the core's matrices and the operators of coarser levels have the values of `_state.finest`.
         self._is_filled = True
         self._state = self._set_up(A, descriptions)
         self._hierarchy.drop_values()
-
-    def _check(self, csr: CanonicalCsr) -> None:
-        """Raise LinAlgError if the matrix is not positive definite, or not finite."""
-        refusal = self._hierarchy.refusal
-        if refusal is None:
-            return
-        level, is_finite = refusal
-        diagonal = diagonal_of(csr.host)
-        if level > 0:
-            raise np.linalg.LinAlgError(
-                f"products with the matrix overflow in {csr.dtype} on level {level} of the hierarchy; scale "
-                "the matrix"
-            )
-        if not is_finite:
-            raise np.linalg.LinAlgError("the matrix contains inf or NaN; use a matrix without them")
-        positive_inverse("amg", diagonal, csr.dtype)
-        raise np.linalg.LinAlgError(
-            f"the matrix is not positive definite, which amg requires; use {what_fits(diagonal, csr.dtype)}"
-        )
 
     def _set_up(self, A: SparseOperator, descriptions: list[Description]) -> _Grids:
         """The operators of all levels from the core's matrices, stored as described or as is found best."""
@@ -155,7 +139,7 @@ class Multigrid(DevicePreconditioner):
             R, P = (self._operator(number - 1, name, next(how, None)) for name in "RP")
             levels[-1] = Level(levels[-1].A, R, P)
             levels.append(Level(self._operator(number, "A", next(how, None))))
-        return _Grids(A._snapshot(), tuple(levels), self._inverse_of(levels[-1].A))
+        return _Grids(A._snapshot(), tuple(levels), inverse_of_coarsest(levels[-1].A, self._requested))
 
     def _csr(self, level: int, name: str) -> CanonicalCsr:
         """What the core's hierarchy has, until it drops the values."""
@@ -166,16 +150,9 @@ class Multigrid(DevicePreconditioner):
     def _operator(self, level: int, name: str, description: Description | None) -> SparseOperator:
         csr = self._csr(level, name)
         if description is None:
-            return stored(csr, self._requested, Request(tune="off", symmetric=Symmetry.NEITHER))
+            return stored(csr, self._requested, AS_PREDICTED)
         made: SparseOperator = operator_of(build_values(csr, description, Symmetry.NEITHER))
         return made
-
-    def _inverse_of(self, coarsest: SparseOperator) -> SparseOperator | None:
-        if coarsest.shape[0] > LARGEST_DIRECT:
-            return None
-        inverse = dense_inverse(coarsest.tocsr().toarray()).astype(self.dtype)
-        dense = CanonicalCsr.of(sp.csr_array(inverse))
-        return stored(dense, self._requested, Request("csr", symmetric=Symmetry.NEITHER))
 
     @property
     def A(self) -> SparseOperator:  # noqa: N802
@@ -274,14 +251,14 @@ class Multigrid(DevicePreconditioner):
         hierarchy, (A, *_) = self._hierarchy, own.levels[0]
         if hierarchy.levels > 0:
             values.renew(hierarchy, self._ordinal)
-            self._check(self._csr(0, "A"))
+            check_definite(hierarchy, self._csr(0, "A"))
         finest: SparseOperator = operator_of(find_finest())
         for number, level in enumerate(own.levels):
             for name, op in level._asdict().items():
                 if op is not None and op is not A:
                     op._update(NewValues(op._stored, self._csr(number, name)))
         coarsest = finest if len(own.levels) == 1 else own.levels[-1].A
-        grids = _Grids(finest, own.levels, self._inverse_of(coarsest))
+        grids = _Grids(finest, own.levels, inverse_of_coarsest(coarsest, self._requested))
         hierarchy.drop_values()
         A._become(finest._stored)
         # One call of a dict, so that no signal handler finds, or leaves, half of it.
@@ -354,6 +331,53 @@ def visited_twice(entries: Sequence[int], smoothed: int) -> list[int]:
     return [k for k in range(smoothed + 1, len(entries) - 1) if entries[k] <= _SMALLER * entries[k - 1]]
 
 
+def checked_csr(op: SparseOperator) -> CanonicalCsr:
+    """The matrix of an operator on its device.
+
+    Raises
+    ------
+    ValueError
+        If it has too many entries.
+    """
+    return checked_width(op._stored.canonical_there().at(op._ordinal))
+
+
+def checked_width(csr: CanonicalCsr) -> CanonicalCsr:
+    """The matrix; ValueError if it has too many entries."""
+    if csr.is_wide:
+        raise ValueError(f"A has {csr.nnz} stored entries; amg takes at most 2**31 - 1")
+    return csr
+
+
+def check_definite(hierarchy: _core.Hierarchy, csr: CanonicalCsr) -> None:
+    """Raise LinAlgError if the matrix of a hierarchy is not positive definite, or not finite."""
+    refusal = hierarchy.refusal
+    if refusal is None:
+        return
+    level, is_finite = refusal
+    diagonal = diagonal_of(csr.host)
+    if level > 0:
+        raise np.linalg.LinAlgError(
+            f"products with the matrix overflow in {csr.dtype} on level {level} of the hierarchy; scale "
+            "the matrix"
+        )
+    if not is_finite:
+        raise np.linalg.LinAlgError("the matrix contains inf or NaN; use a matrix without them")
+    positive_inverse("amg", diagonal, csr.dtype)
+    raise np.linalg.LinAlgError(
+        f"the matrix is not positive definite, which amg requires; use {what_fits(diagonal, csr.dtype)}"
+    )
+
+
+def inverse_of_coarsest(A: SparseOperator, device: str) -> SparseOperator | None:
+    """The inverse of a small matrix on a device; None for one that is not small."""
+    if A.shape[0] > LARGEST_DIRECT:
+        return None
+    inverse = dense_inverse(A.tocsr().toarray()).astype(A.dtype)
+    dense = CanonicalCsr.of(sp.csr_array(inverse))
+    return stored(dense, device, Request("csr", symmetric=Symmetry.NEITHER))
+
+
 def dense_inverse(dense: HostArray) -> HostArray:
     """The inverse of the coarsest matrix, or a pseudoinverse if it is singular to working precision."""
     eps = float(np.finfo(dense.dtype).eps)
@@ -374,12 +398,3 @@ def _inverse_of_scaled(matrix: HostArray, rounding: float) -> HostArray:
     if _core.invert_definite(inverse, 100 * rounding):
         return (inverse + inverse.conj().T) / 2
     return np.asarray(la.pinvh(hermitian, rtol=rounding))
-
-
-def check_kind(A: object) -> None:
-    """Refuse what is on several devices."""
-    if isinstance(A, SparseOperator) and A._stored.description.is_divided:
-        raise TypeError(
-            f"amg is for a matrix on one device, not for a {type(A).__name__}; use jacobi(op) or "
-            "chebyshev(op)"
-        )

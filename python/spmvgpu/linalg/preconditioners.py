@@ -238,8 +238,8 @@ class DevicePreconditioner(Preconditioner):
         """The state of the adjoint, which may be the same."""
         raise NotImplementedError
 
-    def _is_polynomial_in(self, matrix: object) -> bool:
-        """Whether it is made of products with this matrix of the core alone, and sums."""
+    def _divides(self, matrix: object) -> bool:
+        """Whether it keeps vectors in the pieces in which this matrix of the core divides them."""
         return False
 
     def _map_for(self, system: System, ordinal: int) -> PreconditionerMap | None:
@@ -580,7 +580,7 @@ def keeps_pieces(system: System, M: AnyPreconditioner) -> bool:
     if system.pieces < 2:
         return False
     if isinstance(M, DevicePreconditioner):
-        return M._is_polynomial_in(system._matrix)
+        return M._divides(system._matrix)
     return M is None or is_diagonal(system, M)
 
 

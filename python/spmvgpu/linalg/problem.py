@@ -339,9 +339,9 @@ class DoubleSystem:
     def most_before_multigrid(self) -> float | None:
         """A guess: how many iterations of cg take longer than multigrid with its setup."""
         op = self.op
-        if not isinstance(op, SparseOperator) or op._stored.description.is_divided:
+        if not isinstance(op, SparseOperator):
             return None
-        return iterations_saved(op._ordinal, self.rows)
+        return iterations_saved(op._ordinal, self.rows // len(op._stored.ordinals))
 
     @cached_property
     def suits_multigrid(self) -> bool:

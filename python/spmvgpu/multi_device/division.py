@@ -48,6 +48,11 @@ _LEAST_INTERIOR = 4_000_000
 # Where neighbouring rows with these offsets are cut, for these powers.
 _ENDS: Mapping[str, Callable[[HostArray, HostArray], HostArray]] = {"nnz": ends_by_nnz, "rows": ends_by_rows}
 
+# Rows are cut at multiples of this number, which keeps 2, 3, 4 or 6 unknowns of a node together, where each
+# device has many more rows.
+_ROWS_TOGETHER = 12
+_MANY_ROWS = 500 * _ROWS_TOGETHER
+
 # Partitions that may put rows anywhere, of row lengths and powers.
 _SCATTERED: Mapping[str, Callable[[HostArray, Sequence[float]], Partition]] = Plugins("partition")
 
@@ -143,7 +148,10 @@ def divide(
     else:
         powers = division.powers or measured_powers(csr, request, ordinals)
         if given in _ENDS:
-            ends = _ENDS[given](csr.indptr, check_powers(powers)).tolist()
+            ends = _ENDS[given](csr.indptr, check_powers(powers))
+            if csr.shape[0] >= _MANY_ROWS * len(ends):
+                ends[:-1] -= ends[:-1] % _ROWS_TOGETHER
+            ends = ends.tolist()
             parts = zip(starmap(range, pairwise([0, *ends])), ordinals, strict=True)
             return list(starmap(DevicePart, parts))
         sets = _SCATTERED[given](np.diff(csr.indptr), powers).sets
@@ -303,7 +311,7 @@ def _stored(csr: DividedCsr, request: Request, part: DevicePart, has_pieces: boo
     stays = part.resident is None and not part.is_full and request.format not in CHOOSERS
     own = csr.rows(part.rows, part.ordinal if stays else CPU)
     reach = own.column_reach()
-    interior = _interior(csr, own, part, reach) if has_pieces else range(0)
+    interior = _interior(own, part, reach) if has_pieces else range(0)
     matrix = _store_part(own, request, part, interior)
     first = part.rows.start if isinstance(part.rows, range) else part.rows
     return matrix, first, *_window(own, reach, matrix), 1 if interior else 0
@@ -332,7 +340,7 @@ def _store_part(own: CanonicalCsr, request: Request, part: DevicePart, interior:
     return made[0][0] if len(made) == 1 else PartedMatrix(own.shape[0], own.shape[1], made)
 
 
-def _interior(csr: DividedCsr, own: CanonicalCsr, part: DevicePart, reach: Reach) -> range:
+def _interior(own: CanonicalCsr, part: DevicePart, reach: Reach) -> range:
     """The rows of a part, counted from its first, that are multiplied while it gets its halo of x.
 
     They are those further from its first and last row than any of its entries is from the diagonal, so that
@@ -346,7 +354,7 @@ def _interior(csr: DividedCsr, own: CanonicalCsr, part: DevicePart, reach: Reach
     stop = len(rows) if rows.stop == own.shape[1] else len(rows) - max(0, reach.high - rows.start)
     if start >= stop:
         return nothing
-    entries = csr.indptr[rows.start + stop] - csr.indptr[rows.start + start]
+    entries = own.nnz * (stop - start) // len(rows)  # nearly
     worthwhile = entries >= max(_LEAST_INTERIOR, own.nnz // 2) and stop - start < len(rows)
     return range(start, stop) if worthwhile else nothing
 

@@ -12,7 +12,7 @@ from ..devices import at_most
 from ..formats import Choice
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
-from ..inputs.rows import DividedCsr, UncheckedRows
+from ..inputs.rows import DividedCsr
 from ..multi_device import division
 from ..multi_device.division import DevicePart
 from ..planning import parts
@@ -40,7 +40,7 @@ def build(
         As `aslinearoperator`.
     """
     with at_most(description.threads):
-        if description.is_divided or isinstance(csr, UncheckedRows):
+        if description.is_divided or not isinstance(csr, CanonicalCsr):
             return _on_several_devices(csr, description, divided)
         if description.choice.format == "auto":
             return _in_chosen_format(csr, description, recording)

@@ -1,0 +1,296 @@
+"""Multigrid over the devices of one process: fine levels in pieces, and coarse ones on the first device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import accumulate, pairwise, starmap
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .._core import CsrSource, Matrix, MultiDeviceMatrix, PartedMatrix
+from .._util.types import HostArray
+from ..devices import CPU, at_most, device_name
+from ..inputs.csr import CanonicalCsr
+from ..inputs.limits import ENTRY_LIMIT
+from ..inputs.rows import RowsOnDevices
+from ..multi_device.division import DevicePart
+from ..operator.build import build
+from ..operator.operator import SparseOperator, operator_of
+from ..planning.parts import to_csr
+from .multigrid import AS_PREDICTED, SAFETY, Arguments, Level, inverse_of_coarsest, stored
+from .multigrid_in_pieces import (
+    BlockHierarchy,
+    Coupling,
+    GridsInPieces,
+    MultigridInPieces,
+    Rest,
+    coupled,
+    most_coarse,
+    sent,
+)
+from .systems import DeviceVector, empty
+
+# Stored entries for each device of a level that several devices multiply faster than one: one takes 10 us for
+# them, about as long as the messages between devices.
+LEAST_ENTRIES = 4_000_000
+
+_ResultT = TypeVar("_ResultT")
+
+
+def keeps_levels_in_pieces(op: SparseOperator, arguments: Arguments) -> bool:
+    """Whether the devices of an operator can have a hierarchy together.
+
+    Solvers keep vectors in pieces, no node is on two devices, and a piece is large enough for two levels.
+    """
+    parts, matrix = op._stored.parts, op._matrix
+    if not isinstance(matrix, MultiDeviceMatrix) or not 2 <= matrix.solver_pieces == len(parts):
+        return False
+    rows = [part.rows for part in parts if isinstance(part.rows, range)]
+    is_large = max(map(len, rows)) > most_coarse(arguments, len(parts))
+    return is_large and all(
+        own.start % arguments.block == 0 and part.nnz <= ENTRY_LIMIT
+        for own, (part, *_) in zip(rows, matrix.parts, strict=True)
+    )
+
+
+class MultigridOverDevices(MultigridInPieces):
+    """A multigrid hierarchy of an operator over several devices as a preconditioner, as `amg` returns it.
+
+    A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy. One application is one cycle. Each
+    device has the aggregates of its rows. Prolongators are smoothed across devices, and the matrices of
+    coarser levels have all entries, so that the number of iterations depends little on the number of devices.
+    Levels with few entries are on the first device. A solver with the operator `A` keeps its vectors in
+    pieces.
+
+    Attributes
+    ----------
+    A : SparseOperator
+        The matrix. Pass it to the solver.
+    levels : tuple of Level
+        The operators of each level, finest first.
+    operator_complexity : float
+        Number of stored entries of all levels, divided by the number of the finest.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson2d(60), device=["cpu", "cpu"])
+    >>> M = sg.linalg.amg(op)
+    >>> x, info = sg.linalg.cg(op, np.ones(3600), M=M)
+    >>> info, op.solve_info.pieces
+    (0, 2)
+    """
+
+    def __init__(self, op: SparseOperator, arguments: Arguments) -> None:
+        super().__init__(op.dtype, op.shape, op._stored.parts[0].ordinal)
+        self._arguments, self._smoothing = arguments, arguments.smoothing
+        self._state = self._set_up(op._snapshot())
+
+    @property
+    def A(self) -> SparseOperator:  # noqa: N802
+        return self.levels[0].A
+
+    def _set_up(self, finest: SparseOperator) -> GridsInPieces:
+        with at_most(finest.max_threads):
+            return _Setup(finest, self._arguments).grids()
+
+    def _divides(self, matrix: object) -> bool:
+        grids: GridsInPieces = self._state
+        is_direct = grids.inverse is not None and len(grids.levels) == 1
+        return self.levels[0].A._matrix is matrix and not is_direct
+
+    def _state_with(self, data: object) -> GridsInPieces:
+        made = super()._state_with(data)
+        if isinstance(data, SparseOperator) and data._stored.parts == made.levels[0].A._stored.parts:
+            # The operator itself, with which a solver keeps vectors in pieces.
+            return made._replace(levels=(made.levels[0]._replace(A=data._snapshot()), *made.levels[1:]))
+        return made
+
+    def _reduced(self) -> tuple[object, ...]:
+        return MultigridOverDevices, (self.levels[0].A, self._arguments)
+
+
+class _Setup:
+    """A hierarchy in the making: what each device has of the level, and the entries between devices."""
+
+    def __init__(self, op: SparseOperator, arguments: Arguments) -> None:
+        self._op, self._dtype = op, op.dtype
+        self._ordinals = [part.ordinal for part in op._stored.parts]
+        matrices: Any = op._matrix
+        parts = [part for part, *_ in matrices.parts]
+        rows = self._each(lambda k: _rows_of(parts[k], self._ordinals[k]))
+        self._starts = _starts(rows)
+        B, most = arguments.B, most_coarse(arguments, len(rows))
+
+        def hierarchy(k: int) -> BlockHierarchy:
+            own = slice(*self._range(k))
+            modes = B if B is None else B[own]
+            block = rows[k].columns(own.start, own.stop)
+            return BlockHierarchy(block, arguments._replace(B=modes, max_coarse=most))
+
+        self._hierarchies = self._each(hierarchy)
+        self._rest = self._each(lambda k: rows[k].outside(*self._range(k)))
+        self._inverse = self._inverse_diagonal(rows)
+        self._is_divided = True  # the level is on all devices
+
+    @property
+    def _all(self) -> range:
+        return range(len(self._ordinals))
+
+    def _range(self, k: int) -> tuple[int, int]:
+        return self._starts[k], self._starts[k + 1]
+
+    def _each(self, call: Callable[[int], _ResultT]) -> list[_ResultT]:
+        """The results for each device, of which GPUs work at the same time."""
+        if CPU in self._ordinals:
+            return list(map(call, self._all))
+        with ThreadPoolExecutor(len(self._ordinals)) as pool:
+            return list(pool.map(call, self._all))
+
+    def grids(self) -> GridsInPieces:
+        own = self._hierarchies
+        depth, smoothed = max(one.depth for one in own), max(one.smoothed for one in own)
+        levels, diagonals, largest = [Level(self._op)], [], []
+        for number in range(depth):
+            of_blocks = max(one.largest(number) for one in own)
+            largest.append(SAFETY * max(of_blocks, self._largest_between(number)) or 1.0)
+            diagonals.append(self._inverse)
+            if number + 1 < depth:
+                A, R, P = self._coarsen(number, is_smoothed=number < smoothed, is_last=number + 2 == depth)
+                levels[-1] = Level(levels[-1].A, R, P)
+                levels.append(Level(A))
+        inverse_of_last = inverse_of_coarsest(levels[-1].A, device_name(self._ordinals[0]))
+        return GridsInPieces(tuple(levels), diagonals, largest, smoothed, inverse_of_last)
+
+    def _inverse_diagonal(self, rows: list[CanonicalCsr]) -> DeviceVector:
+        """The inverses of the diagonal of a level, on the first device."""
+        whole, first = empty((self._starts[-1],), self._dtype, self._ordinals[0]), self._ordinals[0]
+
+        def of_device(k: int) -> None:
+            to = whole.pointer + self._starts[k] * self._dtype.itemsize
+            rows[k].source.positive_inverses(self._starts[k], to, first)
+
+        self._each(of_device)
+        return whole
+
+    def _largest_between(self, number: int) -> float:
+        """The largest eigenvalue of the rows and columns near other devices, scaled by their diagonal.
+
+        An eigenvector of a large eigenvalue is local: if that is larger than those of the blocks, it is here.
+        """
+        near = self._each(lambda k: self._rest[k].source.rows_with_entries())
+        numbers = np.concatenate([start + rows for start, rows in zip(self._starts, near, strict=False)])
+
+        def listed(k: int) -> CanonicalCsr:
+            block = self._hierarchies[k].A(number).rows(near[k])
+            rows = _in_all_columns(block, k, self._starts).plus(self._rest[k].rows(near[k]))
+            return rows.listed_columns(numbers)
+
+        matrix = self._gathered(self._each(listed))
+        diagonal = matrix.diagonal(0).real.astype(np.float64)
+        inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
+        return matrix.source.largest_eigenvalue(inverse)
+
+    def _coarsen(
+        self, number: int, *, is_smoothed: bool, is_last: bool
+    ) -> tuple[SparseOperator, SparseOperator, SparseOperator]:
+        """The next coarser matrix, and the ways to it and back."""
+        fine, own, each = self._starts, self._hierarchies, self._each
+        blocks = [one.A(number + 1) for one in own]
+        coarse = _starts(blocks)
+        found = self._together(number, coarse, is_smoothed)
+        rest = each(lambda k: self._sum_at(k, found[k].rest, [of.of_any for of in found], coarse))
+        A = each(lambda k: _in_all_columns(blocks[k], k, coarse).plus(rest[k]))
+        P = each(lambda k: _in_all_columns(own[k].P(number), k, coarse))
+        R = each(lambda k: _in_all_columns(own[k].R(number), k, fine))
+        D = [of.D for of in found if of.D is not None]  # none or all
+        if D:
+            P = each(lambda k: P[k].plus(D[k]))
+            adjoints = each(lambda k: _in_all_columns(D[k].adjoint(), k, fine))
+            R = each(lambda k: self._sum_at(k, R[k], adjoints, coarse))
+        self._starts, self._rest = coarse, rest
+        self._inverse = self._inverse_diagonal(A)
+        if not self._is_divided:
+            return self._on_first(A), self._on_first(R), self._on_first(P)
+        self._is_divided = not is_last and sum(csr.nnz for csr in A) >= LEAST_ENTRIES * len(A)
+        if self._is_divided:
+            return self._on_all(A), self._on_all(R), self._on_all(P)
+        return self._on_first(A), self._on_all([self._gathered(R)]), self._on_all(P)
+
+    def _together(self, number: int, coarse: list[int], is_smoothed: bool) -> list[Coupling]:
+        """What `coupled` finds on each device, for which they exchange rows."""
+
+        def begun(k: int) -> tuple[Generator[CanonicalCsr, CanonicalCsr, Coupling], HostArray]:
+            outside = self._rest[k].outside(*self._range(k))
+            needed = outside.source.columns_with_entries()
+            E = Rest(self._rest[k].columns(*self._range(k)), outside.listed_columns(needed))
+            own = self._hierarchies[k]
+            return coupled(E, own, number, coarse[k], coarse[-1], is_smoothed=is_smoothed), needed
+
+        steps = self._each(begun)
+        asked: list[Any] = self._each(lambda k: next(steps[k][0]))
+        while isinstance(asked[0], CanonicalCsr):
+            halos = self._each(lambda k: self._halo(k, steps[k][1], asked))  # noqa: B023, which it uses at once
+            asked = self._each(lambda k: sent(steps[k][0], halos[k]))  # noqa: B023
+        return asked
+
+    def _halo(self, k: int, needed: HostArray, matrices: list[CanonicalCsr]) -> CanonicalCsr:
+        """The rows that a device needs of matrices of others."""
+        parts = [CanonicalCsr.empty((0, matrices[k].shape[1]), self._dtype, self._ordinals[k])]
+        for matrix, (begin, end) in zip(matrices, pairwise(self._starts), strict=True):
+            low, high = np.searchsorted(needed, (begin, end))
+            if low < high:
+                parts.append(matrix.rows(needed[low:high] - begin).to(self._ordinals[k]))
+        return CanonicalCsr.stacked(parts)
+
+    def _sum_at(
+        self, k: int, own: CanonicalCsr, matrices: Sequence[CanonicalCsr | None], starts: list[int]
+    ) -> CanonicalCsr:
+        """The sum of a matrix of a device, and of its rows of other matrices, which have all rows."""
+        for matrix in matrices:
+            if matrix is not None:
+                part = matrix.rows(range(starts[k], starts[k + 1]))
+                own = own.plus(part.to(self._ordinals[k])) if part.nnz else own
+        return own
+
+    def _gathered(self, parts: list[CanonicalCsr]) -> CanonicalCsr:
+        """A matrix whose rows are on all devices, on the first one."""
+        return CanonicalCsr.stacked([part.to(self._ordinals[0]) for part in parts])
+
+    def _on_first(self, parts: list[CanonicalCsr]) -> SparseOperator:
+        """A matrix on the first device."""
+        return stored(self._gathered(parts), device_name(self._ordinals[0]), AS_PREDICTED)
+
+    def _on_all(self, parts: list[CanonicalCsr]) -> SparseOperator:
+        """A matrix of which each of the first devices has some rows."""
+        rows, ordinals = RowsOnDevices(parts), self._ordinals[: len(parts)]
+        description = self._op._stored.description.on(list(map(device_name, ordinals)))
+        divided = list(starmap(DevicePart, zip(rows.ranges, ordinals, strict=True)))
+        return operator_of(
+            build(rows, replace(description.unchosen(), request=AS_PREDICTED), divided=divided)
+        )
+
+
+def _rows_of(matrix: Any, ordinal: int) -> CanonicalCsr:
+    """The rows of a device, there if they are whole matrices in one format."""
+    parts = matrix.parts if isinstance(matrix, PartedMatrix) else [(matrix, 0, 0)]
+    if not all(isinstance(part, Matrix) and isinstance(first, int) for part, first, _ in parts):
+        return CanonicalCsr.of(to_csr(matrix)).at(ordinal)
+    made = []
+    for part, *_ in sorted(parts, key=lambda part: part[1]):
+        shape = part.rows, part.cols
+        made.append(CanonicalCsr.on(CsrSource.of(part), shape, np.dtype(part.dtype), part.nnz, ordinal))
+    return CanonicalCsr.stacked(made)
+
+
+def _starts(pieces: list[CanonicalCsr]) -> list[int]:
+    """The first row of each piece, and the number of all rows."""
+    return [0, *accumulate(piece.shape[0] for piece in pieces)]
+
+
+def _in_all_columns(block: CanonicalCsr, k: int, starts: list[int]) -> CanonicalCsr:
+    """A matrix in the columns of a piece, with the column numbers of the whole matrix."""
+    return block.columns(-starts[k], starts[-1] - starts[k])

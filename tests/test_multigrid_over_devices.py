@@ -1,0 +1,208 @@
+"""`amg` over several devices: definite, about the iterations of one, and vectors in pieces."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from battery import vector
+from conftest import CUDA_DEVICES
+from generators.systems import neumann2d
+from spmvgpu import gallery, linalg
+from spmvgpu.linalg import multigrid_over_devices
+from systems import MULTIGRID, turned
+
+ONE_GPU = CUDA_DEVICES[0] if CUDA_DEVICES else "cuda:0"
+GPU_LISTS = [[ONE_GPU] * 3, *([CUDA_DEVICES] if len(CUDA_DEVICES) > 1 else [])]
+LISTS = [["cpu"] * 2, ["cpu"] * 5, *(pytest.param(names, marks=pytest.mark.gpu) for names in GPU_LISTS)]
+
+
+@pytest.fixture(params=LISTS, ids=str)
+def names(request):
+    """Several devices of one kind, of which some may be the same."""
+    return request.param
+
+
+@pytest.fixture(params=["all levels in pieces", "one level in pieces"])
+def least(request, monkeypatch):
+    """With how many entries a level stays in pieces."""
+    entries = 0 if request.param == "all levels in pieces" else 1 << 40
+    monkeypatch.setattr(multigrid_over_devices, "LEAST_ENTRIES", entries)
+
+
+def operator(A, names):
+    return sg.aslinearoperator(A, device=names)
+
+
+@pytest.mark.usefixtures("least")
+@pytest.mark.parametrize("name", MULTIGRID)
+def test_iterations(name, names):
+    A, B, factor = MULTIGRID[name]()
+    alone, op = sg.aslinearoperator(A, device=names[0]), operator(A, names)
+    b = vector(A.shape[0], A.dtype)
+    rtol = 1e-5 if A.dtype == np.float32 else 1e-9
+    linalg.cg(alone, b, rtol=rtol, M=linalg.amg(alone, B=B, max_coarse=30))
+    M = linalg.amg(op, B=B, max_coarse=30)
+    x, info = linalg.cg(op, b, rtol=rtol, M=M)
+    assert info == 0
+    assert op.solve_info.iterations <= factor * alone.solve_info.iterations + 2
+    assert np.linalg.norm(b - A @ x) <= 4 * rtol * np.linalg.norm(b)
+    if name not in ("tiny", "elastic"):
+        assert op.solve_info.pieces == len(names)
+
+
+@pytest.mark.usefixtures("least")
+@pytest.mark.parametrize("cycle", ["auto", "V", "AMLI"])
+@pytest.mark.parametrize(
+    "A", [gallery.poisson2d(28, contrast=100), turned(gallery.poisson2d(28))], ids=["real", "complex"]
+)
+def test_a_cycle_is_definite(A, cycle, names):
+    """And the same for whole vectors as for vectors in pieces."""
+    op = operator(A, names)
+    M = linalg.amg(op, cycle=cycle, max_coarse=20)
+    assert M.H is M
+    assert len(M.levels) > 2
+    assert M.operator_complexity > 1
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((A.shape[0], 6)).astype(A.dtype)
+    if A.dtype.kind == "c":
+        X = X + 1j * rng.standard_normal(X.shape)
+    Y = M @ X
+    np.testing.assert_allclose(Y[:, 0], M @ X[:, 0], rtol=1e-10, atol=1e-12 * np.abs(Y).max())
+    inner = X.conj().T @ Y
+    np.testing.assert_allclose(inner, inner.conj().T, rtol=0, atol=1e-11 * np.abs(inner).max())
+    assert np.linalg.eigvalsh(inner).min() > 0
+    error = np.linalg.eigvals(np.linalg.solve(X.conj().T @ X, X.conj().T @ (A @ Y)))
+    assert np.abs(error).max() < 4  # it nearly inverts the matrix
+
+    # The first direction of cg is a cycle of b, so that one iteration shows it.
+    b = X[:, 0]
+    d = M @ b
+    expected = np.vdot(b, d) / np.vdot(d, A @ d) * d
+    found = linalg.cg(op, b, M=M, maxiter=1)[0]
+    assert op.solve_info.pieces == len(names)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
+
+
+@pytest.mark.usefixtures("least")
+@pytest.mark.parametrize("cycle", ["V", "AMLI"])
+@pytest.mark.parametrize("A", [gallery.poisson3d(12), turned(gallery.poisson2d(24))], ids=["real", "complex"])
+def test_matrices_are_galerkin_products(A, cycle, names):
+    M = linalg.amg(operator(A, names), max_coarse=10, cycle=cycle)
+    expected = sp.csr_array(A)
+    for level in M.levels:
+        assert abs(level.A.tocsr() - expected).max() < 1e-12 * abs(expected).max()
+        if level.P is not None:
+            P, R = level.P.tocsr(), level.R.tocsr()
+            assert abs(P.conj().T - R).max() < 1e-15 * abs(P).max()
+            expected = R @ expected @ P
+
+
+def test_prolongators_keep_the_near_null_space(names):
+    """A vector that the matrix maps to zero is in the range of each prolongator, also near other devices."""
+    A = neumann2d(30)
+    M = linalg.amg(operator(A, names), max_coarse=20, strength=0.0)
+    assert len(M.levels) > 2
+    vector = np.ones(900)
+    for level in M.levels[:-1]:
+        P = level.P.toarray()
+        coarse = np.linalg.lstsq(P, vector, rcond=None)[0]
+        np.testing.assert_allclose(P @ coarse, vector, rtol=1e-9)
+        vector = coarse
+
+
+@pytest.mark.parametrize("solver", ["minres", "bicgstab", "gmres"])
+def test_other_solvers(solver, names):
+    A = gallery.poisson2d(40)
+    op = operator(A, names)
+    b = vector(1600, A.dtype)
+    x, info = getattr(linalg, solver)(op, b, M="amg", rtol=1e-9)
+    assert info == 0
+    assert op.solve_info.pieces == len(names)
+    assert op.solve_info.iterations < 60
+    assert np.linalg.norm(b - A @ x) <= 1e-8 * np.linalg.norm(b)
+
+
+def test_solve_turns_to_it(names):
+    """Where cg with the diagonal takes many iterations, as on one device."""
+    A = gallery.poisson2d(400, contrast=100)
+    x, how = linalg.solve(operator(A, names), np.ones(A.shape[0]), full_output=True)
+    assert (how.method, how.preconditioner) == ("cg", "amg")
+    assert how.device == ", ".join(names)
+    assert np.linalg.norm(1 - A @ x) <= 1.01e-8 * np.sqrt(A.shape[0])
+
+
+def test_columns(names):
+    A = gallery.poisson2d(40)
+    op = operator(A, names)
+    b = np.stack([vector(1600, A.dtype, seed=k) for k in (1, 2)], 1)
+    x, info = linalg.cg(op, b, M="amg", rtol=1e-9)
+    assert np.all(info == 0)
+    assert np.linalg.norm(b - A @ x) <= 2e-9 * np.linalg.norm(b)
+
+
+def test_new_values(names):
+    A = gallery.poisson2d(20)
+    op = operator(A, names)
+    M = linalg.amg(op, max_coarse=50)
+    x = vector(400, A.dtype)
+    before = M @ x
+    op.update_values(2 * A)
+    np.testing.assert_array_equal(M @ x, before)
+    for data in (2 * A.data, 2 * A, op):
+        M.update_values(data)
+        np.testing.assert_allclose(M @ x, before / 2, rtol=1e-10)
+    assert linalg.cg(op, x, M=M)[1] == 0
+    assert op.solve_info.pieces == len(names)
+    broken = sp.csr_array(3 * A)
+    broken.data[-1] = -1.0  # the last entry of the diagonal
+    with pytest.raises(np.linalg.LinAlgError, match="positive"):
+        M.update_values(broken)
+    np.testing.assert_allclose(M @ x, before / 2, rtol=1e-10)
+
+
+def test_pickle(names):
+    M = linalg.amg(operator(gallery.poisson2d(20), names))
+    x = vector(400, M.dtype)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(M)) @ x, M @ x)
+
+
+@pytest.mark.parametrize("partition", ["rows", "pmf"])
+def test_devices_without_pieces(names, partition):
+    """Where devices cannot have a hierarchy together, the first one has it."""
+    A = gallery.poisson2d(45)
+    op = sg.aslinearoperator(A, device=names, partition=partition)
+    b = vector(2025, A.dtype)
+    x, info = linalg.cg(op, b, M="amg", rtol=1e-9)
+    assert info == 0
+    assert (op.solve_info.pieces > 1) == (partition == "rows")
+    assert np.linalg.norm(b - A @ x) <= 2e-9 * np.linalg.norm(b)
+
+
+def test_nodes_stay_together(names):
+    A = gallery.elasticity3d(18)
+    op = operator(A, names)
+    M = linalg.amg(op, B=gallery.rigid_body_modes(gallery.elasticity3d_points(18)))
+    b = vector(A.shape[0], A.dtype)
+    x, info = linalg.cg(op, b, M=M, rtol=1e-8)
+    assert info == 0
+    assert op.solve_info.pieces == len(names)
+    assert np.linalg.norm(b - A @ x) <= 2e-8 * np.linalg.norm(b)
+
+
+def test_refusals(names):
+    A = sp.csr_array(gallery.poisson2d(20)).tolil()
+    A[399, 399] = -1.0
+    with pytest.raises(np.linalg.LinAlgError, match="positive"):
+        linalg.amg(operator(A.tocsr(), names))
+    op = operator(gallery.poisson2d(20), names)
+    with pytest.raises(ValueError, match="cycle"):
+        linalg.amg(op, cycle="W")
+    with pytest.raises(ValueError, match="B has"):
+        linalg.amg(op, B=np.ones(3))
+    with pytest.raises(TypeError, match="device"):
+        linalg.amg(op, device="cpu")
