@@ -150,7 +150,8 @@ class Search:
 
     def _iterate(self) -> bool:
         """Try solvers of `spmvgpu.linalg`; whether one has found the solution."""
-        self.device = str(getattr(self.problem.op, "device", "cpu"))
+        names = getattr(self.problem.op, "device", "cpu")
+        self.device = names if isinstance(names, str) else ", ".join(names)
         if self.solver != "auto":
             return self._attempt(Approach(self.solver, self.preconditioner)) == "converged"
         if self._begins_at_the_end():
@@ -177,6 +178,10 @@ class Search:
                 unsuitable.add(approach.solver)
         return False
 
+    @property
+    def _on_gpu(self) -> bool:
+        return set(self.device.split(", ")) != {"cpu"}
+
     def _begins_at_the_end(self) -> bool:
         """Check what was given, and whether the guess is a solution."""
         x, info, how = self._run(Approach("bicgstab", "none"), 0)
@@ -191,7 +196,7 @@ class Search:
 
     def _choice(self) -> tuple[list[Approach], str]:
         problem = self.problem
-        hermitian, on_gpu = problem.is_hermitian, self.device != "cpu"
+        hermitian, on_gpu = problem.is_hermitian, self._on_gpu
         positive = problem.has_positive_diagonal
         given = hermitian, positive, "none" if problem.is_foreign else self.preconditioner, problem.kind
         indefinite = hermitian and positive and not self._seems_definite()
@@ -253,7 +258,7 @@ class Search:
         root = int(np.sqrt(problem.rows))
         most = min(10 * problem.rows, 1000 + 50 * root) if maxiter is None else maxiter
         each = _PATIENCE_EACH if solver in SYMMETRIC_SOLVERS else 0
-        if solver == "bicgstab" and self.device != "cpu":
+        if solver == "bicgstab" and self._on_gpu:
             each = _PATIENCE_EACH_ON_GPU
         patience = _Patience(_PATIENCE + each * root, slow, rtol, atol, lambda: problem.suits_multigrid)
         start = perf_counter()
