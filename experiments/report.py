@@ -464,6 +464,10 @@ SECTIONS = {
     "multi_cg": Section(
         "Solvers on several devices", "Times of an iteration of `cg`.", "matrix dtype devices", "variant"
     ),
+    "multi_amg": Section(
+        "Multigrid on several devices", "Times of `amg` and `cg` to a relative residual of 1e-8.",
+        "matrix devices", "library",
+    ),
 }  # fmt: skip
 
 
