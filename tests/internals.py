@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from spmvgpu import _core, arrays
 from spmvgpu.inputs import jax_sparse, limits, torch_sparse
 from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.linalg import named
+from spmvgpu.linalg import multigrid_in_pieces, named
 from spmvgpu.linalg.systems import random_vector
 from spmvgpu.planning.profile import SHIPPED, Profile, profile_path
 
@@ -42,6 +42,11 @@ def predict_considered(A, mode="cached", products=None, profile="nvidia-h200"):
 def hold_at_most(monkeypatch, entries):
     """Let formats hold that many entries at most: a matrix with more than the real limit takes 64 GiB."""
     monkeypatch.setattr(limits, "ENTRY_LIMIT", entries)
+
+
+def let_one_device_have(monkeypatch, entries):
+    """Let levels of multigrid with that many entries be on one device: real ones take minutes to test."""
+    monkeypatch.setattr(multigrid_in_pieces, "ENTRIES_OF_ONE", {"cpu": entries, "gpu": entries})
 
 
 def own_profile():

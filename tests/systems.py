@@ -3,11 +3,13 @@
 import contextlib
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from battery import matrix
 from generators.systems import flow
+from internals import let_one_device_have
 from spmvgpu import gallery
 
 
@@ -109,3 +111,27 @@ MULTIGRID = {
     ),
     "tiny": lambda: (gallery.poisson1d(3), None, 3.0),
 }
+
+
+@pytest.fixture(params=["all", "one"])
+def levels_in_pieces(request, monkeypatch):
+    """How many levels of multigrid are in pieces, but for the coarsest one."""
+    let_one_device_have(monkeypatch, 0 if request.param == "all" else 1 << 40)
+
+
+def nearly_inverted(A, M, apply):
+    """Vectors, and what multigrid makes of each of them, which is definite and nearly the inverse."""
+    assert M.H is M
+    assert len(M.levels) > 2
+    assert M.operator_complexity > 1
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((A.shape[0], 6)).astype(A.dtype)
+    if A.dtype.kind == "c":
+        X = X + 1j * rng.standard_normal(X.shape)
+    Y = np.stack([apply(x) for x in X.T], axis=1)
+    inner = X.conj().T @ Y
+    np.testing.assert_allclose(inner, inner.conj().T, rtol=0, atol=1e-11 * np.abs(inner).max())
+    assert np.linalg.eigvalsh(inner).min() > 0
+    error = np.linalg.eigvals(np.linalg.solve(X.conj().T @ X, X.conj().T @ (A @ Y)))
+    assert np.abs(error).max() < 4
+    return X, Y

@@ -11,6 +11,7 @@
 #include "bindings/csr.hpp"
 #include "bindings/matrices.hpp"
 #include "gpu/nccl.hpp"
+#include "multi/gathered_matrix.hpp"
 #include "multi/rank_matrix.hpp"
 
 namespace py = pybind11;
@@ -75,6 +76,17 @@ void register_ranks(py::module_& module) {
         "Identifies the processes that are to connect: one of them makes it and sends it to the others.");
     register_kind<RankMatrix>(module, "RankMatrix", "A rank's rows of a matrix over the GPUs of several processes.");
     register_kind<TransposedRankMatrix>(module, "TransposedRankMatrix", "The transpose of a RankMatrix.");
+    py::class_<MatricesOf<GatheredMatrix>, Matrices>(
+        module, "GatheredMatrix", "Rows of a matrix of several processes, all of which get whole products.")
+        .def(py::init(
+                 [](std::shared_ptr<gpu::NcclCommunicator> ranks, const Matrices& own, std::vector<index_t> counts) {
+                     const GilRelease release;
+                     return own.visit([&]<class T>(const std::shared_ptr<AnyMatrix<T>>& held) {
+                         return MatricesOf<GatheredMatrix>(
+                             std::make_shared<GatheredMatrix<T>>(std::move(ranks), held, std::move(counts)));
+                     });
+                 }),
+             py::arg("ranks"), py::arg("own"), py::arg("counts"), "There is a number of rows for each rank.");
 }
 
 }  // namespace spmvgpu

@@ -12,7 +12,7 @@ import spmvgpu as sg
 from battery import vector
 from ranks import COMM, each_division, operator, piece
 from spmvgpu import gallery, linalg
-from systems import MULTIGRID, turned
+from systems import MULTIGRID, levels_in_pieces, nearly_inverted, turned  # noqa: F401, a fixture
 
 
 def applied(M, op, x):
@@ -20,6 +20,14 @@ def applied(M, op, x):
     return op.row_ranges.gather(M @ piece(x, op.row_ranges), root=None)
 
 
+def whole(op, shape):
+    """The matrix of an operator of a level: all of it, or the rows of the rank."""
+    matrices = COMM.allgather(op.tocsr())
+    is_whole = all(matrix.shape == shape for matrix in matrices)
+    return matrices[0] if is_whole else sp.csr_array(sp.vstack(matrices))
+
+
+@pytest.mark.usefixtures("levels_in_pieces")
 @each_division
 @pytest.mark.parametrize("name", MULTIGRID)
 def test_iterations(name, division, side):
@@ -37,6 +45,7 @@ def test_iterations(name, division, side):
     assert np.linalg.norm(b - A @ whole) <= 4 * rtol * np.linalg.norm(b)
 
 
+@pytest.mark.usefixtures("levels_in_pieces")
 @each_division
 @pytest.mark.parametrize("cycle", ["auto", "V", "AMLI"])
 @pytest.mark.parametrize(
@@ -45,21 +54,10 @@ def test_iterations(name, division, side):
 def test_a_cycle_is_definite(A, cycle, division):
     op = operator(A, division)
     M = linalg.amg(op, cycle=cycle, max_coarse=20)
-    assert M.H is M
-    assert len(M.levels) > 2
-    assert M.operator_complexity > 1
-    rng = np.random.default_rng(2)
-    X = rng.standard_normal((A.shape[0], 6)).astype(A.dtype)
-    if A.dtype.kind == "c":
-        X = X + 1j * rng.standard_normal(X.shape)
-    Y = np.stack([applied(M, op, x) for x in X.T], axis=1)
-    inner = X.conj().T @ Y
-    np.testing.assert_allclose(inner, inner.conj().T, rtol=0, atol=1e-11 * np.abs(inner).max())
-    assert np.linalg.eigvalsh(inner).min() > 0
-    error = np.linalg.eigvals(np.linalg.solve(X.conj().T @ X, X.conj().T @ (A @ Y)))
-    assert np.abs(error).max() < 4  # it nearly inverts the matrix
+    nearly_inverted(A, M, lambda x: applied(M, op, x))
 
 
+@pytest.mark.usefixtures("levels_in_pieces")
 @each_division
 @pytest.mark.parametrize("cycle", ["V", "AMLI"])
 @pytest.mark.parametrize("A", [gallery.poisson3d(12), turned(gallery.poisson2d(24))], ids=["real", "complex"])
@@ -67,10 +65,10 @@ def test_matrices_are_galerkin_products(A, cycle, division):
     M = linalg.amg(operator(sp.csr_array(A), division), max_coarse=10, cycle=cycle)
     expected = sp.csr_array(A)
     for level in M.levels:
-        found = sp.vstack(COMM.allgather(level.A.tocsr()))
+        found = whole(level.A, expected.shape)
         assert abs(found - expected).max() < 1e-12 * abs(expected).max()
         if level.P is not None:
-            P = sp.csr_array(sp.vstack(COMM.allgather(level.P.tocsr())))
+            P = whole(level.P, (expected.shape[0], level.P.shape[1]))
             expected = P.conj().T @ expected @ P
 
 

@@ -22,6 +22,7 @@ from ..linalg.multigrid import (
     Level,
     checked_csr,
     dense_inverse,
+    inverse_of_coarsest,
     stored,
 )
 from ..linalg.multigrid_in_pieces import (
@@ -31,6 +32,7 @@ from ..linalg.multigrid_in_pieces import (
     MultigridInPieces,
     Rest,
     coupled,
+    fits_one,
     most_coarse,
     sent,
 )
@@ -116,24 +118,27 @@ class MultigridOverRanks(MultigridInPieces):
         depth, smoothed = max(comm.allgather(own.depth)), max(comm.allgather(own.smoothed))
         levels: list[Any] = []
         diagonals, largest = [], []
-        level = _finest(finest)
+        level, is_divided = _finest(finest), True
         for number in range(depth):
             diagonal = level.op.diagonal().real
             inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
             of_all = _BELOW * _largest(level.op, diagonal, inverse)
             largest.append(SAFETY * max(*comm.allgather(own.largest(number)), of_all) or 1.0)
-            diagonals.append(staged(inverse.astype(self.dtype), self._ordinal))
+            whole = inverse if is_divided else np.concatenate(comm.allgather(inverse))
+            diagonals.append(staged(whole.astype(self.dtype), self._ordinal))
+            A: Any = level.op if is_divided else _everywhere(level.op)
             if number + 1 == depth:
                 break
-            P, coarser = _coarser(level, own, number, is_smoothed=number < smoothed)
-            levels.append(Level(level.op, P.H, P))  # type: ignore[arg-type]
-            level = coarser
-        levels.append(Level(level.op))  # type: ignore[arg-type]
-        return GridsInPieces(tuple(levels), diagonals, largest, smoothed, _inverse(level.op))
+            P, level = _coarser(level, own, number, is_smoothed=number < smoothed)
+            was_divided, is_last = is_divided, number + 2 == depth
+            is_divided = is_divided and not (is_last or fits_one(level.op.nnz, self._ordinal))
+            levels.append(Level(A, *_to_coarser(P, was_divided, is_divided)))
+        inverse_of_last: Any = _inverse(A) if is_divided else inverse_of_coarsest(A, finest.device)
+        return GridsInPieces((*levels, Level(A)), diagonals, largest, smoothed, inverse_of_last)
 
     def _matrix_of(self, op: Any) -> AnyMatrix:
         """An operator of a level as the core's cycle multiplies by it."""
-        matrix: AnyMatrix | None = op._core_matrix
+        matrix: AnyMatrix | None = op._matrix if isinstance(op, SparseOperator) else op._core_matrix
         if matrix is not None:
             return matrix
         rows, cols = op.local_shape
@@ -145,6 +150,51 @@ class MultigridOverRanks(MultigridInPieces):
 
     def _reduced(self) -> tuple[object, ...]:
         raise TypeError("a hierarchy over ranks cannot be pickled; make it anew from its operator")
+
+
+class _GatheredRestrictor:
+    """A restrictor over ranks whose products all ranks get whole, because all have the coarser level."""
+
+    def __init__(self, op: DistributedOperator) -> None:
+        self.dtype, self.shape, self.nnz = op.dtype, op.shape, op.nnz
+        self.local_shape = op.shape[0], op.local_shape[1]
+        self._op, self._block = op, op._block
+
+    def __matmul__(self, x: HostArray) -> HostArray:
+        """The whole product with the pieces of all ranks."""
+        return np.concatenate(self._op.comm.allgather(self._op @ x))
+
+    @property
+    def _core_matrix(self) -> AnyMatrix | None:
+        own, nccl = self._op._core_matrix, self._op._shared.transport.nccl
+        if own is None or nccl is None:
+            return own
+        return _core.GatheredMatrix(nccl, own, self._op.comm.allgather(self._op.local_shape[0]))
+
+    def _multiply(self, x: HostArray, y: HostArray, alpha: complex, beta: complex) -> None:
+        part = np.empty(self._op.local_shape[0], self.dtype)
+        self._op._multiply(x, part, 1.0, 0.0)
+        y[:] = np.concatenate(self._op.comm.allgather(part))
+
+
+def _to_coarser(P: DistributedOperator, is_divided: bool, has_divided: bool) -> tuple[Any, Any]:
+    """The restrictor and the prolongator between levels that are divided, or whole on all ranks."""
+    if has_divided:
+        return P.H, P
+    if is_divided:
+        return _GatheredRestrictor(P.H), _stored_here(P.tocsr(), P)
+    prolongator = _everywhere(P)
+    return prolongator.H, prolongator
+
+
+def _everywhere(op: DistributedOperator) -> SparseOperator:
+    """The whole matrix on each rank."""
+    return _stored_here(sp.csr_array(sp.vstack(op.comm.allgather(op.tocsr()))), op)
+
+
+def _stored_here(csr: sp.csr_array, like: DistributedOperator) -> SparseOperator:
+    with agreement(like.comm):
+        return stored(CanonicalCsr.of(csr), like.device, AS_PREDICTED)
 
 
 def _finest(op: DistributedOperator) -> _LevelInMaking:

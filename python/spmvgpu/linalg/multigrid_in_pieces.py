@@ -14,10 +14,20 @@ import scipy.sparse as sp
 
 from .. import _core
 from .._core import AnyMatrix, LinearMap
+from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
 from .multigrid import LARGEST_DIRECT, Arguments, Level, check_definite, visited_twice
 from .preconditioners import DevicePreconditioner
 from .systems import DeviceVector
+
+# Stored entries of a level that one GPU, or a core of a CPU, multiplies as fast as several, which wait for
+# messages of each other.
+ENTRIES_OF_ONE = {"gpu": 8_000_000, "cpu": 100_000}
+
+
+def fits_one(entries: int, ordinal: int) -> bool:
+    """Whether a level with these entries need not be in pieces on devices of this kind."""
+    return entries <= ENTRIES_OF_ONE["cpu" if ordinal == CPU else "gpu"]
 
 
 def most_coarse(arguments: Arguments, pieces: int) -> int:

@@ -28,14 +28,11 @@ from .multigrid_in_pieces import (
     MultigridInPieces,
     Rest,
     coupled,
+    fits_one,
     most_coarse,
     sent,
 )
 from .systems import DeviceVector, empty
-
-# Stored entries for each device of a level that several devices multiply faster than one: one takes 10 us for
-# them, about as long as the messages between devices.
-LEAST_ENTRIES = 4_000_000
 
 _ResultT = TypeVar("_ResultT")
 
@@ -215,7 +212,7 @@ class _Setup:
         self._inverse = self._inverse_diagonal(A)
         if not self._is_divided:
             return self._on_first(A), self._on_first(R), self._on_first(P)
-        self._is_divided = not is_last and sum(csr.nnz for csr in A) >= LEAST_ENTRIES * len(A)
+        self._is_divided = not (is_last or fits_one(sum(csr.nnz for csr in A), self._ordinals[0]))
         if self._is_divided:
             return self._on_all(A), self._on_all(R), self._on_all(P)
         return self._on_first(A), self._on_all([self._gathered(R)]), self._on_all(P)
