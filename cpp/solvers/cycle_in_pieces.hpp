@@ -58,7 +58,7 @@ public:
     const Divided& operator[](std::size_t level) const { return levels_[level]; }
     std::size_t size() const { return levels_.size(); }  // with the first whole level
 
-    // The layout of the vectors of a level, and with `other`, of vectors that this matrix divides in the same way.
+    // The layout of the vectors of a level, with room for the halos of all matrices that multiply them.
     PieceLayout<T> layout(std::size_t level) const {
         std::vector<const Halos<T>*> matrices;
         const Divided& own = levels_[level];

@@ -131,7 +131,8 @@ class MultigridOverRanks(MultigridInPieces):
                 break
             P, level = _coarser(level, own, number, is_smoothed=number < smoothed)
             was_divided, is_last = is_divided, number + 2 == depth
-            is_divided = is_divided and not (is_last or fits_one(level.op.nnz, self._ordinal))
+            fits = comm.bcast(fits_one(level.op.nnz, self._ordinal))  # other ranks may have other devices
+            is_divided = is_divided and not (is_last or fits)
             levels.append(Level(A, *_to_coarser(P, was_divided, is_divided)))
         inverse_of_last: Any = _inverse(A) if is_divided else inverse_of_coarsest(A, finest.device)
         return GridsInPieces((*levels, Level(A)), diagonals, largest, smoothed, inverse_of_last)
@@ -171,6 +172,7 @@ class _GatheredRestrictor:
             return own
         return _core.GatheredMatrix(nccl, own, self._op.comm.allgather(self._op.local_shape[0]))
 
+    # A cycle asks for products alone, with the factors one and zero.
     def _multiply(self, x: HostArray, y: HostArray, alpha: complex, beta: complex) -> None:
         part = np.empty(self._op.local_shape[0], self.dtype)
         self._op._multiply(x, part, 1.0, 0.0)
