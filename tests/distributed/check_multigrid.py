@@ -121,6 +121,8 @@ def test_refusals_are_raised_on_all_ranks():
         linalg.amg(op, cycle="W" if COMM.rank == 0 else "V")
     with pytest.raises((TypeError, ValueError), match="B"):
         linalg.amg(op, B=np.ones(3 if COMM.rank == COMM.size - 1 else op.local_shape[0]))
+    with pytest.raises(TypeError, match="one device for each rank"):
+        linalg.amg(operator(gallery.poisson2d(20), device=["cpu", "cpu"]))
 
 
 def test_solve_turns_to_it():

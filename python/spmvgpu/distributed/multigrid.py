@@ -76,6 +76,8 @@ def multigrid_over_ranks(
         check_square(op.shape)
         if op.row_ranges != op.col_ranges:
             raise ValueError("amg needs an operator whose rows and columns are distributed in the same way")
+        if op._block._stored.description.is_divided:
+            raise TypeError("amg over ranks needs one device for each rank, not a list; use more ranks")
         arguments = arguments_for(op._block)
     return MultigridOverRanks(op, arguments)
 
