@@ -27,7 +27,6 @@ def whole(op, shape):
     return matrices[0] if is_whole else sp.csr_array(sp.vstack(matrices))
 
 
-@pytest.mark.usefixtures("levels_in_pieces")
 @each_division
 @pytest.mark.parametrize("name", MULTIGRID)
 def test_iterations(name, division, side):
