@@ -45,6 +45,49 @@ struct StackedRows {
     }
 };
 
+// The rows of a matrix that are listed, or all without a list, with some of their entries: new_column(k) is the column
+// of the k-th entry, or -1 if it is left out. It is no lambda, because a function with lambdas for the GPU must not
+// have types of other lambdas.
+template <class T, class Passes, class NewColumn>
+CsrMatrix<T> some_entries(Passes& passes, const CsrMatrix<T>& csr, const Array<index_t>* rows, index_t cols,
+                          NewColumn new_column) {
+    const index_t* const offsets = csr.row_offsets.data();
+    const index_t* const listed = rows == nullptr ? nullptr : rows->data();
+    const T* const values = csr.values.data();
+    const index_t count = rows == nullptr ? csr.rows : static_cast<index_t>(rows->size());
+    const std::int64_t nanoseconds = 1 + csr.nnz / std::max(csr.rows, 1);
+    CsrMatrix<T> made{count, cols, 0, passes.template make<index_t>(count + std::size_t(1)), {}, {}};
+    index_t* const new_offsets = made.row_offsets.data();
+    passes.each(
+        count,
+        [=] SPMVGPU_BODY(std::int64_t i) {
+            const std::int64_t row = listed == nullptr ? i : listed[i];
+            index_t kept = 0;
+            for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) kept += new_column(k) >= 0;
+            new_offsets[i] = kept;
+        },
+        nanoseconds);
+    made.nnz = passes.scan(new_offsets, count);
+    made.col_indices = passes.template make<index_t>(made.nnz);
+    made.values = passes.template make<T>(made.nnz);
+    index_t* const new_cols = made.col_indices.data();
+    T* const new_values = made.values.data();
+    passes.each(
+        count,
+        [=] SPMVGPU_BODY(std::int64_t i) {
+            const std::int64_t row = listed == nullptr ? i : listed[i];
+            index_t to = new_offsets[i];
+            for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) {
+                const index_t col = new_column(k);
+                if (col < 0) continue;
+                new_cols[to] = col;
+                new_values[to++] = values[k];
+            }
+        },
+        nanoseconds);
+    return made;
+}
+
 // Some rows of a matrix, in the order given, and of them the entries in the columns from `begin` to before `end`, which
 // become the columns from 0 on; or the entries outside of these columns, which keep their numbers. Rows need not be
 // sorted. The matrix need not have all these columns.
@@ -56,48 +99,21 @@ struct SelectedEntries {
     index_t begin, end;
     bool are_outside = false;
 
+    struct InWindow {
+        const index_t* cols;
+        index_t begin, end;
+        bool are_outside;
+
+        SPMVGPU_IN_BODY index_t operator()(index_t k) const {
+            const bool is_inside = begin <= cols[k] && cols[k] < end;
+            return is_inside == are_outside ? -1 : cols[k] - (are_outside ? 0 : begin);
+        }
+    };
+
     template <class Passes>
     Result operator()(Passes& passes) const {
-        const index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
-        const index_t* const listed = rows == nullptr ? nullptr : rows->data();
-        const T* const values = csr.values.data();
-        const index_t first = begin, last = end, shift = are_outside ? 0 : begin;
-        const bool outside = are_outside;
-        const index_t count = rows == nullptr ? csr.rows : static_cast<index_t>(rows->size());
-        const std::int64_t nanoseconds = 1 + csr.nnz / std::max(csr.rows, 1);
-        CsrMatrix<T> made{count, are_outside ? csr.cols : end - begin,
-                          0,     passes.template make<index_t>(count + std::size_t(1)),
-                          {},    {}};
-        index_t* const new_offsets = made.row_offsets.data();
-        passes.each(
-            count,
-            [=] SPMVGPU_BODY(std::int64_t i) {
-                const std::int64_t row = listed == nullptr ? i : listed[i];
-                index_t kept = 0;
-                for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) {
-                    kept += (first <= cols[k] && cols[k] < last) != outside;
-                }
-                new_offsets[i] = kept;
-            },
-            nanoseconds);
-        made.nnz = passes.scan(new_offsets, count);
-        made.col_indices = passes.template make<index_t>(made.nnz);
-        made.values = passes.template make<T>(made.nnz);
-        index_t* const new_cols = made.col_indices.data();
-        T* const new_values = made.values.data();
-        passes.each(
-            count,
-            [=] SPMVGPU_BODY(std::int64_t i) {
-                const std::int64_t row = listed == nullptr ? i : listed[i];
-                index_t to = new_offsets[i];
-                for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) {
-                    if ((first <= cols[k] && cols[k] < last) == outside) continue;
-                    new_cols[to] = cols[k] - shift;
-                    new_values[to++] = values[k];
-                }
-            },
-            nanoseconds);
-        return made;
+        return some_entries(passes, csr, rows, are_outside ? csr.cols : end - begin,
+                            InWindow{csr.col_indices.data(), begin, end, are_outside});
     }
 };
 
@@ -249,46 +265,23 @@ struct ListedColumns {
     const CsrMatrix<T>& csr;
     const Array<index_t>& listed;
 
+    struct Place {
+        const index_t* places;
+
+        SPMVGPU_IN_BODY index_t operator()(index_t k) const { return places[k]; }
+    };
+
     template <class Passes>
     Result operator()(Passes& passes) const {
-        const index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
-        const index_t* const list = listed.data();
-        const T* const values = csr.values.data();
+        const index_t *const cols = csr.col_indices.data(), *const list = listed.data();
         const auto count = static_cast<index_t>(listed.size());
-        Array<index_t> place_of_entries = passes.template scratch<index_t>(csr.nnz);  // `count` if it is not listed
+        Array<index_t> place_of_entries = passes.template scratch<index_t>(csr.nnz);
         index_t* const place_of = place_of_entries.data();
         passes.each(csr.nnz, [=] SPMVGPU_BODY(std::int64_t k) {
-            const std::int64_t place = first_not_below(list, 0, count, cols[k]);
-            place_of[k] = place < count && list[place] == cols[k] ? static_cast<index_t>(place) : count;
+            const auto place = static_cast<index_t>(first_not_below(list, 0, count, cols[k]));
+            place_of[k] = place < count && list[place] == cols[k] ? place : -1;
         });
-        CsrMatrix<T> made{csr.rows, count, 0, passes.template make<index_t>(csr.rows + std::size_t(1)), {}, {}};
-        index_t* const new_offsets = made.row_offsets.data();
-        const std::int64_t nanoseconds = 1 + csr.nnz / std::max(csr.rows, 1);
-        passes.each(
-            csr.rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
-                index_t kept = 0;
-                for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) kept += place_of[k] < count;
-                new_offsets[row] = kept;
-            },
-            nanoseconds);
-        made.nnz = passes.scan(new_offsets, csr.rows);
-        made.col_indices = passes.template make<index_t>(made.nnz);
-        made.values = passes.template make<T>(made.nnz);
-        index_t* const new_cols = made.col_indices.data();
-        T* const new_values = made.values.data();
-        passes.each(
-            csr.rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
-                index_t to = new_offsets[row];
-                for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) {
-                    if (place_of[k] == count) continue;
-                    new_cols[to] = place_of[k];
-                    new_values[to++] = values[k];
-                }
-            },
-            nanoseconds);
-        return made;
+        return some_entries(passes, csr, nullptr, count, Place{place_of});
     }
 };
 
