@@ -17,7 +17,7 @@
 #include "bindings/value_types.hpp"
 #include "core/passes/csr_operations.hpp"
 #include "gpu/run.hpp"
-#include "multigrid/coarsen.hpp"
+#include "multigrid/between_pieces.hpp"
 #include "planning/source.hpp"
 
 namespace py = pybind11;

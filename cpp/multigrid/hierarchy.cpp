@@ -10,6 +10,7 @@
 #include "core/passes/csr_algebra.hpp"
 #include "gpu/run.hpp"
 #include "gpu/runtime.hpp"
+#include "multigrid/between_pieces.hpp"
 
 namespace spmvgpu::multigrid {
 

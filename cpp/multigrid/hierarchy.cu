@@ -1,6 +1,6 @@
 // Compiled without contraction of products and sums, as on the CPU: see CMakeLists.txt.
 #include "gpu/cuda/run.cuh"
-#include "multigrid/coarsen.hpp"
+#include "multigrid/between_pieces.hpp"
 
 namespace spmvgpu {
 
