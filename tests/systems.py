@@ -124,6 +124,7 @@ def nearly_inverted(A, M, apply):
     assert M.H is M
     assert len(M.levels) > 2
     assert M.operator_complexity > 1
+    assert M.nbytes > 0
     rng = np.random.default_rng(2)
     X = rng.standard_normal((A.shape[0], 6)).astype(A.dtype)
     if A.dtype.kind == "c":

@@ -96,6 +96,8 @@ class MultigridOverRanks(MultigridInPieces):
         As of `Multigrid`, with distributed operators.
     operator_complexity : float
         Number of stored entries of all levels, divided by the number of the finest.
+    nbytes : int
+        Bytes of the hierarchy of this rank, without the finest matrix.
 
     Examples
     --------
@@ -159,7 +161,7 @@ class _GatheredRestrictor:
     """A restrictor over ranks whose products all ranks get whole, because all have the coarser level."""
 
     def __init__(self, op: DistributedOperator) -> None:
-        self.dtype, self.shape, self.nnz = op.dtype, op.shape, op.nnz
+        self.dtype, self.shape, self.nnz, self.nbytes = op.dtype, op.shape, op.nnz, op.nbytes
         self.local_shape = op.shape[0], op.local_shape[1]
         self._op, self._block = op, op._block
 

@@ -216,6 +216,13 @@ class MultigridInPieces(DevicePreconditioner):
         entries = self._entries()
         return sum(entries) / max(1, entries[0])
 
+    @property
+    def nbytes(self) -> int:
+        grids: GridsInPieces = self._state
+        stored = [op for level in grids.levels for op in level if op is not None][1:]
+        of_inverse = 0 if grids.inverse is None else grids.inverse.nbytes
+        return sum(op.nbytes for op in stored) + of_inverse + self._memory.nbytes
+
     def _entries(self) -> list[int]:
         return [level.A.nnz for level in self.levels]
 

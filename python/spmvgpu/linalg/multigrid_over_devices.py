@@ -70,6 +70,8 @@ class MultigridOverDevices(MultigridInPieces):
         The operators of each level, finest first.
     operator_complexity : float
         Number of stored entries of all levels, divided by the number of the finest.
+    nbytes : int
+        Bytes of the hierarchy on all devices, without the finest matrix.
 
     Examples
     --------
