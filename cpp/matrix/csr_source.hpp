@@ -59,10 +59,12 @@ public:
     // The sum with another canonical matrix on this device. Throws std::invalid_argument if that has another shape, or
     // the sum may have too many entries.
     CsrMatrix<T> plus(const CsrMatrix<T>& other) const;
-    Array<T> positive_inverses(index_t shift) const;  // of the entries (i, i + shift); see PositiveInverses
-    Array<index_t> rows_with_entries() const;         // ascending, in host memory
+    // The inverses of the entries (i, i + shift), on the device; see PositiveInverses.
+    Array<T> positive_inverses(index_t shift) const;
+    Array<index_t> rows_with_entries() const;  // ascending, in host memory
     Array<index_t> columns_with_entries() const;
-    CsrMatrix<T> columns(const Array<index_t>& listed) const;  // of an ascending list, numbered by their places there
+    // The columns of an ascending list, numbered by their places in the list.
+    CsrMatrix<T> columns(const Array<index_t>& listed) const;
     ColumnReach column_reach() const;
     Array<T> diagonal(std::int64_t shift) const;  // entries (i, i + shift), in host memory
     // The inverses of the diagonal entries, or of their absolute values, in an array on the device; see InvertDiagonal.

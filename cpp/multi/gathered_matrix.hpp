@@ -39,7 +39,8 @@ private:
     std::shared_ptr<const AnyMatrix<T>> own_;
     std::vector<index_t> counts_;
     index_t rows_ = 0, longest_ = 0;
-    mutable Array<T> part_, parts_;  // of this rank, and of each rank, all with room for the longest
+    // The part of y of this rank, and the parts of all ranks. Each part has room for the longest one.
+    mutable Array<T> part_, parts_;
 };
 
 }  // namespace spmvgpu

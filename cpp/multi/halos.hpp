@@ -45,7 +45,7 @@ public:
 
     const std::vector<Lane>& lanes() const { return lanes_; }
     std::vector<Device> devices() const;
-    std::vector<index_t> ends() const;  // of the pieces of x
+    std::vector<index_t> ends() const;  // where the pieces of x end
     index_t size() const { return size_; }
     bool has_gpus() const;
     bool has_cpus() const;
@@ -53,7 +53,7 @@ public:
 private:
     void find_pulls();
 
-    index_t size_;  // of x
+    index_t size_;  // elements of x
     std::vector<Lane> lanes_;
 };
 

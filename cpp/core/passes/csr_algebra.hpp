@@ -45,9 +45,9 @@ struct StackedRows {
     }
 };
 
-// The rows of a matrix that are listed, or all without a list, with some of their entries: new_column(k) is the column
-// of the k-th entry, or -1 if it is left out. It is no lambda, because a function with lambdas for the GPU must not
-// have types of other lambdas.
+// Copies some entries of the listed rows, or of all rows without a list. The function object `new_column` gives the new
+// column of the k-th entry, or -1 to leave it out. It must not be a lambda: nvcc refuses a function that has lambdas
+// for the GPU and types of other lambdas.
 template <class T, class Passes, class NewColumn>
 CsrMatrix<T> some_entries(Passes& passes, const CsrMatrix<T>& csr, const Array<index_t>* rows, index_t cols,
                           NewColumn new_column) {
