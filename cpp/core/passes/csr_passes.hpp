@@ -163,11 +163,26 @@ CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
                         passes.template make<T>(nnz)};
     index_t *const new_offsets = result.row_offsets.data(), *const new_cols = result.col_indices.data();
     T* const new_values = result.values.data();
-    // A column, and all empty ones before it, begins at the first entry that belongs to it or to a later one.
-    passes.each(std::int64_t(nnz) + 1, [=] SPMVGPU_BODY(std::int64_t i) {
-        const index_t begin = i > 0 ? col_indices[from[i - 1]] + 1 : 0;
-        const index_t end = i < nnz ? col_indices[from[i]] : cols;
-        for (index_t col = begin; col <= end; ++col) new_offsets[col] = static_cast<index_t>(i);
+    constexpr index_t kIsEmpty = -1;
+    passes.fill(new_offsets, cols + std::int64_t(1), kIsEmpty);
+    passes.each(nnz, [=] SPMVGPU_BODY(std::int64_t i) {
+        const index_t col = col_indices[from[i]];
+        if (i == 0 || col_indices[from[i - 1]] != col) new_offsets[col] = static_cast<index_t>(i);
+    });
+    // An empty column begins where the next one does. Each looks for itself, because there may be millions of them in a
+    // row.
+    passes.each(cols + std::int64_t(1), [=] SPMVGPU_BODY(std::int64_t col) {
+        if (new_offsets[col] != kIsEmpty) return;
+        index_t low = 0, high = nnz;
+        while (low < high) {
+            const index_t middle = low + (high - low) / 2;
+            if (col_indices[from[middle]] < col) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        new_offsets[col] = low;
     });
     constexpr std::int64_t kNanosecondsPerEntry = 30;
     passes.each(
