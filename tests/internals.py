@@ -15,6 +15,7 @@ from spmvgpu.inputs import jax_sparse, limits, torch_sparse
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.linalg import multigrid_in_pieces, named
 from spmvgpu.linalg.systems import random_vector
+from spmvgpu.multi_device import division
 from spmvgpu.planning.profile import SHIPPED, Profile, profile_path
 
 CPU, GPU = -1, 0
@@ -47,6 +48,11 @@ def hold_at_most(monkeypatch, entries):
 def let_one_device_have(monkeypatch, entries):
     """Let levels of multigrid with that many entries be on one device: real ones take minutes to test."""
     monkeypatch.setattr(multigrid_in_pieces, "ENTRIES_OF_ONE", {"cpu": entries, "gpu": entries})
+
+
+def let_parts_have_interiors(monkeypatch, entries):
+    """Let parts of that many entries have an interior: real ones take seconds to test."""
+    monkeypatch.setattr(division, "_LEAST_INTERIOR", entries)
 
 
 def own_profile():

@@ -10,6 +10,7 @@ import scipy.sparse.linalg as spla
 import spmvgpu as sg
 from battery import vector
 from conftest import CUDA_DEVICES
+from internals import let_parts_have_interiors
 from spmvgpu import gallery, linalg
 from support import in_turn
 from systems import convection, counted, spd, turned
@@ -81,6 +82,36 @@ def solve(solver, op, b, **options):
 
 
 # Answers
+
+
+@pytest.mark.parametrize("has_interior", [False, True])
+@pytest.mark.parametrize("fmt", ["dia", "stencil", "sell"])
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_formats_whose_products_leave_inner_products(fmt, has_interior, names, dtype, monkeypatch):
+    """Of all rows, of those that read nothing of other devices, or of none."""
+    let_parts_have_interiors(monkeypatch, 1 if has_interior else 1 << 40)
+    A = sp.csr_array(gallery.poisson3d(12), dtype=dtype)
+    b = A @ vector(A.shape[0], A.dtype)
+    op = spread(A, names, format=fmt)
+    for M in (None, 2 / A.diagonal()):
+        x, info, how, residuals = solve("cg", op, b, M=M, rtol=rtol(A.dtype))
+        _, _, _, expected = solve("cg", alone(A, names), b, M=M, rtol=rtol(A.dtype))
+        assert (info, how.pieces) == (0, len(names))
+        assert relative_residual(A, x, b) <= 1.01 * rtol(A.dtype)
+        np.testing.assert_allclose(residuals[:8], expected[:8], rtol=1e4 * np.finfo(A.dtype).eps)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_callback_sees_every_iteration(solver, names):
+    """With the solution that belongs to it."""
+    A, b = system(solver, np.dtype("float64"))
+    seen, of_one = [], []
+    options = {"rtol": 1e-9, "maxiter": 7, "callback_type": "x"} if solver == "gmres" else {"maxiter": 7}
+    getattr(linalg, solver)(spread(A, names), b, callback=lambda x: seen.append(x.copy()), **options)
+    getattr(linalg, solver)(alone(A, names), b, callback=lambda x: of_one.append(x.copy()), **options)
+    assert len(seen) == len(of_one)
+    for x, y in zip(seen, of_one, strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-9 * abs(y).max())
 
 
 @pytest.mark.parametrize(("solver", "number", "preconditioned"), PRECONDITIONED)

@@ -66,6 +66,7 @@ struct Product {
     std::uint64_t policy = 0;    // cache policy for loads of the matrix on a GPU, see gpu/cuda/keeping.cuh
     Wide<T>* dots = nullptr;     // where a format that SumsDots leaves pairs of x.y and y.Wy; null: they are not wanted
     const T* weights = nullptr;  // the diagonal W of these products; null: ones
+    const T* x_of_rows = nullptr;  // the elements of x with the numbers of the rows, for these products
 
     constexpr index_t row_of_y(index_t row) const { return row_map == nullptr ? row : row_map[row]; }
 
@@ -85,6 +86,8 @@ struct Product {
     Product from(index_t row, index_t col) const {
         Product product = *this;
         product.x += col * x_strides.row;
+        if (dots != nullptr) product.x_of_rows += row;
+        if (weights != nullptr) product.weights += row;
         if (row_map != nullptr) {
             product.row_map += row;
         } else {
@@ -92,6 +95,15 @@ struct Product {
         }
         return product;
     }
+};
+
+// The inner products that a product has left at Product::dots, in this number of pairs, which lack some rows.
+struct DotsLeft {
+    struct Rows {
+        index_t begin = 0, end = 0;
+    };
+    index_t pairs = 0;
+    Rows missing[2] = {};
 };
 
 }  // namespace spmvgpu

@@ -109,8 +109,8 @@ concept GathersX = requires(const F& format, const Product<typename F::value_typ
     { format.gather_x_cuda(product, stream) } -> std::same_as<void>;
 };
 
-// On a GPU and for a square matrix, leaves the inner products of x and y, and of y and W y, in dot_parts() pairs of
-// parts at Product::dots, for solvers that would read the vectors again for them.
+// On a GPU, leaves the inner products of Product::x_of_rows and y, and of y and W y, in dot_parts() pairs of parts at
+// Product::dots, for solvers that would read the vectors again for them.
 template <class F>
 concept SumsDots = requires(const F& format) {
     { format.dot_parts() } -> std::same_as<index_t>;
@@ -166,7 +166,8 @@ void check_operands(const F& format, const Product<T>& product, std::size_t scra
         }
     };
     const bool has_rows = format.rows > 0;
-    require(format.nnz > 0 || (has_rows && (F::kTraits.reads_all_of_x || product.dots != nullptr)), product.x, "x");
+    require(format.nnz > 0 || (has_rows && F::kTraits.reads_all_of_x), product.x, "x");
+    require(has_rows && product.dots != nullptr, product.x_of_rows, "x at the rows");
     require(has_rows, product.y, "y");
     require(scratch_bytes > 0, product.scratch, "the scratch space");
     F::each_array(format, [&](const std::string& name, const auto& array) {

@@ -157,7 +157,7 @@ bool Matrix<T>::gathers_on_host() const {
 
 template <class T>
 index_t Matrix<T>::dot_parts() const {
-    if (!device_.is_gpu() || rows() != cols()) return 0;
+    if (!device_.is_gpu()) return 0;
     return std::visit(
         [&]<class Format>(const Format& format) -> index_t {
             if constexpr (SumsDots<Format>) return format.dot_parts();

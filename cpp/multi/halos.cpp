@@ -79,6 +79,22 @@ std::vector<index_t> Halos<T>::ends() const {
 }
 
 template <class T>
+DotsLeft Halos<T>::Lane::dots_left() const {
+    if (part == nullptr) return {};
+    const index_t rows = part->matrix->rows();
+    const AnyMatrix<T>* inner = part->matrix.get();
+    index_t first = 0;
+    if (has_interior()) {
+        const auto& of_interior = dynamic_cast<const PartedMatrix<T>&>(*part->matrix).parts()[0];
+        inner = of_interior.matrix.get(), first = of_interior.rows.first;
+    }
+    const auto* const matrix = dynamic_cast<const Matrix<T>*>(inner);
+    const index_t pairs = matrix == nullptr ? 0 : matrix->dot_parts();
+    if (pairs == 0 || (has_interior() && part->interior_parts > 1)) return {0, {{0, rows}}};
+    return {pairs, {{0, first}, {first + matrix->rows(), rows}}};
+}
+
+template <class T>
 void Halos<T>::Lane::multiply(const Product<T>& product, Stream stream,
                               const std::function<void()>& await_pulls) const {
     if (!has_interior()) {
@@ -88,7 +104,9 @@ void Halos<T>::Lane::multiply(const Product<T>& product, Stream stream,
     const auto& parted = dynamic_cast<const PartedMatrix<T>&>(*part->matrix);
     parted.spmv_parts(0, part->interior_parts, product, stream);
     await_pulls();
-    parted.spmv_parts(part->interior_parts, parted.parts().size(), product, stream);
+    Product<T> of_others = product;
+    of_others.dots = nullptr;
+    parted.spmv_parts(part->interior_parts, parted.parts().size(), of_others, stream);
 }
 
 template <class T>

@@ -26,6 +26,8 @@ public:
 
         // Returns true if some of its product needs no pull.
         bool has_interior() const { return part != nullptr && part->interior_parts > 0 && !pulls.empty(); }
+        // The inner products that its product on a GPU leaves. Without pairs, none may be asked for.
+        DotsLeft dots_left() const;
         // The product on its GPU. The part that needs no pull is queued first; then await_pulls() is called, after
         // which queued work waits for the pulls.
         void multiply(const Product<T>& product, Stream stream, const std::function<void()>& await_pulls) const;

@@ -59,6 +59,8 @@ struct SystemInPieces {
     Needs needs(std::string_view method, const Limits& limits) const {
         System<T> piece = whole;
         piece.n = layout.capacity();
+        const HaloMap<T> sizes(halos, {}, {}, {});
+        piece.A = &sizes;
         Needs needs = needs_of(method, piece, limits);
         Arena arena;
         const SystemPieces<T> given(whole, piece.n, arena);

@@ -215,7 +215,7 @@ struct DotParts {
     Wide<T> xy{}, ywy{};
 
     __device__ __forceinline__ void add(const Product<T>& product, std::int64_t row, T y) {
-        xy += dot(load(product.x + row), y);
+        xy += dot(load(product.x_of_rows + row), y);
         ywy += dot(y, product.weights == nullptr ? y : T(load(product.weights + row) * y));
     }
     // Leaves the parts of all lanes of the warp, by its first one.

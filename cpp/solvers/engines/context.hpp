@@ -51,6 +51,19 @@ public:
         if (scales_.A != 0) scale_by_power(queue, n, to, to, scales_.A);
     }
 
+    template <class S, class Then>
+    void multiply_and_dot(S* s, const T* from, T* to, const T* w, Wide<T>* parts, const Then& then) {
+        if constexpr (Queue::kIsInPieces && Queue::kIsGpu) {
+            if (parts != nullptr && !limits.scaled) {
+                const LinearMap<T>& A = *work.system.A;
+                timed(report.product_seconds, [&] { A.apply_and_dot(from, to, w, parts, queue.stream()); });
+                return queue.add_dots(
+                    s, parts, from, to, w, [&](int piece) { return A.dots_left(piece); }, then);
+            }
+        }
+        RunSteps<Context, T>::multiply_and_dot(s, from, to, w, parts, then);
+    }
+
     template <class S>
     const T* precondition(S* s, const T* from, T* to) {
         if (!has_preconditioner()) return from;
@@ -88,6 +101,22 @@ public:
     template <class S, class R, class W, class Step, class Then = NoWork>
     void sweep(S* s, const R& reads, const W& writes, const Step& step, const Then& then = {}) {
         queue.sweep(s, n, reads, writes, step, then);
+    }
+    template <class S, class R, class W, class Step, class Work>
+    void sweep(S* s, const R& reads, const W& writes, const Step& step, const Postponed<Work>& then) {
+        if constexpr (Queue::kIsInPieces) {
+            // A callback sees x and its residual, which must be known by then.
+            if (!limits.look_each) return queue.sweep(s, n, reads, writes, step, then);
+        }
+        queue.sweep(s, n, reads, writes, step, then.work);
+    }
+    template <class S, class R, class W, class Step, class Before, class Work>
+    void sweep(S* s, const R& reads, const W& writes, const Step& step, const AfterPostponed<Before, Work>& then) {
+        if constexpr (Queue::kIsInPieces) {
+            queue.sweep(s, n, reads, writes, step, then);
+        } else {
+            queue.sweep(s, n, reads, writes, step, then.work);
+        }
     }
 
     // x = the guess, r = b - A x, with the norms of b and r, which may end the solve. Returns false if it is over.

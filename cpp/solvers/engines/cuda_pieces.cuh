@@ -114,8 +114,8 @@ public:
 
     // The scalar work of each piece with the sums of all of them; scalars_of(k) are the scalars of the k-th.
     template <class T, class ScalarsOf, class Then>
-    void add_sums(ScalarsOf&& scalars_of, Then then) {
-        add<Wide<T>>(kMaxSums, scalars_of, [&](int piece, const auto& launch) {
+    void add_sums(int count, ScalarsOf&& scalars_of, Then then) {
+        add<Wide<T>>(count, scalars_of, [&](int piece, const auto& launch) {
             // The totals are behind the counters, where no kernel leaves partial sums any more.
             auto* const totals = reinterpret_cast<Wide<T>*>(lanes_[piece].queue->partials().sums);
             launch(totals, UseSums<T, Then>{{totals}, then});

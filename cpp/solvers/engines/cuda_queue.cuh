@@ -23,6 +23,7 @@ struct CudaShortcuts;  // cuda_shortcuts.cuh
 class CudaQueue {
 public:
     static constexpr bool kIsGpu = true;
+    static constexpr bool kIsInPieces = false;
     using Shortcuts = CudaShortcuts;
 
     // Bytes of `partials` on a device, for up to this many products with the vectors of a basis at once.
@@ -54,6 +55,17 @@ public:
     void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
         each_grid_stride<<<blocks(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, reads, writes, step);
         check_launch("each_grid_stride");
+    }
+
+    // The scalar work with x.y and y.Wy of a product, which has left pairs of parts for some rows.
+    template <class S, class T, class Then>
+    void add_dots(S* scalars, const DotsLeft& left, const Wide<T>* parts, const T* x, const T* y, const T* w,
+                  Then then) {
+        index_t items = left.pairs;
+        for (const auto& rows : left.missing) items = std::max(items, rows.end - rows.begin);
+        add_dots_grid_stride<<<blocks(items), SweepTuning::kBlockSize, 0, native(stream())>>>(scalars, left, parts, x,
+                                                                                              y, w, then, partials_);
+        check_launch("add_dots_grid_stride");
     }
 
     template <class S, class T, class Then>

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "gpu/cuda/warp.cuh"
-#include "solvers/engines/sweep.hpp"
+#include "solvers/engines/run.hpp"
 
 namespace spmvgpu::gpu {
 
@@ -139,6 +139,24 @@ __device__ __forceinline__ auto sweep_elements(index_t n, std::int64_t base, std
     return sums;
 }
 
+// Adds up the sums of all threads; the block that arrives last does the scalar work with them.
+template <class S, class T, int kSums, class Then>
+__device__ __forceinline__ void work_with_sums(S* scalars, const S& now, Sums<T, kSums> sums, const Then& then,
+                                               const Partials& partials) {
+    using W = Wide<T>;
+    auto* const of_blocks = reinterpret_cast<W*>(partials.sums);
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) {
+        const W sum = sum_block<W, SweepTuning::kBlockSize>(sums.value[k]);
+        if (threadIdx.x == 0) of_blocks[k * gridDim.x + blockIdx.x] = sum;
+        __syncthreads();  // the next sum reuses the shared memory
+    }
+    if (!arrives_last(partials.arrivals)) return;
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) sums.value[k] = sum_of_blocks(of_blocks, k);
+    work_on(scalars, now, then, sums);
+}
+
 template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then, int... kIndex>
 __device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T, kReads, kMissing>& reads,
                                             const Writes<T, kWrites>& writes, const Step& step, const Then& then,
@@ -154,20 +172,7 @@ __device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T
                                                                std::int64_t(gridDim.x) * kBlockSize, now, reads, writes,
                                                                step, indices);
 
-    if constexpr (kSums > 0) {
-        using W = Wide<T>;
-        auto* const of_blocks = reinterpret_cast<W*>(partials.sums);
-#pragma unroll
-        for (int k = 0; k < kSums; ++k) {
-            const W sum = sum_block<W, kBlockSize>(sums.value[k]);
-            if (threadIdx.x == 0) of_blocks[k * gridDim.x + blockIdx.x] = sum;
-            __syncthreads();  // the next sum reuses the shared memory
-        }
-        if (!arrives_last(partials.arrivals)) return;
-#pragma unroll
-        for (int k = 0; k < kSums; ++k) sums.value[k] = sum_of_blocks(of_blocks, k);
-        work_on(scalars, now, then, sums);
-    }
+    if constexpr (kSums > 0) work_with_sums(scalars, now, sums, then, partials);
 }
 
 template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
@@ -175,6 +180,29 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
     sweep_grid_stride(index_t n, S* scalars, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
                       Then then, Partials partials) {
     sweep_block(n, scalars, reads, writes, step, then, partials, std::make_integer_sequence<int, kReads>{});
+}
+
+// The inner products of a product's x and y, and of y and W y: from the pairs of parts that it has left, and from the
+// vectors in the rows that these lack. A null w is ones.
+template <class S, class T, class Then>
+__global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
+    add_dots_grid_stride(S* scalars, DotsLeft left, const Wide<T>* parts, const T* x, const T* y, const T* w, Then then,
+                         Partials partials) {
+    const S now = *scalars;
+    if (now.stopped) return;
+    Sums<T, 2> sums;
+    const std::int64_t first = std::int64_t(blockIdx.x) * SweepTuning::kBlockSize + threadIdx.x;
+    const std::int64_t stride = std::int64_t(gridDim.x) * SweepTuning::kBlockSize;
+    for (std::int64_t k = first; k < left.pairs; k += stride) {
+        sums.value[0] += parts[2 * k];
+        sums.value[1] += parts[2 * k + 1];
+    }
+    for (const DotsLeft::Rows& rows : left.missing) {
+        for (std::int64_t row = rows.begin + first; row < rows.end; row += stride) {
+            sums += DotsOfProduct<T>{}(now, x[row], y[row], w == nullptr ? T(1) : w[row]).summands;
+        }
+    }
+    work_with_sums(scalars, now, sums, then, partials);
 }
 
 // A sweep without scalars or sums.

@@ -77,6 +77,7 @@ concept Engine = requires(E engine, detail::ProbeScalars* s, index_t n, const fl
     { engine.stream() } -> std::same_as<Stream>;
 
     { E::kIsGpu } -> std::convertible_to<bool>;
+    { E::kIsInPieces } -> std::convertible_to<bool>;  // a PiecesQueue
     typename E::Shortcuts;
 };
 

@@ -41,7 +41,7 @@ template <class T>
 HaloMap<T>::HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> of_x, std::vector<SymmetricPiece> of_y,
                     std::vector<Stream> streams)
     : halos_(halos), of_x_(std::move(of_x)), of_y_(std::move(of_y)), streams_(std::move(streams)) {
-    if (!halos.has_gpus()) return;
+    if (!halos.has_gpus() || streams_.empty()) return;
     for (const Lane& lane : halos.lanes()) {
         const gpu::DeviceGuard guard(lane.device.ordinal);
         pulling_.push_back(lane.has_interior() ? gpu::lease_stream(lane.device.ordinal) : nullptr);
@@ -58,12 +58,38 @@ bool HaloMap<T>::can_be_recorded() const {
 }
 
 template <class T>
-void HaloMap<T>::multiply(T alpha, const T* x, T beta, T* y) const {
-    halos_.has_gpus() ? multiply_on_gpus(alpha, x, beta, y) : multiply_on_cpu(alpha, x, beta, y);
+index_t HaloMap<T>::dot_parts() const {
+    index_t most = 0;
+    for (const Lane& lane : halos_.lanes()) most = std::max(most, lane.dots_left().pairs);
+    return most;
 }
 
 template <class T>
-void HaloMap<T>::multiply_on_gpus(T alpha, const T* x, T beta, T* y) const {
+void HaloMap<T>::apply_and_dot(const T* x, T* y, const T* w, Wide<T>* dots, Stream) const {
+    Product<T> product{x, y};
+    product.dots = dots;
+    product.weights = w;
+    multiply(product);
+}
+
+template <class T>
+void HaloMap<T>::multiply(const Product<T>& product) const {
+    halos_.has_gpus() ? multiply_on_gpus(product) : multiply_on_cpu(product);
+}
+
+template <class T>
+Product<T> HaloMap<T>::of_piece(const Product<T>& product, std::size_t lane) const {
+    Product<T> own = product;
+    own.x = from_zero(own_x(product.x, lane), halos_.lanes()[lane]);
+    own.y = own_y(product.y, lane);
+    own.x_of_rows = own_x(product.x, lane);
+    own.dots = halos_.lanes()[lane].dots_left().pairs > 0 ? of_y_[lane].own(product.dots) : nullptr;
+    own.weights = of_y_[lane].own_vector(product.weights);
+    return own;
+}
+
+template <class T>
+void HaloMap<T>::multiply_on_gpus(const Product<T>& product) const {
     const auto& lanes = halos_.lanes();
     for (std::size_t k = 0; k < lanes.size(); ++k) made_[k].record(streams_[k]);
     for (std::size_t k = 0; k < lanes.size(); ++k) {
@@ -72,13 +98,13 @@ void HaloMap<T>::multiply_on_gpus(T alpha, const T* x, T beta, T* y) const {
         const gpu::DeviceGuard guard(lane.device.ordinal);
         const Stream pulling = pulling_[k] ? pulling_[k].get() : streams_[k];
         if (pulling != streams_[k]) made_[k].hold_back(pulling);  // its previous halo may still be in use
-        T* const whole_x = from_zero(own_x(x, k), lane);
+        T* const whole_x = from_zero(own_x(product.x, k), lane);
         for (const auto& pull : lane.pulls) {
             made_[pull.from].hold_back(pulling);
-            gpu::copy_async(whole_x + pull.begin, pulled_from(x, pull), bytes_of(pull), pulling);
+            gpu::copy_async(whole_x + pull.begin, pulled_from(product.x, pull), bytes_of(pull), pulling);
         }
         pulled_[k].record(pulling);
-        lane.multiply({whole_x, own_y(y, k), alpha, beta}, streams_[k], [&] {
+        lane.multiply(of_piece(product, k), streams_[k], [&] {
             if (pulling != streams_[k]) pulled_[k].hold_back(streams_[k]);
         });
     }
@@ -88,15 +114,15 @@ void HaloMap<T>::multiply_on_gpus(T alpha, const T* x, T beta, T* y) const {
 }
 
 template <class T>
-void HaloMap<T>::multiply_on_cpu(T alpha, const T* x, T beta, T* y) const {
+void HaloMap<T>::multiply_on_cpu(const Product<T>& product) const {
     const auto& lanes = halos_.lanes();
     for (std::size_t k = 0; k < lanes.size(); ++k) {
         if (lanes[k].part == nullptr) continue;
-        T* const whole_x = from_zero(own_x(x, k), lanes[k]);
+        T* const whole_x = from_zero(own_x(product.x, k), lanes[k]);
         for (const auto& pull : lanes[k].pulls) {
-            copy_bytes(whole_x + pull.begin, {}, pulled_from(x, pull), {}, bytes_of(pull));
+            copy_bytes(whole_x + pull.begin, {}, pulled_from(product.x, pull), {}, bytes_of(pull));
         }
-        lanes[k].part->matrix->spmv({whole_x, own_y(y, k), alpha, beta}, nullptr);
+        lanes[k].part->matrix->spmv(of_piece(product, k), nullptr);
     }
 }
 

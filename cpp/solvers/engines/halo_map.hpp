@@ -35,14 +35,18 @@ template <class T>
 class HaloMap : public LinearMap<T> {
 public:
     // The pieces of x and of y, and the stream of every piece, null on the CPU. All pieces are on GPUs, or all on the
-    // CPU.
+    // CPU. A map without pieces knows its sizes and multiplies nothing.
     HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> of_x, std::vector<SymmetricPiece> of_y,
             std::vector<Stream> streams);
 
     // y = alpha A x + beta y, both by their address in the first piece's memory. On GPUs it is queued on the streams of
     // the pieces, and work that is queued there afterwards may change x and y.
-    void multiply(T alpha, const T* x, T beta, T* y) const;
-    void apply(const T* x, T* y, Stream) const override { multiply(T(1), x, T(0), y); }
+    void multiply(T alpha, const T* x, T beta, T* y) const { multiply({x, y, alpha, beta}); }
+    void apply(const T* x, T* y, Stream) const override { multiply({x, y}); }
+
+    index_t dot_parts() const override;
+    void apply_and_dot(const T* x, T* y, const T* w, Wide<T>* dots, Stream) const override;
+    DotsLeft dots_left(int piece) const override { return halos_.lanes()[piece].dots_left(); }
 
     bool can_be_recorded() const override;
 
@@ -50,8 +54,12 @@ private:
     using Lane = typename Halos<T>::Lane;
     T* own_x(const T* x, std::size_t lane) const { return of_x_[lane].own_vector(const_cast<T*>(x)); }
     T* own_y(T* y, std::size_t lane) const { return of_y_[lane].own_vector(y); }
-    void multiply_on_gpus(T alpha, const T* x, T beta, T* y) const;
-    void multiply_on_cpu(T alpha, const T* x, T beta, T* y) const;
+    // With all pointers into the first piece's memory.
+    void multiply(const Product<T>& product) const;
+    void multiply_on_gpus(const Product<T>& product) const;
+    void multiply_on_cpu(const Product<T>& product) const;
+    // The product of a piece, with x as if it began with the first element of the whole vector.
+    Product<T> of_piece(const Product<T>& product, std::size_t lane) const;
     // The address of a piece as if it began with the first element of the whole vector.
     static T* from_zero(T* own, const Lane& lane) { return const_cast<T*>(as_whole(own, lane.begin)); }
     const T* pulled_from(const T* x, const typename Halos<T>::Pull& pull) const {

@@ -51,11 +51,11 @@ public:
 
     // The scalar work of each piece with the sums of all of them; scalars_of(k) are the scalars of the k-th.
     template <class T, class ScalarsOf, class Then>
-    void add_sums(ScalarsOf&& scalars_of, Then then) {
-        Wide<T> totals[kMaxSums];
+    void add_sums(int count, ScalarsOf&& scalars_of, Then then) {
+        Wide<T> totals[kKeptSums];
         const auto use = [&](auto& scalars) { then(scalars, KeptSums<T>{totals}); };
         add_products(
-            kMaxSums, scalars_of, [&](int) { return totals; }, use);
+            count, scalars_of, [&](int) { return totals; }, use);
     }
 
     // add_sums() for products with a basis, all of which each piece gets.

@@ -79,6 +79,7 @@ class HostQueue {
 public:
     Stream stream() const { return nullptr; }
     static constexpr bool kIsGpu = false;
+    static constexpr bool kIsInPieces = false;
     using Shortcuts = NoShortcuts;
 
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = NoWork>

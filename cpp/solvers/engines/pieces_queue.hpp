@@ -2,7 +2,7 @@
 // Memory is symmetric, as in PGAS languages: its layout is equal for all pieces, and a pointer of the solver, into the
 // memory of the first piece, stands for the addresses with the same offset in the others. Every piece has its own
 // scalars. A sweep leaves the sums of each piece; then each device adds up the sums of all pieces, in their order, and
-// does the scalar work: scalars are equal everywhere, to the last bit.
+// does the scalar work: scalars are equal everywhere, to the last bit. Postponed work waits for the next sums.
 //
 // The columns of several right-hand sides are such pieces, too, but each does its scalar work with its own sums.
 #pragma once
@@ -48,6 +48,7 @@ template <class Pieces>
 class PiecesQueue {
 public:
     static constexpr bool kIsGpu = Pieces::Queue::kIsGpu;
+    static constexpr bool kIsInPieces = true;
     using Shortcuts = NoShortcuts;
 
     PiecesQueue(Pieces& pieces, std::vector<SymmetricPiece> memory) : pieces_(pieces), memory_(std::move(memory)) {}
@@ -68,6 +69,16 @@ public:
     void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
         each_piece([&](auto& queue, const SymmetricPiece& piece) {
             queue.each(piece.length(n), moved(reads, piece), moved(writes, piece), step);
+        });
+    }
+
+    // The scalar work with x.y and y.Wy of a product, which has left pairs of parts for some rows of each piece.
+    template <class S, class T, class LeftOf, class Then>
+    void add_dots(S* scalars, const Wide<T>* parts, const T* x, const T* y, const T* w, LeftOf&& left_of, Then then) {
+        over_pieces<T>(scalars, then, [&](auto& queue, const SymmetricPiece& piece, auto keep) {
+            const auto number = static_cast<int>(&piece - memory_.data());
+            queue.add_dots(piece.own(scalars), left_of(number), piece.own(parts), piece.own_vector(x),
+                           piece.own_vector(y), piece.own_vector(w), keep);
         });
     }
 
@@ -170,11 +181,31 @@ private:
         if constexpr (std::is_same_v<Then, NoWork>) {
             each_piece([&](auto& queue, const SymmetricPiece& piece) { call(queue, piece, NoWork{}); });
         } else {
-            for (int k = 0; k < size(); ++k) {
-                const KeepSums<Wide<T>> keep{pieces_.template kept<Wide<T>>(k)};
-                pieces_.on(k, [&](auto& queue) { call(queue, memory_[k], keep); });
-            }
-            pieces_.template add_sums<T>([&](int k) { return memory_[k].own(scalars); }, then);
+            keep_sums<T, false>(0, call);
+            pieces_.template add_sums<T>(
+                kMaxSums, [&](int k) { return memory_[k].own(scalars); }, then);
+        }
+    }
+    template <class T, class S, class Work, class Call>
+    void over_pieces(S* scalars, Postponed<Work> then, Call&& call) {
+        if (memory_[0].is_column) return over_pieces<T>(scalars, then.work, call);
+        keep_sums<T, true>(kMaxSums, call);
+    }
+    template <class T, class S, class Before, class Work, class Call>
+    void over_pieces(S* scalars, AfterPostponed<Before, Work> then, Call&& call) {
+        if (memory_[0].is_column) return over_pieces<T>(scalars, then.work, call);
+        keep_sums<T, false>(0, call);
+        const UsePostponed<T, AfterPostponed<Before, Work>> work{then};
+        pieces_.template add_sums<T>(
+            kKeptSums, [&](int k) { return memory_[k].own(scalars); }, work);
+    }
+
+    // A call whose sums every piece keeps, from the `first` one of its kept sums on.
+    template <class T, bool kArePostponed, class Call>
+    void keep_sums(int first, Call&& call) {
+        for (int k = 0; k < size(); ++k) {
+            const KeepSums<Wide<T>, kArePostponed> keep{pieces_.template kept<Wide<T>>(k) + first};
+            pieces_.on(k, [&](auto& queue) { call(queue, memory_[k], keep); });
         }
     }
 

@@ -20,6 +20,7 @@ struct Progress {
     double eps = 0;  // of the type of vectors
     Factor<double> shift;
     bool has_m = false;
+    bool has_postponed = false;      // sums of this piece are kept for postponed work
     double lowest = 0, highest = 0;  // bounds of numbers in the first iteration; zero: not checked
     double norm_b = 0, residual = 0, offending_value = 0;
     double tolerance = 0, goal = 0;  // bound for the true residual, and for the one that the method updates

@@ -167,15 +167,47 @@ struct NoWork {
 // Most sums of a sweep.
 inline constexpr int kMaxSums = 3;
 
-// Postponed scalar work, for vectors in pieces: the sums of this piece are kept in memory, all kMaxSums of them, and
-// later added to the sums of the others.
-template <class W>
+// Scalar work of a sweep that may wait until the sums of a later one are used, so that vectors in pieces wait for each
+// other once for both. Other engines do it at once.
+template <class Work>
+struct Postponed {
+    Work work;
+
+    template <class S, class Given>
+    constexpr void operator()(S& scalars, const Given& sums) const {
+        work(scalars, sums);
+    }
+};
+template <class Work>
+Postponed(Work) -> Postponed<Work>;
+
+// Scalar work before which postponed work is done, if there is any.
+template <class Before, class Work>
+struct AfterPostponed {
+    Before before;
+    Work work;
+
+    template <class S, class Given>
+    constexpr void operator()(S& scalars, const Given& sums) const {
+        work(scalars, sums);
+    }
+};
+template <class Before, class Work>
+AfterPostponed(Before, Work) -> AfterPostponed<Before, Work>;
+
+// A piece has memory for the sums of a sweep, and behind them for sums whose work is postponed.
+inline constexpr int kKeptSums = 2 * kMaxSums;
+
+// The scalar work of a piece: its sums are kept in memory, all kMaxSums of them, and later added to the sums of the
+// other pieces.
+template <class W, bool kArePostponed = false>
 struct KeepSums {
     W* to;
 
     template <class S, class T, int kSums>
-    constexpr void operator()(S&, const Sums<T, kSums>& sums) const {
+    constexpr void operator()(S& scalars, const Sums<T, kSums>& sums) const {
         for (int k = 0; k < kMaxSums; ++k) to[k] = k < kSums ? sums.value[k] : W(0);
+        if constexpr (kArePostponed) scalars.has_postponed = true;
     }
 };
 
@@ -189,6 +221,19 @@ struct KeptSums {
         Sums<T, kSums> sums;
         for (int k = 0; k < kSums; ++k) sums.value[k] = from[k];
         return sums;
+    }
+};
+
+// AfterPostponed with sums in memory, behind which are the postponed ones.
+template <class T, class Then>
+struct UsePostponed {
+    Then then;
+
+    template <class S>
+    constexpr void operator()(S& scalars, const KeptSums<T>& sums) const {
+        if (scalars.has_postponed) then.before(scalars, KeptSums<T>{sums.from + kMaxSums});
+        scalars.has_postponed = false;
+        then.work(scalars, sums);
     }
 };
 

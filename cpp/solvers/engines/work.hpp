@@ -92,7 +92,7 @@ private:
     Arena arena_, of_column_;
     const T* b_;
     const T* diagonal_;
-    int sums_ = kMaxSums;
+    int sums_ = kKeptSums;
 };
 
 }  // namespace spmvgpu

@@ -17,7 +17,7 @@
 //         r = r - alpha q,  x = x + alpha p,  p = M r + beta p,  rho = r.Mr
 //
 // An iteration has 7 passes over vectors after a product that leaves both inner products, 9 after others, one more with
-// a diagonal, and two sums to wait for.
+// a diagonal, and two sums to wait for. Vectors in pieces wait once: the sums of a pass are added up with the next p.q.
 #pragma once
 
 #include "solvers/engines/context.hpp"
@@ -83,12 +83,18 @@ struct Cg {
     SPMVGPU_IN_RUN(class R)
     void operator()(R& run, S* s, std::int64_t) const {
         const bool stores_z = z != nullptr;
+        const auto end_iteration = [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
+            ++s.iterations;
+            s.judge(root(sums.real(0)));
+            s.set_rho(sums.real(1));
+        };
 
         // q = A p,  alpha = rho / p.q,  beta = (alpha^2 q.Mq - rho) / rho
-        run.multiply_and_dot(s, p, q, m, dots, [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
+        const auto begin_iteration = [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
             s.set_alpha(sums.real(0));
             if (!stores_z) s.predict_beta(sums.real(1), root(sums.real(1)));
-        });
+        };
+        run.multiply_and_dot(s, p, q, m, dots, AfterPostponed{end_iteration, begin_iteration});
         if (!stores_z) {
             // r = r - alpha q,  x = x + alpha p,  p = M r + beta p,  rho = r.Mr
             const auto step = [=] SPMVGPU_DEVICE(const S& s, T r, T q, T x, T p, T m = T(1)) {
@@ -96,11 +102,8 @@ struct Cg {
                 const T mr = m * r;
                 return put(r, x + s.alpha * p, mr + s.beta * p).sum(square(r), dot(r, mr));
             };
-            const auto then = [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
-                ++s.iterations;
-                s.judge(root(sums.real(0)));
-                s.set_rho(sums.real(1));
-            };
+            // It ends the solve no later for that: alpha, which stops it, is the next to be known.
+            const Postponed then{end_iteration};
             if (m != nullptr) return run.sweep(s, read(r, q, x, p, maybe(m)), write(r, x, p), step, then);
             // A separate sweep, because an element of a missing vector takes a register all the same.
             return run.sweep(s, read(r, q, x, p), write(r, x, p), step, then);

@@ -40,6 +40,8 @@ public:
     virtual void apply_and_dot(const T* /*x*/, T* /*y*/, const T* /*w*/, Wide<T>* /*dots*/, Stream) const {
         throw std::logic_error("this map has no inner products");
     }
+    // The pairs that it leaves for a piece of the vectors, in memory for dot_parts() pairs.
+    virtual DotsLeft dots_left(int /*piece*/) const { return {dot_parts(), {}}; }
 
     // A diagonal map returns its diagonal, because solvers multiply by it within sweeps.
     virtual const T* diagonal() const { return nullptr; }
@@ -67,11 +69,15 @@ public:
     void apply_columns(const T* x, T* y, index_t, index_t columns, Stream stream) const override {
         multiply_columns(*matrix_, {x, y}, columns, stream);
     }
-    index_t dot_parts() const override { return matrix() != nullptr ? matrix()->dot_parts() : 0; }
+    index_t dot_parts() const override {
+        const bool is_square = matrix_->rows() == matrix_->cols();
+        return is_square && matrix() != nullptr ? matrix()->dot_parts() : 0;
+    }
     void apply_and_dot(const T* x, T* y, const T* w, Wide<T>* dots, Stream stream) const override {
         Product<T> product{x, y};
         product.dots = dots;
         product.weights = w;
+        product.x_of_rows = x;
         matrix_->spmv(product, stream);
     }
     const Matrix<T>* matrix() const override { return dynamic_cast<const Matrix<T>*>(matrix_.get()); }
