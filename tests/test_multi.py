@@ -387,6 +387,28 @@ def test_device_arrays(gpu_names, by, library, dtype):
             assert_product(library.to_numpy(y), A, x, alpha=2.0, beta=0.5, y=start)
 
 
+@pytest.mark.parametrize("offset_type", [np.int32, np.int64])
+def test_a_matrix_on_a_gpu(gpu_names, by, library, dtype, offset_type):
+    """Its arrays, which may be broken: each device checks its own rows."""
+    A = matrix("power_law_rows", dtype)
+    homes = sorted({name for name in gpu_names if name != "cpu"})
+    for home in homes:
+        parts = A.data, A.indices.astype(offset_type), A.indptr.astype(offset_type)
+        data, indices, indptr = (library.asarray(part, home) for part in parts)
+        op = sg.aslinearoperator((data, indices, indptr), device=gpu_names, partition=by, shape=A.shape)
+        assert_same_entries(op.tocsr(), A)
+        for place, value in ((-1, A.nnz + 1), (A.shape[0] // 2, -5), (0, 1), (A.shape[0] // 2, A.nnz)):
+            broken = A.indptr.astype(offset_type)
+            broken[place] = value
+            given = data, indices, library.asarray(broken, home)
+            with pytest.raises(ValueError, match="indptr"):
+                sg.aslinearoperator(given, device=gpu_names, partition=by, shape=A.shape)
+        unsorted = library.asarray(A.indices[::-1].astype(offset_type).copy(), home)
+        mixed = sp.csr_array((A.data, A.indices[::-1], A.indptr), shape=A.shape)
+        op = sg.aslinearoperator((data, unsorted, indptr), device=gpu_names, partition=by, shape=A.shape)
+        assert_same_entries(op.tocsr(), mixed)
+
+
 @pytest.mark.parametrize("case", ["0x0", "0x5", "5x0", "no_entries"])
 def test_empty_device_arrays(case, gpu_names, library, dtype):
     A = matrix(case, dtype)

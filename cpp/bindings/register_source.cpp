@@ -29,11 +29,16 @@ namespace {
 using SourceAndSteps = std::pair<std::optional<AnyCsrSource>, StepTuples>;
 
 // Makes a source from unchecked arrays, which are copied to a device and checked there. None if they are not canonical.
+// `first` is taken off all offsets.
 template <class T>
-SourceAndSteps checked(const CsrMatrix<T>& csr, Device device) {
+SourceAndSteps checked(const CsrMatrix<T>& csr, Device device, index_t first = 0) {
     const GilRelease release;
     Steps steps;
-    auto source = timed(steps, "upload", "", [&] { return std::make_shared<PlannedSource<T>>(csr, device); });
+    auto source = timed(steps, "upload", "", [&] {
+        CsrMatrix<T> there = copy_to(csr, device);
+        if (first != 0) there.row_offsets = gpu::run(OffsetsLess{there.row_offsets, first}, device);
+        return std::make_shared<PlannedSource<T>>(there);
+    });
     const bool is_canonical = timed(steps, "checks", "", [&] { return source->is_canonical(); });
     if (!is_canonical) return {std::nullopt, tuples(steps)};
     return {std::move(source), tuples(steps)};
@@ -98,22 +103,23 @@ void register_source(py::module_& module) {
                     py::arg("data").noconvert(), py::arg("cols"), py::arg("ordinal"),
                     "(source, steps) of unchecked arrays in host memory, copied to the device; None in "
                     "place of the source if rows are not sorted or have duplicates, or an index is out of range.")
-        .def_static("checked_at",
-                    of_dtype([]<class T>(const Offsets& indptr, std::uintptr_t indices, std::uintptr_t data,
-                                         index_t rows, index_t cols, index_t nnz, int from, int ordinal) {
-                        const Device there{from};
-                        const CsrMatrix<T> csr{rows,
-                                               cols,
-                                               nnz,
-                                               offsets_view(indptr, rows + std::size_t(1), there),
-                                               Array<index_t>::view(at<index_t>(indices), nnz, there),
-                                               Array<T>::view(at<T>(data), nnz, there)};
-                        return checked(csr, Device{ordinal});
-                    }),
-                    py::arg("dtype"), py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("rows"),
-                    py::arg("cols"), py::arg("nnz"), py::arg("from_ordinal"), py::arg("ordinal"),
-                    "(source, steps) of arrays at addresses on a GPU, which may be another one; the offsets may be in "
-                    "host memory.")
+        .def_static(
+            "checked_at",
+            of_dtype([]<class T>(const Offsets& indptr, std::uintptr_t indices, std::uintptr_t data, index_t rows,
+                                 index_t cols, index_t nnz, int from, int ordinal, index_t first) {
+                const Device there{from};
+                const CsrMatrix<T> csr{rows,
+                                       cols,
+                                       nnz,
+                                       offsets_view(indptr, rows + std::size_t(1), there),
+                                       Array<index_t>::view(at<index_t>(indices), nnz, there),
+                                       Array<T>::view(at<T>(data), nnz, there)};
+                return checked(csr, Device{ordinal}, first);
+            }),
+            py::arg("dtype"), py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("rows"), py::arg("cols"),
+            py::arg("nnz"), py::arg("from_ordinal"), py::arg("ordinal"), py::arg("first") = 0,
+            "(source, steps) of arrays at addresses on a GPU, which may be another one; the offsets, of which "
+            "`first` is taken off, may be in host memory.")
         .def_static("of", method<MatricesOf<Matrix>>([]<class T>(const Matrix<T>& matrix) {
                         return source_of(matrix.csr_there());
                     }),
@@ -242,10 +248,23 @@ void register_source(py::module_& module) {
                  return std::make_shared<PlannedSource<T>>(source.csr(), Device{ordinal});
              }),
              py::arg("ordinal"), py::call_guard<GilRelease>(), "A source of a copy on a device.")
-        .def("plus", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const AnyCsrSource& other) {
-                 return source_of(source.plus(other.of<T>()->csr()));
-             }),
-             py::arg("other"), py::call_guard<GilRelease>(), "A source of the sum with another one on the same device.")
+        .def(
+            "plus",
+            method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const AnyCsrSource& other, index_t first) {
+                return source_of(source.plus(other.of<T>()->csr(), first));
+            }),
+            py::arg("other"), py::arg("first") = 0, py::call_guard<GilRelease>(),
+            "A source of the sum with another one on the same device, in which the columns of this one begin at "
+            "column `first`.")
+        .def("with_columns",
+             method<AnyCsrSource>(
+                 []<class T>(const PlannedSource<T>& source, const Dense<index_t>& listed, index_t cols) {
+                     const auto columns = view_of(listed);
+                     const GilRelease release;
+                     return source_of(source.with_columns(columns, cols));
+                 }),
+             py::arg("listed").noconvert(), py::arg("cols"),
+             "A source with these numbers, ascending, for its columns, of a matrix with `cols` columns.")
         .def("column_reach", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
                  const ColumnReach reach = source.column_reach();
                  return std::tuple{reach.first, reach.last, reach.low, reach.high};

@@ -38,6 +38,24 @@ struct ReachOfColumns {
     }
 };
 
+// Row offsets from which that of the first row is taken off, which then begins at 0.
+struct OffsetsLess {
+    using Result = Array<index_t>;
+    const Array<index_t>& offsets;
+    index_t first;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        Array<index_t> less = passes.template make<index_t>(offsets.size());
+        const index_t *const from = offsets.data(), own = first;
+        index_t* const to = less.data();
+        // Unchecked ones may differ by more than a number of this type can say.
+        passes.each(offsets.size(),
+                    [=] SPMVGPU_BODY(std::int64_t i) { to[i] = static_cast<index_t>(std::int64_t(from[i]) - own); });
+        return less;
+    }
+};
+
 // A copy of the rows from `begin` to before `end`.
 template <class T>
 struct RowWindow {

@@ -9,6 +9,7 @@ SPMVGPU_RUN_ON_GPU(IsCanonical)
 SPMVGPU_RUN_ON_GPU(ReachOfColumns)
 SPMVGPU_RUN_ON_GPU(Clustering)
 SPMVGPU_RUN_ON_GPU(TakeEvery)
+SPMVGPU_RUN_ON_GPU(OffsetsLess)
 #define INSTANTIATE(T)                       \
     SPMVGPU_RUN_ON_GPU(DrawVector<T>)        \
     SPMVGPU_RUN_ON_GPU(RowWindow<T>)         \

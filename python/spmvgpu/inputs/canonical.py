@@ -171,15 +171,15 @@ class DenseSource(Source):
 
 
 class CsrArrays(Source):
-    """The arrays (data, indices, indptr) of a matrix of a given shape."""
+    """The arrays (data, indices, indptr) of a matrix of a given shape; `first` is the first of indptr."""
 
-    def __init__(self, arrays: tuple[Any, ...], shape: Any) -> None:
+    def __init__(self, arrays: tuple[Any, ...], shape: Any, first: int = 0) -> None:
         if len(arrays) != 3:
             raise ValueError(f"a tuple must be (data, indices, indptr); this one has {len(arrays)} entries")
         if shape is None:
             raise TypeError("a (data, indices, indptr) tuple needs shape=(rows, columns)")
         super().__init__(arrays)
-        self._shape = _checked_shape(shape)
+        self._shape, self.first = _checked_shape(shape), first
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -191,6 +191,8 @@ class CsrArrays(Source):
 
     def on_host(self, wanted: DType | None) -> CanonicalCsr:
         data, indices, indptr = map(array_on_host, ("data", "indices", "indptr"), self.given)
+        if self.first:
+            indptr = indptr - self.first
         return compressed(data, indices, indptr, self._shape, storage_dtype(data.dtype, wanted))
 
 

@@ -108,6 +108,11 @@ class CanonicalCsr:
     def indptr(self) -> HostArray:
         return self.arrays[2]
 
+    @property
+    def offsets(self) -> HostArray:
+        """The offsets of rows, as a search among them needs them."""
+        return self.indptr
+
     @lazy
     def host(self) -> sp.csr_array:
         """The matrix as a ``csr_array`` over the same arrays."""

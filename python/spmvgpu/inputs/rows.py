@@ -9,12 +9,30 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from .. import _core
+from .._util.lazy import lazy
 from .._util.types import DType, HostArray
-from ..arrays import on_host
+from ..arrays import ArrayInfo, on_host
 from ..devices import CPU
 from .canonical import CsrArrays, Symmetric, canonical_csr, checked_symmetry, given_source
 from .csr import CanonicalCsr, Rows
 from .source import Source, storage_dtype, wanted_dtype
+
+
+class OffsetsThere:
+    """Row offsets on a GPU, which are fetched one by one, for a search among them."""
+
+    def __init__(self, located: ArrayInfo) -> None:
+        self._located = located
+
+    def __len__(self) -> int:
+        return self._located.shape[0]
+
+    def __getitem__(self, k: int) -> int:
+        (size,), dtype = self._located.shape, self._located.dtype
+        found = np.empty(1, dtype)
+        _core.fetch(self._located.pointer + k % size * dtype.itemsize, found, self._located.ordinal)
+        return int(found[0])
 
 
 class UncheckedRows:
@@ -34,16 +52,23 @@ class UncheckedRows:
     shape : tuple of int
     dtype : numpy.dtype
     nnz : int
-    indptr : ndarray
-        In host memory, and not checked.
+    offsets : sequence of int
+        The row offsets, not checked, where they lie.
     """
 
     def __init__(self, source: Source, dtype: DType) -> None:
         self._source = source
-        self._data, self._indices, indptr = source.csr() or ()  # an empty tuple is for type checkers
-        self.indptr = on_host("indptr", indptr)
+        self._data, self._indices, self._indptr = source.csr() or ()  # an empty tuple is for type checkers
+        *_, located = source.located_csr() or ()
+        host = located.host
+        self.offsets: OffsetsThere | HostArray = OffsetsThere(located) if host is None else host
         rows, cols = source.shape
         self.shape, self.dtype, self.nnz = (rows, cols), dtype, len(self._data)
+
+    @lazy
+    def indptr(self) -> HostArray:
+        """The row offsets in host memory."""
+        return on_host("indptr", self._indptr)
 
     def rows(self, rows: Rows, ordinal: int = CPU) -> CanonicalCsr:
         """Some rows; neighbouring ones, in a range, on a GPU if they can be checked there.
@@ -54,12 +79,15 @@ class UncheckedRows:
             If the matrix is broken.
         """
         if isinstance(rows, range):
-            begin, end = int(self.indptr[rows.start]), int(self.indptr[rows.stop])
-            offsets = self.indptr[rows.start : rows.stop + 1] - begin
+            begin, end = int(self.offsets[rows.start]), int(self.offsets[rows.stop])
+            of_rows, first = slice(rows.start, rows.stop + 1), 0
+            if isinstance(self.offsets, OffsetsThere):
+                offsets, first = self._indptr[of_rows], begin  # the GPU takes it off once they are copied
+            else:
+                offsets = self.offsets[of_rows] - begin
+            arrays = self._data[begin:end], self._indices[begin:end], offsets
             try:
-                window = CsrArrays(
-                    (self._data[begin:end], self._indices[begin:end], offsets), (len(rows), self.shape[1])
-                )
+                window = CsrArrays(arrays, (len(rows), self.shape[1]), first=first)
                 return canonical_csr(window, dtype=self.dtype, ordinal=ordinal)
             except (TypeError, ValueError):
                 pass  # the checks of the whole matrix say where it is broken
@@ -93,6 +121,10 @@ class RowsOnDevices:
         self.ranges = list(starmap(range, pairwise([0, *ends])))
         self.shape, self.dtype = (ends[-1], parts[0].shape[1]), parts[0].dtype
         self.nnz = sum(part.nnz for part in parts)
+
+    @property
+    def offsets(self) -> HostArray:
+        return self.indptr
 
     @property
     def indptr(self) -> HostArray:

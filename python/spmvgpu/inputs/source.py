@@ -37,7 +37,11 @@ class Source:
     shape : tuple of int
         Of any length.
     dtype : numpy.dtype
+    first : int
+        The first offset of a CSR matrix, which is taken off all of them.
     """
+
+    first = 0
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -112,6 +116,7 @@ class Source:
                     data.shape[0],
                     data.ordinal,
                     ordinal,
+                    self.first,
                 )
             else:
                 return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, starmap
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -46,7 +46,7 @@ _LARGEST_CHUNK = 64 << 20
 _LEAST_INTERIOR = 4_000_000
 
 # Where neighbouring rows with these offsets are cut, for these powers.
-_ENDS: Mapping[str, Callable[[HostArray, HostArray], HostArray]] = {"nnz": ends_by_nnz, "rows": ends_by_rows}
+_ENDS: Mapping[str, Callable[[Any, HostArray], HostArray]] = {"nnz": ends_by_nnz, "rows": ends_by_rows}
 
 # Rows are cut at multiples of this number, which keeps 2, 3, 4 or 6 unknowns of a node together, where each
 # device has many more rows.
@@ -148,7 +148,7 @@ def divide(
     else:
         powers = division.powers or measured_powers(csr, request, ordinals)
         if given in _ENDS:
-            ends = _ENDS[given](csr.indptr, check_powers(powers))
+            ends = _ENDS[given](csr.offsets, check_powers(powers))
             if csr.shape[0] >= _MANY_ROWS * len(ends):
                 ends[:-1] -= ends[:-1] % _ROWS_TOGETHER
             ends = ends.tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from .._util.types import HostArray
 from ..arrays import as_array
 from ..inputs.canonical import canonical_csr
 from ..inputs.limits import INDEX_LIMIT
+from ..inputs.rows import OffsetsThere
 from ..planning.parts import check_sets
 
 
@@ -342,24 +344,22 @@ def _partition_of(sets: tuple[HostArray, ...], lengths: HostArray, powers: HostA
     return Partition(powers=powers, rows=rows, nnz=nnz, elements=rows * width, width=width, sets=sets)
 
 
-def ends_by_rows(offsets: HostArray, powers: HostArray) -> HostArray:
+def ends_by_rows(offsets: HostArray | OffsetsThere, powers: HostArray) -> HostArray:
     """Where each part ends in rows with these offsets, with a number of rows proportional to each power."""
     rows = len(offsets) - 1
     ends = np.floor(targets_of(powers, rows, up_to=True)).astype(np.int64)
     return _to_the_last(ends, rows, powers)
 
 
-def ends_by_nnz(offsets: HostArray, powers: HostArray) -> HostArray:
+def ends_by_nnz(offsets: HostArray | OffsetsThere, powers: HostArray) -> HostArray:
     """The same with a number of non-zeros nearest to what is proportional to each power."""
     ends = np.zeros(len(powers), dtype=np.int64)
     begin = 0
     for part, target in enumerate(targets_of(powers, int(offsets[-1]))):
         if target > 0:
             wanted = int(offsets[begin]) + target
-            # As an offset, for NumPy would search in a copy of all of them as numbers like a float.
-            at_least = offsets.dtype.type(min(math.ceil(wanted), int(offsets[-1])))
-            end = int(np.searchsorted(offsets, at_least))
-            if offsets[end] - wanted >= wanted - offsets[end - 1]:
+            end = bisect_left(offsets, min(math.ceil(wanted), int(offsets[-1])))
+            if int(offsets[end]) - wanted >= wanted - int(offsets[end - 1]):
                 end -= 1
             begin = end
         ends[part] = begin
