@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bindings/bindings.hpp"
@@ -67,6 +68,22 @@ multigrid::Coarsening coarsening_of(const CoarseningTuple& given) {
             view_of(kept)};
 }
 
+// Where the rows of nodes begin, and end; empty where each row is one.
+Array<index_t> first_rows(const std::variant<index_t, Dense<index_t>>& block, index_t rows) {
+    const auto* const of_all = std::get_if<index_t>(&block);
+    if (of_all == nullptr) {
+        const auto given = view_of(std::get<Dense<index_t>>(block));
+        const bool is_whole = given.size() > 0 && given[0] == 0 && given[given.size() - 1] == rows;
+        if (!is_whole || !std::ranges::is_sorted(given)) throw std::invalid_argument("these are not the rows of nodes");
+        return given;
+    }
+    if (*of_all == 1) return {};
+    if (*of_all < 1 || rows % *of_all != 0) throw std::invalid_argument("nodes of other sizes");
+    Array<index_t> made(std::size_t(rows / *of_all) + 1);
+    for (std::size_t node = 0; node < made.size(); ++node) made[node] = static_cast<index_t>(node) * *of_all;
+    return made;
+}
+
 template <class V>
 bool invert_definite(Dense<V>& matrix, double least) {
     if (matrix.ndim() != 2 || matrix.shape(0) != matrix.shape(1)) {
@@ -92,8 +109,9 @@ void register_multigrid(py::module_& module) {
     register_invert_definite<Complex<double>>(module);
     py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of aggregates, on the device of its matrix.")
         .def(py::init(method<AnyCsrSource>(
-                 []<class T>(const PlannedSource<T>& source, const std::optional<py::array>& given, index_t block,
-                             double strength, std::pair<double, double> most_terms, index_t max_coarse, int max_levels,
+                 []<class T>(const PlannedSource<T>& source, const std::optional<py::array>& given,
+                             const std::variant<index_t, Dense<index_t>>& block, double strength,
+                             std::pair<double, double> most_terms, index_t max_coarse, int max_levels,
                              const std::optional<std::vector<CoarseningTuple>>& decided) -> AnyHierarchy {
                      multigrid::Settings settings;
                      settings.strength = strength;
@@ -104,23 +122,35 @@ void register_multigrid(py::module_& module) {
                      const CsrMatrix<T>& A = source.csr();
                      std::optional<Dense<T>> B;
                      if (given) B = array_as<Dense<T>>(*given);
-                     if (A.rows != A.cols || (B && (B->ndim() != 2 || B->shape(0) != A.rows)) || A.rows % block != 0) {
+                     const Array<index_t> nodes = first_rows(block, A.rows);
+                     if (A.rows != A.cols || (B && (B->ndim() != 2 || B->shape(0) != A.rows))) {
                          throw std::invalid_argument(
                              "a hierarchy needs a square matrix, and B with a row for each of it");
                      }
-                     const auto modes = B ? static_cast<index_t>(B->shape(1)) : block;
+                     const auto* const of_all = std::get_if<index_t>(&block);
+                     if (!B && of_all == nullptr) throw std::invalid_argument("nodes of different sizes need B");
+                     const auto modes = B ? static_cast<index_t>(B->shape(1)) : *of_all;
                      const T* const entries = B ? B->data() : nullptr;
                      std::vector<multigrid::Coarsening> coarsenings;
                      if (decided) std::ranges::transform(*decided, std::back_inserter(coarsenings), coarsening_of);
                      const GilRelease release;
-                     return std::make_shared<Hierarchy<T>>(A, block, entries, modes, settings,
+                     return std::make_shared<Hierarchy<T>>(A, nodes, entries, modes, settings,
                                                            decided ? &coarsenings : nullptr);
                  })),
              py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("most_terms"),
              py::arg("max_coarse"), py::arg("max_levels"), py::arg("decided") = py::none(), py::keep_alive<1, 2>(),
-             "Nodes have `block` rows each. Without B, it is a constant for each row of a node. Prolongators are "
+             "Nodes have `block` rows each, or begin at these rows, which the number of rows ends. Without B, it is a "
+             "constant for each row of a node. Prolongators are "
              "smoothed if products with them have at most `most_terms` terms: on the finest grid, and on others. "
              "`decided` is `coarsenings` of an equal hierarchy with other values.")
+        .def("nodes", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
+                 return to_numpy(hierarchy.nodes(level));
+             }),
+             py::arg("level"), "Where the rows of each node begin, and end; empty where each row is one.")
+        .def("near_null_space", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
+                 return py::array(to_numpy(hierarchy.near_null_space(level)));
+             }),
+             py::arg("level"), "B of a coarser level, one row after the other.")
         .def("tentative", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
                  return source_of(hierarchy.tentative(level));
              }),

@@ -111,12 +111,13 @@ CsrMatrix<T> CsrSource<T>::outside(index_t begin, index_t end) const {
 }
 
 template <class T>
-CsrMatrix<T> CsrSource<T>::plus(const CsrMatrix<T>& other) const {
-    const bool fits = std::int64_t(csr_.nnz) + other.nnz <= std::numeric_limits<index_t>::max();
-    if (csr_.rows != other.rows || csr_.cols != other.cols || other.device() != device_ || !fits) {
+CsrMatrix<T> CsrSource<T>::plus(const CsrMatrix<T>& other, index_t first) const {
+    const bool has_room = std::int64_t(csr_.nnz) + other.nnz <= std::numeric_limits<index_t>::max();
+    const bool is_inside = first >= 0 && std::int64_t(first) + csr_.cols <= other.cols;
+    if (csr_.rows != other.rows || !is_inside || other.device() != device_ || !has_room) {
         throw std::invalid_argument("matrices of different shapes or devices, or with too many entries, have no sum");
     }
-    return gpu::run(Sum<T>{csr_, other}, device_);
+    return gpu::run(Sum<T>{csr_, other, first}, device_);
 }
 
 template <class T>
@@ -138,6 +139,19 @@ template <class T>
 CsrMatrix<T> CsrSource<T>::columns(const Array<index_t>& listed) const {
     const Array<index_t> there = listed.to(device_);
     return gpu::run(ListedColumns<T>{csr_, there}, device_);
+}
+
+template <class T>
+CsrMatrix<T> CsrSource<T>::with_columns(const Array<index_t>& listed, index_t cols) const {
+    const bool are_inside = listed.size() == 0 || (listed[0] >= 0 && listed[listed.size() - 1] < cols);
+    if (listed.size() != static_cast<std::size_t>(csr_.cols) || !are_inside) {
+        throw std::invalid_argument("a list needs a number below " + std::to_string(cols) + " for each column");
+    }
+    CsrMatrix<T> placed = csr_;
+    placed.cols = cols;
+    const Array<index_t> there = listed.to(device_);
+    placed.col_indices = gpu::run(PlacedColumns{csr_.col_indices, there}, device_);
+    return placed;
 }
 
 template <class T>

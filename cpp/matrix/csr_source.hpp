@@ -56,15 +56,18 @@ public:
     CsrMatrix<T> columns(index_t begin, index_t end) const;
     // The other columns, with their numbers.
     CsrMatrix<T> outside(index_t begin, index_t end) const;
-    // The sum with another canonical matrix on this device. Throws std::invalid_argument if that has another shape, or
-    // the sum may have too many entries.
-    CsrMatrix<T> plus(const CsrMatrix<T>& other) const;
+    // The sum with another canonical matrix on this device, where the columns of this one begin at column `first` of
+    // the other. Throws std::invalid_argument if that has other rows or too few columns, or the sum may have too many
+    // entries.
+    CsrMatrix<T> plus(const CsrMatrix<T>& other, index_t first = 0) const;
     // The inverses of the entries (i, i + shift), on the device; see PositiveInverses.
     Array<T> positive_inverses(index_t shift) const;
     Array<index_t> rows_with_entries() const;  // ascending, in host memory
     Array<index_t> columns_with_entries() const;
     // The columns of an ascending list, numbered by their places in the list.
     CsrMatrix<T> columns(const Array<index_t>& listed) const;
+    // The matrix with these ascending numbers for its columns, below `cols`. The other arrays are shared.
+    CsrMatrix<T> with_columns(const Array<index_t>& listed, index_t cols) const;
     ColumnReach column_reach() const;
     Array<T> diagonal(std::int64_t shift) const;  // entries (i, i + shift), in host memory
     // The inverses of the diagonal entries, or of their absolute values, in an array on the device; see InvertDiagonal.

@@ -16,14 +16,14 @@ namespace spmvgpu::multigrid {
 
 namespace {
 
-Nodes nodes_of(index_t rows, index_t block, Device device) {
-    if (block == 1) return {rows, {}, {}};
-    Nodes nodes{rows / block, {}, {}};
-    HostVector<index_t> of_row(rows), first_row(std::size_t(nodes.count) + 1);
-    for (index_t row = 0; row < rows; ++row) of_row[row] = row / block;
-    for (index_t node = 0; node <= nodes.count; ++node) first_row[node] = node * block;
+Nodes nodes_of(index_t rows, const Array<index_t>& first_rows, Device device) {
+    if (first_rows.size() == 0) return {rows, {}, {}};
+    Nodes nodes{static_cast<index_t>(first_rows.size() - 1), {}, first_rows.to(device)};
+    HostVector<index_t> of_row(rows);
+    for (index_t node = 0; node < nodes.count; ++node) {
+        for (index_t row = first_rows[node]; row < first_rows[node + 1]; ++row) of_row[row] = node;
+    }
     nodes.of_row = Array<index_t>::from(of_row).to(device);
-    nodes.first_row = Array<index_t>::from(first_row).to(device);
     return nodes;
 }
 
@@ -51,15 +51,15 @@ double Hierarchy<T>::checked(const CsrMatrix<T>& A, std::size_t level) {
 }
 
 template <class T>
-Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_t modes, const Settings& settings,
-                        const std::vector<Coarsening>* decided)
+Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& first_rows, const T* B, index_t modes,
+                        const Settings& settings, const std::vector<Coarsening>* decided)
     : settings_(settings) {
     const Device device = A.device();
     CsrMatrix<T> next = A;
-    Nodes nodes = nodes_of(A.rows, block, device);
+    Nodes nodes = nodes_of(A.rows, first_rows, device);
     NearNullSpace<T> near_null;
     if (B == nullptr) {
-        near_null = {block, gpu::run(ConstantsOfNodes<T>{A.rows, block}, device)};
+        near_null = {modes, gpu::run(ConstantsOfNodes<T>{A.rows, modes}, device)};
     } else {
         const std::size_t entries = std::size_t(A.rows) * modes;
         Array<Wide<T>> wide(entries);
@@ -82,7 +82,6 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_
         nodes = made.grid.tentative.nodes;
         near_null = made.grid.tentative.near_null;
         if (level == 0) made.grid.A.values = {};
-        made.grid.tentative.near_null.entries = {};
         settings_.most_terms = made.grid.is_smoothed ? settings.most_terms_below : 0;
         grids_.push_back(std::move(made.grid));
         settings_.strength /= 2;  // entries between distant nodes of coarse matrices are small and matter
@@ -112,6 +111,19 @@ void Hierarchy<T>::renew(const Array<T>& values) {
         if (level > 0) grids_[level].A.values = next.values;
         next = std::move(coarse);
     }
+}
+
+template <class T>
+Array<index_t> Hierarchy<T>::nodes(std::size_t level) const {
+    return grids_.at(level).nodes.first_row.to({});
+}
+
+template <class T>
+Array<T> Hierarchy<T>::near_null_space(std::size_t level) const {
+    const Array<Wide<T>> wide = grids_.at(level - 1).tentative.near_null.entries.to({});
+    Array<T> entries(wide.size());
+    for (std::size_t i = 0; i < wide.size(); ++i) entries[i] = T(wide[i]);
+    return entries;
 }
 
 template <class T>
@@ -159,7 +171,7 @@ std::size_t Hierarchy<T>::nbytes() const {
         }
         bytes += grid.inverse_diagonal.bytes() + grid.aggregates.bytes() + grid.kept.bytes() +
                  grid.tentative.first_col.bytes() + grid.tentative.offsets.bytes() + grid.tentative.entries.bytes() +
-                 grid.of_AP.bytes() + grid.entries_of_R.bytes();
+                 grid.tentative.near_null.entries.bytes() + grid.of_AP.bytes() + grid.entries_of_R.bytes();
     }
     return bytes;
 }

@@ -20,10 +20,11 @@ struct Refusal {
 template <class T>
 class Hierarchy {
 public:
-    // The matrix is canonical and square, and its index arrays outlive the hierarchy; its nodes have `block` rows each.
-    // B has `modes` columns and a row for each row of the matrix, in host memory; null: a constant for each row of a
-    // node. `decided` is the result of coarsenings() of an equal hierarchy with other values; null: decide by these.
-    Hierarchy(const CsrMatrix<T>& A, index_t block, const T* B, index_t modes, const Settings& settings,
+    // The matrix is canonical and square, and its index arrays outlive the hierarchy. The rows of its nodes begin at
+    // `nodes`, which the number of rows ends; empty: each row is one. B has `modes` columns and a row for each row of
+    // the matrix, in host memory; null: a constant for each row of a node, of which all have `modes`. `decided` is the
+    // result of coarsenings() of an equal hierarchy with other values; null: decide by these.
+    Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& nodes, const T* B, index_t modes, const Settings& settings,
               const std::vector<Coarsening>* decided = nullptr);
 
     // Computes the numbers again for other values of the matrix, which lie in host memory or on its device; aggregates
@@ -33,6 +34,11 @@ public:
 
     // Decisions that depended on the first values, for each grid except the coarsest one.
     std::vector<Coarsening> coarsenings() const;
+
+    // The nodes and B, row by row, of a grid that is not the finest, for another hierarchy of its matrix. They are in
+    // host memory.
+    Array<index_t> nodes(std::size_t level) const;
+    Array<T> near_null_space(std::size_t level) const;
 
     // The tentative prolongator of a grid.
     CsrMatrix<T> tentative(std::size_t level) const;

@@ -117,22 +117,26 @@ struct SelectedEntries {
     }
 };
 
-// The sum of two canonical matrices on one device with as many rows and columns.
+// The sum of two canonical matrices on one device with as many rows. Columns of the left one are moved to the right by
+// `shift`, so that it fits where the other one's are.
 template <class T>
 struct Sum {
     using Result = CsrMatrix<T>;
     const CsrMatrix<T>&left, &right;
+    index_t shift = 0;
 
     // A row of the sum goes to `cols` and `values`, unless they are null. Returns the number of its entries.
-    static SPMVGPU_IN_BODY index_t add_rows(const CsrPattern& left, const T* left_values, const CsrPattern& right,
-                                            const T* right_values, std::int64_t row, index_t* cols, T* values) {
+    static SPMVGPU_IN_BODY index_t add_rows(const CsrPattern& left, const T* left_values, index_t shift,
+                                            const CsrPattern& right, const T* right_values, std::int64_t row,
+                                            index_t* cols, T* values) {
         index_t i = left.row_offsets[row], j = right.row_offsets[row], count = 0;
         const index_t i_end = left.row_offsets[row + 1], j_end = right.row_offsets[row + 1];
         for (; i < i_end || j < j_end; ++count) {
-            const bool is_left = i < i_end && (j == j_end || left.col_indices[i] <= right.col_indices[j]);
-            const bool is_right = j < j_end && (i == i_end || right.col_indices[j] <= left.col_indices[i]);
+            const index_t at_i = i < i_end ? left.col_indices[i] + shift : 0;
+            const bool is_left = i < i_end && (j == j_end || at_i <= right.col_indices[j]);
+            const bool is_right = j < j_end && (i == i_end || right.col_indices[j] <= at_i);
             if (cols != nullptr) {
-                cols[count] = is_left ? left.col_indices[i] : right.col_indices[j];
+                cols[count] = is_left ? at_i : right.col_indices[j];
                 values[count] = (is_left ? left_values[i] : T(0)) + (is_right ? right_values[j] : T(0));
             }
             i += is_left;
@@ -145,13 +149,16 @@ struct Sum {
     Result operator()(Passes& passes) const {
         const CsrPattern a = left.pattern(), b = right.pattern();
         const T *const a_values = left.values.data(), *const b_values = right.values.data();
+        const index_t moved = shift;
         const std::int64_t nanoseconds = 2 + (std::int64_t(a.nnz) + b.nnz) / std::max(a.rows, 1);
-        CsrMatrix<T> sum{a.rows, a.cols, 0, passes.template make<index_t>(a.rows + std::size_t(1)), {}, {}};
+        CsrMatrix<T> sum{a.rows, b.cols, 0, passes.template make<index_t>(a.rows + std::size_t(1)), {}, {}};
         index_t* const offsets = sum.row_offsets.data();
         passes.each(
             a.rows,
             [=] SPMVGPU_BODY(std::int64_t row) {
-                offsets[row] = add_rows(a, a_values, b, b_values, row, nullptr, nullptr);
+                const bool is_copied = b.row_offsets[row] == b.row_offsets[row + 1];
+                offsets[row] = is_copied ? a.row_offsets[row + 1] - a.row_offsets[row]
+                                         : add_rows(a, a_values, moved, b, b_values, row, nullptr, nullptr);
             },
             nanoseconds);
         sum.nnz = passes.scan(offsets, a.rows);
@@ -159,10 +166,18 @@ struct Sum {
         sum.values = passes.template make<T>(sum.nnz);
         index_t* const cols = sum.col_indices.data();
         T* const values = sum.values.data();
+        // Most rows of the right one may be empty, and a copy is faster entry by entry.
+        passes.each_entry(a.rows, a.row_offsets, a.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            if (b.row_offsets[row] != b.row_offsets[row + 1]) return;
+            const index_t to = offsets[row] + (k - a.row_offsets[row]);
+            cols[to] = a.col_indices[k] + moved;
+            values[to] = a_values[k];
+        });
         passes.each(
             a.rows,
             [=] SPMVGPU_BODY(std::int64_t row) {
-                add_rows(a, a_values, b, b_values, row, cols + offsets[row], values + offsets[row]);
+                if (b.row_offsets[row] == b.row_offsets[row + 1]) return;
+                add_rows(a, a_values, moved, b, b_values, row, cols + offsets[row], values + offsets[row]);
             },
             nanoseconds);
         return sum;
@@ -282,6 +297,23 @@ struct ListedColumns {
             place_of[k] = place < count && list[place] == cols[k] ? place : -1;
         });
         return some_entries(passes, csr, nullptr, count, Place{place_of});
+    }
+};
+
+// The columns of entries, where the j-th column becomes the j-th one of a list.
+struct PlacedColumns {
+    using Result = Array<index_t>;
+    const Array<index_t>& cols;
+    const Array<index_t>& listed;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        Array<index_t> placed = passes.template make<index_t>(cols.size());
+        const index_t *const from = cols.data(), *const list = listed.data();
+        index_t* const to = placed.data();
+        passes.each(static_cast<std::int64_t>(cols.size()),
+                    [=] SPMVGPU_BODY(std::int64_t k) { to[k] = list[from[k]]; });
+        return placed;
     }
 };
 

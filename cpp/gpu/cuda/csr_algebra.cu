@@ -5,6 +5,7 @@ namespace spmvgpu {
 
 SPMVGPU_RUN_ON_GPU(RowsWithEntries)
 SPMVGPU_RUN_ON_GPU(ColumnsWithEntries)
+SPMVGPU_RUN_ON_GPU(PlacedColumns)
 #define INSTANTIATE(T)                      \
     SPMVGPU_RUN_ON_GPU(SelectedEntries<T>)  \
     SPMVGPU_RUN_ON_GPU(ListedColumns<T>)    \

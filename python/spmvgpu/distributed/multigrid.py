@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import AnyMatrix
 from .._util.types import DType, HostArray
-from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
 from ..linalg.multigrid import (
     AS_PREDICTED,
@@ -20,9 +19,9 @@ from ..linalg.multigrid import (
     SAFETY,
     Arguments,
     Level,
+    Multigrid,
     checked_csr,
     dense_inverse,
-    inverse_of_coarsest,
     stored,
 )
 from ..linalg.multigrid_in_pieces import (
@@ -31,10 +30,12 @@ from ..linalg.multigrid_in_pieces import (
     GridsInPieces,
     MultigridInPieces,
     Rest,
+    Shared,
     coupled,
     fits_one,
-    most_coarse,
+    most_coarse_of_block,
     sent,
+    whole_hierarchy,
 )
 from ..linalg.systems import check_square, staged
 from ..operator.construct import aslinearoperator
@@ -116,33 +117,47 @@ class MultigridOverRanks(MultigridInPieces):
 
     def _set_up(self, finest: DistributedOperator) -> GridsInPieces:
         comm = finest.comm
+        largest_piece = max(comm.allgather(finest.local_shape[0]))
         with agreement(comm):
-            most = most_coarse(self._arguments, comm.size)
+            most = most_coarse_of_block(self._arguments, comm.size, largest_piece, self._ordinal)
             own = BlockHierarchy(checked_csr(finest._block), self._arguments._replace(max_coarse=most))
         depth, smoothed = max(comm.allgather(own.depth)), max(comm.allgather(own.smoothed))
-        levels: list[Any] = []
-        diagonals, largest = [], []
-        level, is_divided = _finest(finest), True
+        levels: list[Level] = []
+        diagonals, largest, level = [], [], _finest(finest)
         for number in range(depth):
-            diagonal = level.op.diagonal().real
+            op: Any = level.op
+            diagonal = op.diagonal().real
             inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
-            of_all = _BELOW * _largest(level.op, diagonal, inverse)
+            of_all = _BELOW * _largest(op, diagonal, inverse)
             largest.append(SAFETY * max(*comm.allgather(own.largest(number)), of_all) or 1.0)
-            whole = inverse if is_divided else np.concatenate(comm.allgather(inverse))
-            diagonals.append(staged(whole.astype(self.dtype), self._ordinal))
-            A: Any = level.op if is_divided else _everywhere(level.op)
-            if number + 1 == depth:
+            diagonals.append(staged(inverse.astype(self.dtype), self._ordinal))
+            if depth == 1:
                 break
-            P, level = _coarser(level, own, number, is_smoothed=number < smoothed)
-            was_divided, is_last = is_divided, number + 2 == depth
+            is_smoothed = number < smoothed
+            P, level = _coarser(level, own, number, is_smoothed=is_smoothed)
             fits = comm.bcast(fits_one(level.op.nnz, self._ordinal))  # other ranks may have other devices
-            is_divided = is_divided and not (is_last or fits)
-            levels.append(Level(A, *_to_coarser(P, was_divided, is_divided)))
-        inverse_of_last: Any = _inverse(A) if is_divided else inverse_of_coarsest(A, finest.device)
-        return GridsInPieces((*levels, Level(A)), diagonals, largest, smoothed, inverse_of_last)
+            if number + 2 == depth or fits:
+                R: Any = _GatheredRestrictor(P.H)
+                levels.append(Level(op, R, _stored_here(CanonicalCsr.of(P.tocsr()), P)))
+                whole = self._whole(level.op, own, number + 1, is_smoothed=is_smoothed)
+                smoothed = min(smoothed, number + 1) + whole._hierarchy.smoothed_levels
+                return GridsInPieces(tuple(levels), diagonals, largest, smoothed, whole)
+            transfers: Any = P.H, P
+            levels.append(Level(op, *transfers))
+        return GridsInPieces((Level(op),), diagonals, largest, 0, None, _inverse(op))
+
+    def _whole(
+        self, op: DistributedOperator, own: BlockHierarchy, number: int, *, is_smoothed: bool
+    ) -> Multigrid:
+        """The levels from a whole one on, on every rank."""
+        csr = CanonicalCsr.of(sp.csr_array(sp.vstack(op.comm.allgather(op.tocsr()))))
+        here, spaces = _stored_here(csr, op), op.comm.allgather(own.near_null_space(number))
+        with agreement(op.comm):
+            csr = csr.at(here._ordinal)
+            return whole_hierarchy(here, csr, spaces, number, self._arguments, is_smoothed=is_smoothed)
 
     def _matrix_of(self, op: Any) -> AnyMatrix:
-        """An operator of a level as the core's cycle multiplies by it."""
+        """An operator of a level in pieces as the core's cycle multiplies by it."""
         matrix: AnyMatrix | None = op._matrix if isinstance(op, SparseOperator) else op._core_matrix
         if matrix is not None:
             return matrix
@@ -183,24 +198,9 @@ class _GatheredRestrictor:
         y[:] = np.concatenate(self._op.comm.allgather(part))
 
 
-def _to_coarser(P: DistributedOperator, is_divided: bool, has_divided: bool) -> tuple[Any, Any]:
-    """The restrictor and the prolongator between levels that are divided, or whole on all ranks."""
-    if has_divided:
-        return P.H, P
-    if is_divided:
-        return _GatheredRestrictor(P.H), _stored_here(P.tocsr(), P)
-    prolongator = _everywhere(P)
-    return prolongator.H, prolongator
-
-
-def _everywhere(op: DistributedOperator) -> SparseOperator:
-    """The whole matrix on each rank."""
-    return _stored_here(sp.csr_array(sp.vstack(op.comm.allgather(op.tocsr()))), op)
-
-
-def _stored_here(csr: sp.csr_array, like: DistributedOperator) -> SparseOperator:
+def _stored_here(csr: CanonicalCsr, like: DistributedOperator) -> SparseOperator:
     with agreement(like.comm):
-        return stored(CanonicalCsr.of(csr), like.device, AS_PREDICTED)
+        return stored(csr, like.device, AS_PREDICTED)
 
 
 def _finest(op: DistributedOperator) -> _LevelInMaking:
@@ -224,20 +224,25 @@ def _coarser(
             raise ValueError(f"{ranges.total} unknowns on level {number + 1}; at most 2**31 - 1 are allowed")
         step = coupled(fine.rest, own, number, ranges.begin, ranges.total, is_smoothed=is_smoothed)
         asked: Any = next(step)
-    while isinstance(asked, CanonicalCsr):
+    while isinstance(asked, Shared):
         halo = _rows_of_halo(op._product.exchange, asked)
         with agreement(comm):
             asked = sent(step, halo)
     coupling: Coupling = asked
-    row, col, data = _coo(coupling.of_any, op.dtype)
+    smoothed = coupling.smoothed
+    row, col, data = _coo(smoothed and smoothed.of_any, op.dtype)
     _, (row, col, data) = send_to(comm, ranges.owners(row), row, col, data)
     with agreement(comm):
         own_row, own_col, own_data = _coo(coupling.rest, op.dtype)
         places = np.concatenate((own_row, row - ranges.begin)), np.concatenate((own_col, col))
         more = sp.csr_array((np.concatenate((own_data, data)), places), shape=(block.shape[0], ranges.total))
         of_coarser, rest = _rows_of_rank(block, more, ranges, op.device)
-        D = coupling.D or CanonicalCsr.empty((prolongator.shape[0], ranges.total), op.dtype, CPU)
-        of_fine, _ = _rows_of_rank(prolongator, D.host, ranges, op.device)
+        D = (
+            smoothed.D.host
+            if smoothed
+            else sp.csr_array((prolongator.shape[0], ranges.total), dtype=op.dtype)
+        )
+        of_fine, _ = _rows_of_rank(prolongator, D, ranges, op.device)
     coarser = _over_ranks(op, of_coarser, ranges, ranges, op._shared.symmetry)
     return _over_ranks(op, of_fine, op.row_ranges, ranges, None), _LevelInMaking(coarser, rest)
 
@@ -293,15 +298,15 @@ def _in_all_rows(
     return sp.csr_array((entries.data, (boundary[entries.coords[0]], entries.coords[1])), shape=shape)
 
 
-def _rows_of_halo(exchange: Exchange, csr: CanonicalCsr) -> CanonicalCsr:
+def _rows_of_halo(exchange: Exchange, shared: Shared) -> CanonicalCsr:
     """The rows of a matrix over ranks that a product needs of other ranks; each rank gives its rows."""
     comm = exchange.ranges.comm
     outgoing: list[Any] = [None] * comm.size
     for target in exchange.targets:
-        outgoing[target.rank] = csr.rows(exchange.indices[target.begin : target.end].astype(np.int32)).host
+        outgoing[target.rank] = shared.rows(exchange.indices[target.begin : target.end]).host
     received = [rows for rows in comm.alltoall(outgoing) if rows is not None]
-    nothing = sp.csr_array((0, csr.shape[1]), dtype=csr.dtype)
-    return CanonicalCsr.of(sp.csr_array(sp.vstack([nothing, *received]))).to(csr.ordinal)
+    nothing = sp.csr_array((0, shared.total), dtype=shared.csr.dtype)
+    return CanonicalCsr.of(sp.csr_array(sp.vstack([nothing, *received]))).to(shared.csr.ordinal)
 
 
 def _inverse(coarsest: DistributedOperator) -> DistributedOperator | None:

@@ -273,9 +273,14 @@ class CanonicalCsr:
         """The conjugate transpose."""
         return self._made(self.source.transposed(True), self.shape[::-1])
 
-    def plus(self, other: CanonicalCsr) -> CanonicalCsr:
-        """The sum with a matrix of the same shape and type."""
-        return self._made(self.source.plus(other.source), self.shape)
+    def plus(self, other: CanonicalCsr, first: int = 0) -> CanonicalCsr:
+        """The sum with a matrix of as many rows, in which the columns of this one begin at `first`."""
+        return self._made(self.source.plus(other.source, first), other.shape)
+
+    def with_columns(self, listed: HostArray, cols: int) -> CanonicalCsr:
+        """With these numbers, ascending, for the columns, of a matrix with `cols` columns."""
+        source = self.source.with_columns(np.ascontiguousarray(listed, np.int32), cols)
+        return self._made(source, (self.shape[0], cols))
 
     def times(self, other: CanonicalCsr) -> CanonicalCsr:
         """The product with a matrix of the same type."""

@@ -77,8 +77,8 @@ class _Grids(NamedTuple):
 class Arguments(NamedTuple):
     """What a hierarchy is made with, apart from the matrix."""
 
-    B: HostArray | None  # a constant for each unknown of a node
-    block: int
+    B: HostArray | None  # None: a constant for each unknown of a node
+    block: int | HostArray  # unknowns of a node, or where the unknowns of each begin, and end
     strength: float
     # The most terms of a product with a smoothed prolongator, for an entry of the matrix and a column of B:
     # on the finest level, and on others.
@@ -265,7 +265,8 @@ class Multigrid(DevicePreconditioner):
         self.__dict__.update(_state=grids, _is_filled=True)
         return grids
 
-    def _core_map(self) -> LinearMap:
+    def _core_levels(self) -> list[Any]:
+        """The levels as the core's cycle takes them."""
         degree, ratio = self._arguments.smoothing
         finest, own, inverse = self._now()
         levels: list[Any] = []
@@ -278,11 +279,13 @@ class Multigrid(DevicePreconditioner):
             matrix = (finest if number == 0 else A)._matrix
             to_coarser = R and R._matrix, P and P._matrix
             levels.append((matrix, diagonal, high / ratio, high, degree, *to_coarser, None))
-        twice = [] if inverse is None else self._visited_twice()
-        return _core.cycle_map(self.dtype, levels, self._memory, twice)
+        return levels
 
-    def _visited_twice(self) -> list[int]:
-        return visited_twice([level.A.nnz for level in self.levels], self._hierarchy.smoothed_levels)
+    def _core_map(self) -> LinearMap:
+        _, levels, inverse = self._now()
+        entries = [level.A.nnz for level in levels]
+        twice = [] if inverse is None else visited_twice(entries, self._hierarchy.smoothed_levels)
+        return _core.cycle_map(self.dtype, self._core_levels(), self._memory, twice)
 
     def _conjugate_transposed(self, state: _Grids) -> _Grids:
         finest, levels, inverse = state

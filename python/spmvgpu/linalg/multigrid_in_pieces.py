@@ -2,27 +2,31 @@
 
 A piece has some rows of the matrix. Its own hierarchy is that of its diagonal block, so that aggregates do
 not cross pieces. Prolongators are smoothed across pieces, and the matrices of coarser levels have all
-entries.
+entries. From the first level on that is small, levels are whole: a hierarchy of one device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, NamedTuple
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
 from .._core import AnyMatrix, LinearMap
+from .._util.types import HostArray
 from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
-from .multigrid import LARGEST_DIRECT, Arguments, Level, check_definite, visited_twice
+from ..operator.operator import SparseOperator
+from .multigrid import LARGEST_DIRECT, Arguments, Level, Multigrid, check_definite, visited_twice
 from .preconditioners import DevicePreconditioner
 from .systems import DeviceVector
 
 # Stored entries of a level that one GPU, or a core of a CPU, multiplies as fast as several, which wait for
 # messages of each other.
 ENTRIES_OF_ONE = {"gpu": 8_000_000, "cpu": 100_000}
+_MANY_ENTRIES = 100  # of an unknown of a coarse level
 
 
 def fits_one(entries: int, ordinal: int) -> bool:
@@ -31,8 +35,17 @@ def fits_one(entries: int, ordinal: int) -> bool:
 
 
 def most_coarse(arguments: Arguments, pieces: int) -> int:
-    """The largest number of unknowns of a piece of the coarsest level, of which all are inverted together."""
+    """The largest number of unknowns of a piece that has no coarser level."""
     return min(arguments.max_coarse, max(1, LARGEST_DIRECT // pieces))
+
+
+def most_coarse_of_block(arguments: Arguments, pieces: int, largest: int, ordinal: int) -> int:
+    """The same of the hierarchy of a block: a level is whole where pieces are that small.
+
+    A piece of the `largest` number of unknowns is coarsened all the same.
+    """
+    small = ENTRIES_OF_ONE["cpu" if ordinal == CPU else "gpu"] // (_MANY_ENTRIES * pieces)
+    return max(most_coarse(arguments, pieces), min(small, largest // 4))
 
 
 class BlockHierarchy:
@@ -47,7 +60,7 @@ class BlockHierarchy:
     """
 
     def __init__(self, block: CanonicalCsr, arguments: Arguments) -> None:
-        self._block = block
+        self._block, self._arguments = block, arguments
         self._core = _core.Hierarchy(block.source, *arguments[:6], None)
         check_definite(self._core, block)
         self.depth, self.smoothed = max(1, self._core.levels), self._core.smoothed_levels
@@ -83,6 +96,18 @@ class BlockHierarchy:
         source = self._core.smoothing(level, self.A(level).source, ET.source)
         return CanonicalCsr.on(source, ET.shape, ET.dtype, ET.nnz, ET.ordinal)
 
+    def near_null_space(self, level: int) -> NearNullSpace:
+        """What the matrix of a level nearly maps to zero."""
+        last, rows, size = min(level, self.depth - 1), self.A(level).shape[0], 1
+        B = self._arguments.B
+        if last > 0:
+            B, nodes = self._core.near_null_space(last).reshape(rows, -1), self._core.nodes(last)
+        else:
+            size, nodes = int(self._arguments.block), np.zeros(0, np.int32)
+        if B is None:
+            B = np.tile(np.eye(size, dtype=self._block.dtype), (rows // size, 1))
+        return NearNullSpace(B, nodes if len(nodes) else np.arange(0, rows + 1, size, dtype=np.int32))
+
     def largest(self, level: int) -> float:
         """The largest eigenvalue of the matrix of a level, with its diagonal scaled to one."""
         return self._core.largest_eigenvalue(level) if level < self._core.levels else 0.0
@@ -91,6 +116,47 @@ class BlockHierarchy:
         block, (rows, cols, nnz) = self._block, self._core.size(level, name)
         source = self._core.source(level, name)
         return CanonicalCsr.on(source, (rows, cols), block.dtype, nnz, block.ordinal)
+
+
+class NearNullSpace(NamedTuple):
+    """Vectors that a matrix nearly maps to zero.
+
+    Attributes
+    ----------
+    B : (n, k) array
+    nodes : (m + 1,) array of int32
+        Where the unknowns of each node begin, and end.
+    """
+
+    B: HostArray
+    nodes: HostArray
+
+
+def whole_hierarchy(
+    op: SparseOperator,
+    csr: CanonicalCsr,
+    pieces: Sequence[NearNullSpace],
+    number: int,
+    arguments: Arguments,
+    *,
+    is_smoothed: bool,
+) -> Multigrid:
+    """The hierarchy of a level that is whole on a device, from the near null space of each piece.
+
+    `number` levels are finer, and `is_smoothed` says whether their prolongators are smoothed.
+    """
+    ends = np.cumsum([len(piece.B) for piece in pieces])
+    nodes = [piece.nodes[1:] + end - len(piece.B) for piece, end in zip(pieces, ends, strict=True)]
+    firsts = np.concatenate([np.zeros(1, np.int32), *nodes]).astype(np.int32)
+    most_terms = arguments.most_terms[1] if is_smoothed else 0.0
+    own = arguments._replace(
+        B=np.concatenate([piece.B for piece in pieces]),
+        block=1 if len(firsts) == op.shape[0] + 1 else firsts,
+        strength=arguments.strength / 2**number,
+        most_terms=(most_terms, most_terms),
+        max_levels=max(1, arguments.max_levels - number),
+    )
+    return Multigrid(op, csr, own)
 
 
 class Rest(NamedTuple):
@@ -105,9 +171,52 @@ class Rest(NamedTuple):
     own: CanonicalCsr
     halo: CanonicalCsr
 
-    def times(self, of_own: CanonicalCsr, of_halo: CanonicalCsr) -> CanonicalCsr:
-        """The product with a matrix, of which there are the rows of the piece and of its halo."""
-        return self.own.times(of_own).plus(self.halo.times(of_halo))
+    def times(self, of_own: CanonicalCsr, of_halo: CanonicalCsr, first: int = 0) -> CanonicalCsr:
+        """The product with a matrix, of which there are the rows of the piece and of its halo.
+
+        The columns of the first ones begin at column `first` of the others.
+        """
+        return self.own.times(of_own).plus(self.halo.times(of_halo), first)
+
+
+class Shared(NamedTuple):
+    """A matrix of a piece of which others need some rows.
+
+    Attributes
+    ----------
+    csr : CanonicalCsr
+    first, total : int
+        The column of all pieces that its first one is, and the number of all.
+    """
+
+    csr: CanonicalCsr
+    first: int
+    total: int
+
+    def rows(self, listed: HostArray) -> CanonicalCsr:
+        """Some rows, in the columns of all pieces."""
+        return self.csr.rows(listed).columns(-self.first, self.total - self.first)
+
+
+class Smoothed(NamedTuple):
+    """What smoothing a prolongator across pieces adds to it, and to the coarser matrix.
+
+    Attributes
+    ----------
+    D : CanonicalCsr
+        The prolongator less those of the blocks, in rows of the piece.
+    near : array of int32
+        The rows of `D` that have entries.
+    adjoint : CanonicalCsr
+        The conjugate transpose of these rows.
+    of_any : CanonicalCsr
+        Entries of the matrix in rows of any piece, which are to be added.
+    """
+
+    D: CanonicalCsr
+    near: HostArray
+    adjoint: CanonicalCsr
+    of_any: CanonicalCsr
 
 
 class Coupling(NamedTuple):
@@ -115,29 +224,29 @@ class Coupling(NamedTuple):
 
     Attributes
     ----------
-    D : CanonicalCsr or None
-        The prolongator less those of the blocks, in rows of the piece; None if it is not smoothed.
     rest : CanonicalCsr
         Entries of the matrix in rows of the piece.
-    of_any : CanonicalCsr or None
-        More entries, which are to be added, in rows of any piece.
+    smoothed : Smoothed or None
+        None if the prolongator of no piece is smoothed.
     """
 
-    D: CanonicalCsr | None
     rest: CanonicalCsr
-    of_any: CanonicalCsr | None
+    smoothed: Smoothed | None = None
+
+
+#: A computation of all pieces together, which says what rows each gives, and gets those of its halo.
+Together: TypeAlias = Generator[Shared, CanonicalCsr, Coupling]
 
 
 def coupled(
     E: Rest, own: BlockHierarchy, level: int, first: int, total: int, *, is_smoothed: bool
-) -> Generator[CanonicalCsr, CanonicalCsr, Coupling]:
+) -> Together:
     """The entries of a prolongator and of a Galerkin product that no block has.
 
     A = B + E and P = Q + D, where B, Q and R = Q* are of the blocks, which have R B Q, and D is what smooths
     the tentative prolongator by E. So P maps the near null space exactly to its smoothed vectors, and the
     matrix is R B Q + R (E Q + A D) + D* A P. All but its first term have few entries, near the rows that
-    have entries in columns of other pieces. Yields a matrix whose rows in the halo it then needs; all pieces
-    do this together.
+    have entries in columns of other pieces.
 
     Parameters
     ----------
@@ -149,28 +258,23 @@ def coupled(
     is_smoothed : bool
         Whether the prolongator of any piece is smoothed.
     """
-
-    def in_all(block: CanonicalCsr) -> CanonicalCsr:
-        return block.columns(-first, total - first)
-
-    B, R, Q = own.A(level), own.R(level), in_all(own.P(level))
-    EQ = E.times(Q, (yield Q))
+    B, R, Q = own.A(level), own.R(level), own.P(level)
+    EQ = E.times(Q, (yield Shared(Q, first, total)), first)
     if not is_smoothed:
-        return Coupling(None, R.times(EQ), None)
-    T = in_all(own.T(level))
-    D = own.smoothing(level, E.times(T, (yield T)))
-    ED = E.times(D, (yield D))
+        return Coupling(R.times(EQ))
+    T = own.T(level)
+    D = own.smoothing(level, E.times(T, (yield Shared(T, first, total)), first))
+    ED = E.times(D, (yield Shared(D, 0, total)))
     near = D.source.rows_with_entries()
     beside, smoothed = B.rows(near), D.rows(near)
     AD = beside.adjoint().times(smoothed).plus(ED)  # B is Hermitian
-    AP = beside.times(Q).plus(EQ.rows(near)).plus(AD.rows(near))
-    return Coupling(D, R.times(EQ.plus(AD)), smoothed.adjoint().times(AP))
+    AP = beside.times(Q).plus(EQ.rows(near).plus(AD.rows(near)), first)
+    adjoint = smoothed.adjoint()
+    return Coupling(R.times(EQ.plus(AD)), Smoothed(D, near, adjoint, adjoint.times(AP)))
 
 
-def sent(
-    step: Generator[CanonicalCsr, CanonicalCsr, Coupling], halo: CanonicalCsr
-) -> CanonicalCsr | Coupling:
-    """What a coroutine yields or returns when it gets a halo."""
+def sent(step: Together, halo: CanonicalCsr) -> Shared | Coupling:
+    """What the computation of a piece says or returns when it gets a halo."""
     try:
         return step.send(halo)
     except StopIteration as end:
@@ -179,26 +283,30 @@ def sent(
 
 
 class GridsInPieces(NamedTuple):
-    """What a hierarchy applies, finest first, and the inverse of the coarsest matrix.
+    """What a hierarchy applies.
 
     Attributes
     ----------
     levels : tuple of Level
-        With operators whose vectors are in pieces.
+        Those with vectors in pieces, finest first.
     diagonals : list of DeviceVector
-        The inverses of the diagonals of the matrices.
+        The inverses of the diagonals of their matrices.
     largest : list of float
         The largest eigenvalue of each matrix with its diagonal scaled to one, or a little more.
     smoothed : int
-        How many prolongators are smoothed.
+        How many prolongators are smoothed, of whole levels too.
+    whole : Multigrid or None
+        The coarser levels; None if there are none.
     inverse : operator or None
+        Of the only matrix, if there is no coarser level and it is small.
     """
 
     levels: tuple[Level, ...]
     diagonals: list[DeviceVector]
     largest: list[float]
     smoothed: int
-    inverse: Any
+    whole: Multigrid | None
+    inverse: Any = None
 
 
 class MultigridInPieces(DevicePreconditioner):
@@ -208,8 +316,8 @@ class MultigridInPieces(DevicePreconditioner):
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        levels: tuple[Level, ...] = self._state.levels
-        return levels
+        grids: GridsInPieces = self._state
+        return (*grids.levels, *(() if grids.whole is None else grids.whole.levels))
 
     @property
     def operator_complexity(self) -> float:
@@ -220,14 +328,14 @@ class MultigridInPieces(DevicePreconditioner):
     def nbytes(self) -> int:
         grids: GridsInPieces = self._state
         stored = [op for level in grids.levels for op in level if op is not None][1:]
-        of_inverse = 0 if grids.inverse is None else grids.inverse.nbytes
-        return sum(op.nbytes for op in stored) + of_inverse + self._memory.nbytes
+        others = [of for of in (grids.whole, grids.whole and grids.whole.A, grids.inverse) if of is not None]
+        return sum(of.nbytes for of in (*stored, *others)) + self._memory.nbytes
 
     def _entries(self) -> list[int]:
         return [level.A.nnz for level in self.levels]
 
     def _matrix_of(self, op: Any) -> AnyMatrix:
-        """An operator of a level as the core's cycle multiplies by it."""
+        """An operator of a level in pieces as the core's cycle multiplies by it."""
         matrix: AnyMatrix = op._matrix
         return matrix
 
@@ -240,7 +348,10 @@ class MultigridInPieces(DevicePreconditioner):
             given.append((matrices[0], diagonal.pointer, high / ratio, high, degree, *matrices[1:], None))
         if grids.inverse is not None:
             given[-1] = (None, 0, 1.0, 1.0, 1, None, None, self._matrix_of(grids.inverse))
-        twice = [] if grids.inverse is None else visited_twice(self._entries(), grids.smoothed)
+        has_inverse = grids.whole is not None and grids.whole._now().inverse is not None
+        if grids.whole is not None:
+            given += grids.whole._core_levels()
+        twice = visited_twice(self._entries(), grids.smoothed) if has_inverse else []
         return _core.cycle_map(self.dtype, given, self._memory, twice)
 
     def _set_up(self, finest: Any) -> GridsInPieces:

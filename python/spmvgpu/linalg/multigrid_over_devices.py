@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import accumulate, pairwise, starmap
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,21 +20,28 @@ from ..multi_device.division import DevicePart
 from ..operator.build import build
 from ..operator.operator import SparseOperator, operator_of
 from ..planning.parts import to_csr
-from .multigrid import AS_PREDICTED, SAFETY, Arguments, Level, inverse_of_coarsest, stored
+from .multigrid import AS_PREDICTED, SAFETY, Arguments, Level, Multigrid, inverse_of_coarsest, stored
 from .multigrid_in_pieces import (
     BlockHierarchy,
     Coupling,
     GridsInPieces,
     MultigridInPieces,
     Rest,
+    Shared,
+    Together,
     coupled,
     fits_one,
     most_coarse,
+    most_coarse_of_block,
     sent,
+    whole_hierarchy,
 )
 from .systems import DeviceVector, empty
 
 _ResultT = TypeVar("_ResultT")
+
+#: A matrix of which each device has some rows.
+_Parts: TypeAlias = list[CanonicalCsr]
 
 
 def keeps_levels_in_pieces(op: SparseOperator, arguments: Arguments) -> bool:
@@ -48,7 +55,7 @@ def keeps_levels_in_pieces(op: SparseOperator, arguments: Arguments) -> bool:
     rows = [part.rows for part in parts if isinstance(part.rows, range)]
     is_large = max(map(len, rows)) > most_coarse(arguments, len(parts))
     return is_large and all(
-        own.start % arguments.block == 0 and part.nnz <= ENTRY_LIMIT
+        own.start % int(arguments.block) == 0 and part.nnz <= ENTRY_LIMIT
         for own, (part, *_) in zip(rows, matrix.parts, strict=True)
     )
 
@@ -93,13 +100,13 @@ class MultigridOverDevices(MultigridInPieces):
         return self.levels[0].A
 
     def _set_up(self, finest: SparseOperator) -> GridsInPieces:
-        with at_most(finest.max_threads):
-            return _Setup(finest, self._arguments).grids()
+        ordinals = [part.ordinal for part in finest._stored.parts]
+        with at_most(finest.max_threads), ThreadPoolExecutor(len(ordinals)) as pool:
+            return _Setup(finest, self._arguments, ordinals, pool).grids()
 
     def _divides(self, matrix: object) -> bool:
         grids: GridsInPieces = self._state
-        is_direct = grids.inverse is not None and len(grids.levels) == 1
-        return self.levels[0].A._matrix is matrix and not is_direct
+        return self.levels[0].A._matrix is matrix and grids.inverse is None
 
     def _state_with(self, data: object) -> GridsInPieces:
         made = super()._state_with(data)
@@ -115,14 +122,17 @@ class MultigridOverDevices(MultigridInPieces):
 class _Setup:
     """A hierarchy in the making: what each device has of the level, and the entries between devices."""
 
-    def __init__(self, op: SparseOperator, arguments: Arguments) -> None:
-        self._op, self._dtype = op, op.dtype
-        self._ordinals = [part.ordinal for part in op._stored.parts]
+    def __init__(
+        self, op: SparseOperator, arguments: Arguments, ordinals: list[int], pool: ThreadPoolExecutor
+    ) -> None:
+        self._op, self._dtype, self._arguments = op, op.dtype, arguments
+        self._ordinals, self._pool = ordinals, pool
         matrices: Any = op._matrix
         parts = [part for part, *_ in matrices.parts]
-        rows = self._each(lambda k: _rows_of(parts[k], self._ordinals[k]))
+        rows = self._each(lambda k: _rows_of(parts[k], ordinals[k]))
         self._starts = _starts(rows)
-        B, most = arguments.B, most_coarse(arguments, len(rows))
+        B, largest = arguments.B, max(csr.shape[0] for csr in rows)
+        most = most_coarse_of_block(arguments, len(rows), largest, ordinals[0])
 
         def hierarchy(k: int) -> BlockHierarchy:
             own = slice(*self._range(k))
@@ -133,36 +143,42 @@ class _Setup:
         self._hierarchies = self._each(hierarchy)
         self._rest = self._each(lambda k: rows[k].outside(*self._range(k)))
         self._inverse = self._inverse_diagonal(rows)
-        self._is_divided = True  # the level is on all devices
-
-    @property
-    def _all(self) -> range:
-        return range(len(self._ordinals))
 
     def _range(self, k: int) -> tuple[int, int]:
         return self._starts[k], self._starts[k + 1]
 
     def _each(self, call: Callable[[int], _ResultT]) -> list[_ResultT]:
         """The results for each device, of which GPUs work at the same time."""
-        if CPU in self._ordinals:
-            return list(map(call, self._all))
-        with ThreadPoolExecutor(len(self._ordinals)) as pool:
-            return list(pool.map(call, self._all))
+        run = map if CPU in self._ordinals else self._pool.map
+        return list(run(call, range(len(self._ordinals))))
 
     def grids(self) -> GridsInPieces:
         own = self._hierarchies
         depth, smoothed = max(one.depth for one in own), max(one.smoothed for one in own)
-        levels, diagonals, largest = [Level(self._op)], [], []
+        levels, diagonals, largest, op = [], [], [], self._op
         for number in range(depth):
             of_blocks = max(one.largest(number) for one in own)
             largest.append(SAFETY * max(of_blocks, self._largest_between(number)) or 1.0)
             diagonals.append(self._inverse)
-            if number + 1 < depth:
-                A, R, P = self._coarsen(number, is_smoothed=number < smoothed, is_last=number + 2 == depth)
-                levels[-1] = Level(levels[-1].A, R, P)
-                levels.append(Level(A))
-        inverse_of_last = inverse_of_coarsest(levels[-1].A, device_name(self._ordinals[0]))
-        return GridsInPieces(tuple(levels), diagonals, largest, smoothed, inverse_of_last)
+            if depth == 1:
+                break
+            is_smoothed = number < smoothed
+            A, R, P = self._coarsen(number, is_smoothed=is_smoothed)
+            if number + 2 == depth or fits_one(sum(csr.nnz for csr in A), self._ordinals[0]):
+                levels.append(Level(op, self._on_all([self._gathered(R)]), self._on_all(P)))
+                whole = self._whole(self._gathered(A), number + 1, is_smoothed=is_smoothed)
+                smoothed = min(smoothed, number + 1) + whole._hierarchy.smoothed_levels
+                return GridsInPieces(tuple(levels), diagonals, largest, smoothed, whole)
+            levels.append(Level(op, self._on_all(R), self._on_all(P)))
+            op = self._on_all(A)
+        inverse = inverse_of_coarsest(op, device_name(self._ordinals[0]))
+        return GridsInPieces((Level(op),), diagonals, largest, 0, None, inverse)
+
+    def _whole(self, csr: CanonicalCsr, number: int, *, is_smoothed: bool) -> Multigrid:
+        """The levels from a whole one on, on the first device."""
+        op = stored(csr, device_name(self._ordinals[0]), AS_PREDICTED)
+        spaces = self._each(lambda k: self._hierarchies[k].near_null_space(number))
+        return whole_hierarchy(op, csr, spaces, number, self._arguments, is_smoothed=is_smoothed)
 
     def _inverse_diagonal(self, rows: list[CanonicalCsr]) -> DeviceVector:
         """The inverses of the diagonal of a level, on the first device."""
@@ -193,36 +209,32 @@ class _Setup:
         inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
         return matrix.source.largest_eigenvalue(inverse)
 
-    def _coarsen(
-        self, number: int, *, is_smoothed: bool, is_last: bool
-    ) -> tuple[SparseOperator, SparseOperator, SparseOperator]:
-        """The next coarser matrix, and the ways to it and back."""
+    def _coarsen(self, number: int, *, is_smoothed: bool) -> tuple[_Parts, _Parts, _Parts]:
+        """The next coarser matrix, and the ways to it and back, of which each device has some rows."""
         fine, own, each = self._starts, self._hierarchies, self._each
         blocks = [one.A(number + 1) for one in own]
         coarse = _starts(blocks)
         found = self._together(number, coarse, is_smoothed)
-        rest = each(lambda k: self._sum_at(k, found[k].rest, [of.of_any for of in found], coarse))
-        A = each(lambda k: _in_all_columns(blocks[k], k, coarse).plus(rest[k]))
-        P = each(lambda k: _in_all_columns(own[k].P(number), k, coarse))
-        R = each(lambda k: _in_all_columns(own[k].R(number), k, fine))
-        D = [of.D for of in found if of.D is not None]  # none or all
-        if D:
-            P = each(lambda k: P[k].plus(D[k]))
-            adjoints = each(lambda k: _in_all_columns(D[k].adjoint(), k, fine))
-            R = each(lambda k: self._sum_at(k, R[k], adjoints, coarse))
+        smoothed = [of.smoothed for of in found if of.smoothed is not None]  # none or all
+        of_any = [of.of_any for of in smoothed]
+        rest = each(lambda k: self._sum_at(k, [found[k].rest, *of_any], coarse))
+        A = each(lambda k: blocks[k].plus(rest[k], coarse[k]))
+        if smoothed:
+            adjoints = each(lambda k: smoothed[k].adjoint.with_columns(smoothed[k].near + fine[k], fine[-1]))
+            D = each(lambda k: self._sum_at(k, adjoints, coarse))
+            P = each(lambda k: own[k].P(number).plus(smoothed[k].D, coarse[k]))
+            R = each(lambda k: own[k].R(number).plus(D[k], fine[k]))
+        else:
+            P = each(lambda k: _in_all_columns(own[k].P(number), k, coarse))
+            R = each(lambda k: _in_all_columns(own[k].R(number), k, fine))
         self._starts, self._rest = coarse, rest
         self._inverse = self._inverse_diagonal(A)
-        if not self._is_divided:
-            return self._on_first(A), self._on_first(R), self._on_first(P)
-        self._is_divided = not (is_last or fits_one(sum(csr.nnz for csr in A), self._ordinals[0]))
-        if self._is_divided:
-            return self._on_all(A), self._on_all(R), self._on_all(P)
-        return self._on_first(A), self._on_all([self._gathered(R)]), self._on_all(P)
+        return A, R, P
 
     def _together(self, number: int, coarse: list[int], is_smoothed: bool) -> list[Coupling]:
         """What `coupled` finds on each device, for which they exchange rows."""
 
-        def begun(k: int) -> tuple[Generator[CanonicalCsr, CanonicalCsr, Coupling], HostArray]:
+        def begun(k: int) -> tuple[Together, HostArray]:
             outside = self._rest[k].outside(*self._range(k))
             needed = outside.source.columns_with_entries()
             E = Rest(self._rest[k].columns(*self._range(k)), outside.listed_columns(needed))
@@ -231,37 +243,36 @@ class _Setup:
 
         steps = self._each(begun)
         asked: list[Any] = self._each(lambda k: next(steps[k][0]))
-        while isinstance(asked[0], CanonicalCsr):
+        while isinstance(asked[0], Shared):
             halos = self._each(lambda k: self._halo(k, steps[k][1], asked))  # noqa: B023, which it uses at once
             asked = self._each(lambda k: sent(steps[k][0], halos[k]))  # noqa: B023
         return asked
 
-    def _halo(self, k: int, needed: HostArray, matrices: list[CanonicalCsr]) -> CanonicalCsr:
+    def _halo(self, k: int, needed: HostArray, matrices: list[Shared]) -> CanonicalCsr:
         """The rows that a device needs of matrices of others."""
-        parts = [CanonicalCsr.empty((0, matrices[k].shape[1]), self._dtype, self._ordinals[k])]
+        parts = [CanonicalCsr.empty((0, matrices[k].total), self._dtype, self._ordinals[k])]
         for matrix, (begin, end) in zip(matrices, pairwise(self._starts), strict=True):
             low, high = np.searchsorted(needed, (begin, end))
             if low < high:
                 parts.append(matrix.rows(needed[low:high] - begin).to(self._ordinals[k]))
         return CanonicalCsr.stacked(parts)
 
-    def _sum_at(
-        self, k: int, own: CanonicalCsr, matrices: Sequence[CanonicalCsr | None], starts: list[int]
-    ) -> CanonicalCsr:
-        """The sum of a matrix of a device, and of its rows of other matrices, which have all rows."""
+    def _sum_at(self, k: int, matrices: Sequence[CanonicalCsr], starts: list[int]) -> CanonicalCsr:
+        """The sum of rows of a device: of matrices that have these alone, or all rows."""
+        total: CanonicalCsr | None = None
         for matrix in matrices:
-            if matrix is not None:
-                part = matrix.rows(range(starts[k], starts[k + 1]))
-                own = own.plus(part.to(self._ordinals[k])) if part.nnz else own
-        return own
+            has_all = matrix.shape[0] == starts[-1]
+            part = matrix.rows(range(starts[k], starts[k + 1])) if has_all else matrix
+            if total is None:
+                total = part.to(self._ordinals[k])
+            elif part.nnz:
+                total = total.plus(part.to(self._ordinals[k]))
+        assert total is not None
+        return total
 
     def _gathered(self, parts: list[CanonicalCsr]) -> CanonicalCsr:
         """A matrix whose rows are on all devices, on the first one."""
         return CanonicalCsr.stacked([part.to(self._ordinals[0]) for part in parts])
-
-    def _on_first(self, parts: list[CanonicalCsr]) -> SparseOperator:
-        """A matrix on the first device."""
-        return stored(self._gathered(parts), device_name(self._ordinals[0]), AS_PREDICTED)
 
     def _on_all(self, parts: list[CanonicalCsr]) -> SparseOperator:
         """A matrix of which each of the first devices has some rows."""
