@@ -95,18 +95,14 @@ DotsLeft Halos<T>::Lane::dots_left() const {
 }
 
 template <class T>
-void Halos<T>::Lane::multiply(const Product<T>& product, Stream stream,
-                              const std::function<void()>& await_pulls) const {
-    if (!has_interior()) {
-        await_pulls();
-        return part->matrix->spmv(product, stream);
-    }
+void Halos<T>::Lane::multiply(const Product<T>& product, Stream stream, Stream pulling) const {
+    if (!has_interior()) return part->matrix->spmv(product, stream);
     const auto& parted = dynamic_cast<const PartedMatrix<T>&>(*part->matrix);
     parted.spmv_parts(0, part->interior_parts, product, stream);
-    await_pulls();
     Product<T> of_others = product;
     of_others.dots = nullptr;
-    parted.spmv_parts(part->interior_parts, parted.parts().size(), of_others, stream);
+    parted.spmv_parts(part->interior_parts, parted.parts().size(), of_others, pulling);
+    gpu::order_after(stream, pulling);
 }
 
 template <class T>

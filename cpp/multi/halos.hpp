@@ -1,7 +1,6 @@
 // Halos of vectors in pieces: the elements that the parts of a multi-device matrix read from each other's pieces.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "multi/device_part.hpp"
@@ -28,9 +27,9 @@ public:
         bool has_interior() const { return part != nullptr && part->interior_parts > 0 && !pulls.empty(); }
         // The inner products that its product on a GPU leaves. Without pairs, none may be asked for.
         DotsLeft dots_left() const;
-        // The product on its GPU. The part that needs no pull is queued first; then await_pulls() is called, after
-        // which queued work waits for the pulls.
-        void multiply(const Product<T>& product, Stream stream, const std::function<void()>& await_pulls) const;
+        // The product on its GPU. `pulling` holds the pulls, and then the product of the rows that need them, which
+        // `stream` awaits: it is another stream if there is an interior, so that both are multiplied at the same time.
+        void multiply(const Product<T>& product, Stream stream, Stream pulling) const;
     };
 
     // Returns true if the matrix is square and its parts hold neighbouring rows, in order.

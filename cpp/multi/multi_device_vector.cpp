@@ -139,10 +139,9 @@ void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, Mult
     own_x.pulled.record(pulling);
     for (const std::size_t reader : lane.read_by) {  // readers of the old y
         y.pieces_[reader].pulled.hold_back(stream);
+        if (pulling != stream) y.pieces_[reader].pulled.hold_back(pulling);
     }
-    lane.multiply(product, stream, [&] {
-        if (pulling != stream) own_x.pulled.hold_back(stream);
-    });
+    lane.multiply(product, stream, pulling);
     own_y.made.record(stream);
 }
 

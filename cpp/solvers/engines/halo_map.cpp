@@ -104,9 +104,7 @@ void HaloMap<T>::multiply_on_gpus(const Product<T>& product) const {
             gpu::copy_async(whole_x + pull.begin, pulled_from(product.x, pull), bytes_of(pull), pulling);
         }
         pulled_[k].record(pulling);
-        lane.multiply(of_piece(product, k), streams_[k], [&] {
-            if (pulling != streams_[k]) pulled_[k].hold_back(streams_[k]);
-        });
+        lane.multiply(of_piece(product, k), streams_[k], pulling);
     }
     for (std::size_t k = 0; k < lanes.size(); ++k) {
         for (const std::size_t reader : lanes[k].read_by) pulled_[reader].hold_back(streams_[k]);
