@@ -1,6 +1,7 @@
 """Products and cg over several GPUs and the CPU.
 
-The matrix has the pattern of a 27-point stencil. Vectors stay on the devices ("distributed"), or are NumPy
+The matrices are a 27-point stencil with different values, and grids of equal rows with 7 points and with 27,
+which have 27/8 and 22/8 times as many rows. Vectors stay on the devices ("distributed"), or are NumPy
 arrays that cross the bus in every product ("numpy"); "graph" is the device time of one GPU by itself, from
 replayed graphs. Every result is compared with that of one GPU, and that one in some rows with NumPy.
 
@@ -23,7 +24,7 @@ import numpy as np
 
 import spmvgpu as sg
 from generators.families import stencil
-from spmvgpu import linalg
+from spmvgpu import gallery, linalg
 
 from .clock import Call, timed, wall_us
 from .engine import Experiment, Items, Run
@@ -49,14 +50,25 @@ def device_lists(counts: Iterable[int]) -> list[list[str]]:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--rows", type=int, default=20_000_000, help="27 entries each")
+    add("--rows", type=int, default=8_000_000, help="of the 27-point stencil with different values")
     add("--counts", default="1,2,4", help="numbers of GPUs, comma-separated")
     add("--format", default="auto", help="of every part")
 
 
 def items(options: argparse.Namespace) -> Items:
     rows = 8000 if options.quick else options.rows
-    return [Item(f"stencil27_{rows}", "generated", partial(stencil, rows, np.float64))], {}
+    made = {f"stencil27_{rows}": partial(stencil, rows, np.float64)}
+    for points, times in ((7, 27 / 8), (27, 22 / 8)):
+        side = round((times * rows) ** (1 / 3))
+        made[f"grid{points}_{side**3}"] = partial(_grid, side, points)
+    return [Item(name, "generated", make) for name, make in made.items()], {}
+
+
+def _grid(side: int, points: int) -> Any:
+    """A Poisson matrix whose absolute values add up to at most 1 in a row."""
+    matrix = gallery.poisson3d(side, points=points)
+    matrix.data /= 2 * (points - 1)
+    return matrix
 
 
 # -- rows ----------------------------------------------------------------------------------------------------

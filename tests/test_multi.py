@@ -387,26 +387,28 @@ def test_device_arrays(gpu_names, by, library, dtype):
             assert_product(library.to_numpy(y), A, x, alpha=2.0, beta=0.5, y=start)
 
 
-@pytest.mark.parametrize("offset_type", [np.int32, np.int64])
-def test_a_matrix_on_a_gpu(gpu_names, by, library, dtype, offset_type):
-    """Its arrays, which may be broken: each device checks its own rows."""
+@pytest.mark.parametrize("index_type", [np.int32, np.int64])
+def test_a_matrix_on_a_gpu(gpu_names, by, library, dtype, index_type):
+    """Its arrays, which may be broken or in disorder: each device checks its own rows."""
     A = matrix("power_law_rows", dtype)
-    homes = sorted({name for name in gpu_names if name != "cpu"})
-    for home in homes:
-        parts = A.data, A.indices.astype(offset_type), A.indptr.astype(offset_type)
-        data, indices, indptr = (library.asarray(part, home) for part in parts)
-        op = sg.aslinearoperator((data, indices, indptr), device=gpu_names, partition=by, shape=A.shape)
-        assert_same_entries(op.tocsr(), A)
-        for place, value in ((-1, A.nnz + 1), (A.shape[0] // 2, -5), (0, 1), (A.shape[0] // 2, A.nnz)):
-            broken = A.indptr.astype(offset_type)
-            broken[place] = value
-            given = data, indices, library.asarray(broken, home)
-            with pytest.raises(ValueError, match="indptr"):
-                sg.aslinearoperator(given, device=gpu_names, partition=by, shape=A.shape)
-        unsorted = library.asarray(A.indices[::-1].astype(offset_type).copy(), home)
-        mixed = sp.csr_array((A.data, A.indices[::-1], A.indptr), shape=A.shape)
-        op = sg.aslinearoperator((data, unsorted, indptr), device=gpu_names, partition=by, shape=A.shape)
-        assert_same_entries(op.tocsr(), mixed)
+    mixed = sp.csr_array((A.data, A.indices[::-1].copy(), A.indptr), shape=A.shape)
+
+    def operator(csr, home):
+        data, *indices = csr.data, csr.indices.astype(index_type), csr.indptr.astype(index_type)
+        arrays = tuple(library.asarray(array, home) for array in (data, *indices))
+        return sg.aslinearoperator(arrays, device=gpu_names, partition=by, shape=csr.shape)
+
+    for home in sorted({name for name in gpu_names if name != "cpu"}):
+        assert_same_entries(operator(A, home).tocsr(), A)
+        expected = mixed.copy()
+        expected.sum_duplicates()
+        assert_same_entries(operator(mixed, home).tocsr(), expected)
+        half = A.shape[0] // 2
+        for place, offset in ((-1, A.nnz + 1), (half, -5), (0, 1), (half, A.nnz)):
+            broken = A.copy()
+            broken.indptr[place] = offset
+            with pytest.raises(ValueError, match=r"indptr|row lengths"):
+                operator(broken, home)
 
 
 @pytest.mark.parametrize("case", ["0x0", "0x5", "5x0", "no_entries"])

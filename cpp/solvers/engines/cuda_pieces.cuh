@@ -35,6 +35,10 @@ __global__ void add_pieces(S* scalars, const W* kept, int pieces, std::size_t st
     work_on(scalars, *scalars, work);
 }
 
+static __global__ void copy_sums(double* to, const double* from, std::size_t count) {
+    for (std::size_t k = threadIdx.x; k < count; k += blockDim.x) to[k] = __ldcv(from + k);
+}
+
 class CudaPieces {
 public:
     using Queue = CudaQueue;
@@ -97,9 +101,11 @@ public:
             return look();
         };
         const auto record = [&](const auto& batch) {
+            const int turn = turn_;
             others_after_first();
             batch();
             first_after_others();
+            if (turn_ != turn) keep_sums_in(turn);
         };
         on(0, [&](CudaQueue& queue) { queue.repeat(pace, iterate, look_at_all, record); });
         others_after_first();
@@ -154,6 +160,18 @@ private:
             lanes_[k].kept.record(lanes_[k].queue->stream());
             lanes_[k].kept.hold_back(lanes_[0].queue->stream());
         }
+    }
+
+    // Moves the kept sums of all pieces, of which some may be postponed, to the places of a turn. No piece uses those.
+    void keep_sums_in(int turn) {
+        const std::size_t bytes = lanes_.size() * slot_bytes_;
+        auto* const places = static_cast<char*>(kept_.get());
+        const DeviceGuard guard(lanes_[0].ordinal);
+        copy_sums<<<1, SweepTuning::kBlockSize, 0, native(stream())>>>(
+            reinterpret_cast<double*>(places + turn * bytes), reinterpret_cast<const double*>(places + turn_ * bytes),
+            bytes / sizeof(double));
+        check_launch("copy_sums");
+        turn_ = turn;
     }
 
     template <class W, class ScalarsOf, class Call>

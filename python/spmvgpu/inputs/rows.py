@@ -79,7 +79,9 @@ class UncheckedRows:
             If the matrix is broken.
         """
         if isinstance(rows, range):
-            begin, end = int(self.offsets[rows.start]), int(self.offsets[rows.stop])
+            # The first and the last offset are known, so that a check finds others in their place.
+            begin = 0 if rows.start == 0 else int(self.offsets[rows.start])
+            end = self.nnz if rows.stop == self.shape[0] else int(self.offsets[rows.stop])
             of_rows, first = slice(rows.start, rows.stop + 1), 0
             if isinstance(self.offsets, OffsetsThere):
                 offsets, first = self._indptr[of_rows], begin  # the GPU takes it off once they are copied
