@@ -100,9 +100,10 @@ class MultigridOverDevices(MultigridInPieces):
         return self.levels[0].A
 
     def _set_up(self, finest: SparseOperator) -> GridsInPieces:
-        ordinals = [part.ordinal for part in finest._stored.parts]
-        with at_most(finest.max_threads), ThreadPoolExecutor(len(ordinals)) as pool:
-            return _Setup(finest, self._arguments, ordinals, pool).grids()
+        devices = len(finest._stored.parts)
+        pool, beside = ThreadPoolExecutor(devices), ThreadPoolExecutor(devices)
+        with at_most(finest.max_threads), pool, beside:
+            return _Setup(finest, self._arguments, pool, beside).grids()
 
     def _divides(self, matrix: object) -> bool:
         grids: GridsInPieces = self._state
@@ -120,13 +121,17 @@ class MultigridOverDevices(MultigridInPieces):
 
 
 class _Setup:
-    """A hierarchy in the making: what each device has of the level, and the entries between devices."""
+    """A hierarchy in the making: what each device has of the level, and the entries between devices.
+
+    `pool` has a thread for each device, and `beside` computes what the next level does not wait for.
+    """
 
     def __init__(
-        self, op: SparseOperator, arguments: Arguments, ordinals: list[int], pool: ThreadPoolExecutor
+        self, op: SparseOperator, arguments: Arguments, pool: ThreadPoolExecutor, beside: ThreadPoolExecutor
     ) -> None:
         self._op, self._dtype, self._arguments = op, op.dtype, arguments
-        self._ordinals, self._pool = ordinals, pool
+        self._pool, self._threads_beside = pool, beside
+        self._ordinals = ordinals = [part.ordinal for part in op._stored.parts]
         matrices: Any = op._matrix
         parts = [part for part, *_ in matrices.parts]
         rows = self._each(lambda k: _rows_of(parts[k], ordinals[k]))
@@ -152,27 +157,41 @@ class _Setup:
         run = map if CPU in self._ordinals else self._pool.map
         return list(run(call, range(len(self._ordinals))))
 
+    def _beside(self, call: Callable[..., _ResultT], *arguments: Any) -> Callable[[], _ResultT]:
+        """A function that waits for the result of a call, which GPUs compute beside the coarser levels."""
+        if CPU not in self._ordinals:
+            return self._threads_beside.submit(call, *arguments).result
+        result = call(*arguments)
+        return lambda: result
+
     def grids(self) -> GridsInPieces:
         own = self._hierarchies
         depth, smoothed = max(one.depth for one in own), max(one.smoothed for one in own)
-        levels, diagonals, largest, op = [], [], [], self._op
+        levels, diagonals, largest, whole = [], [], [], None
+        op = self._beside(lambda: self._op)
         for number in range(depth):
-            of_blocks = max(one.largest(number) for one in own)
-            largest.append(SAFETY * max(of_blocks, self._largest_between(number)) or 1.0)
             diagonals.append(self._inverse)
+            largest.append(self._beside(self._largest_of, number, self._starts, self._rest))
             if depth == 1:
                 break
             is_smoothed = number < smoothed
             A, R, P = self._coarsen(number, is_smoothed=is_smoothed)
-            if number + 2 == depth or fits_one(sum(csr.nnz for csr in A), self._ordinals[0]):
-                levels.append(Level(op, self._on_all([self._gathered(R)]), self._on_all(P)))
+            is_whole = number + 2 == depth or fits_one(sum(csr.nnz for csr in A), self._ordinals[0])
+            R = [self._gathered(R)] if is_whole else R
+            levels.append((op, self._beside(self._on_all, R), self._beside(self._on_all, P)))
+            if is_whole:
                 whole = self._whole(self._gathered(A), number + 1, is_smoothed=is_smoothed)
                 smoothed = min(smoothed, number + 1) + whole._hierarchy.smoothed_levels
-                return GridsInPieces(tuple(levels), diagonals, largest, smoothed, whole)
-            levels.append(Level(op, self._on_all(R), self._on_all(P)))
-            op = self._on_all(A)
-        inverse = inverse_of_coarsest(op, device_name(self._ordinals[0]))
-        return GridsInPieces((Level(op),), diagonals, largest, 0, None, inverse)
+                break
+            op = self._beside(self._on_all, A)
+        made = tuple(Level(*(made() for made in level)) for level in levels) or (Level(self._op),)
+        inverse = None if whole else inverse_of_coarsest(self._op, device_name(self._ordinals[0]))
+        return GridsInPieces(made, diagonals, [found() for found in largest], smoothed, whole, inverse)
+
+    def _largest_of(self, number: int, starts: list[int], rest: _Parts) -> float:
+        """The largest eigenvalue of a level with its diagonal scaled to one, or a little more."""
+        of_blocks = max(one.largest(number) for one in self._hierarchies)
+        return SAFETY * max(of_blocks, self._largest_between(number, starts, rest)) or 1.0
 
     def _whole(self, csr: CanonicalCsr, number: int, *, is_smoothed: bool) -> Multigrid:
         """The levels from a whole one on, on the first device."""
@@ -191,20 +210,18 @@ class _Setup:
         self._each(of_device)
         return whole
 
-    def _largest_between(self, number: int) -> float:
+    def _largest_between(self, number: int, starts: list[int], rest: _Parts) -> float:
         """The largest eigenvalue of the rows and columns near other devices, scaled by their diagonal.
 
         An eigenvector of a large eigenvalue is local: if that is larger than those of the blocks, it is here.
         """
-        near = self._each(lambda k: self._rest[k].source.rows_with_entries())
-        numbers = np.concatenate([start + rows for start, rows in zip(self._starts, near, strict=False)])
-
-        def listed(k: int) -> CanonicalCsr:
-            block = self._hierarchies[k].A(number).rows(near[k])
-            rows = _in_all_columns(block, k, self._starts).plus(self._rest[k].rows(near[k]))
-            return rows.listed_columns(numbers)
-
-        matrix = self._gathered(self._each(listed))
+        near = [of_device.source.rows_with_entries() for of_device in rest]
+        numbers = np.concatenate([start + rows for start, rows in zip(starts, near, strict=False)])
+        listed = []
+        for k, rows in enumerate(near):
+            block = _in_all_columns(self._hierarchies[k].A(number).rows(rows), k, starts)
+            listed.append(block.plus(rest[k].rows(rows)).listed_columns(numbers))
+        matrix = self._gathered(listed)
         diagonal = matrix.diagonal(0).real.astype(np.float64)
         inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
         return matrix.source.largest_eigenvalue(inverse)
@@ -250,11 +267,13 @@ class _Setup:
 
     def _halo(self, k: int, needed: HostArray, matrices: list[Shared]) -> CanonicalCsr:
         """The rows that a device needs of matrices of others."""
-        parts = [CanonicalCsr.empty((0, matrices[k].total), self._dtype, self._ordinals[k])]
+        parts = []
         for matrix, (begin, end) in zip(matrices, pairwise(self._starts), strict=True):
             low, high = np.searchsorted(needed, (begin, end))
             if low < high:
                 parts.append(matrix.rows(needed[low:high] - begin).to(self._ordinals[k]))
+        if not parts:
+            return CanonicalCsr.empty((0, matrices[k].total), self._dtype, self._ordinals[k])
         return CanonicalCsr.stacked(parts)
 
     def _sum_at(self, k: int, matrices: Sequence[CanonicalCsr], starts: list[int]) -> CanonicalCsr:
