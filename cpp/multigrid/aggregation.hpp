@@ -25,7 +25,8 @@ namespace spmvgpu::multigrid {
 using Strength = std::uint8_t;
 constexpr int kStrongest = std::numeric_limits<Strength>::max();
 
-// Nodes and their neighbours, with a strength for each entry.
+// Nodes and their neighbours, with a strength for each entry. A connection may be strong for one of its nodes only,
+// which then may join the other one, and not the reverse.
 struct Graph {
     index_t nodes;
     const index_t *row_offsets, *neighbours;
@@ -168,17 +169,17 @@ constexpr index_t nearest_aggregate(const Graph& graph, const index_t* aggregate
     return nearest;
 }
 
-// Aggregates from two rounds of roots and their neighbours; the second one fills gaps of the first (Kelley and
-// Rajamanickam, arXiv:2204.02934). Other nodes join the aggregate that they are connected with most strongly.
+// Aggregates from rounds of roots and their neighbours; a second one fills gaps of the first (Kelley and Rajamanickam,
+// arXiv:2204.02934), and leaves more aggregates. Other nodes join the aggregate that they are connected with most
+// strongly.
 template <class Passes>
-Aggregates aggregate(Passes& passes, const Graph& graph) {
+Aggregates aggregate(Passes& passes, const Graph& graph, int rounds) {
     const index_t nodes = graph.nodes;
     Array<index_t> places_before = passes.template scratch<index_t>(nodes);
     Aggregates found{0, passes.template make<index_t>(nodes)};
     index_t *const before = places_before.data(), *const of_node = found.of_node.data();
     passes.fill(of_node, nodes, kNone);
-    constexpr int kRounds = 2;
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
         const index_t count = found.count;
         found.count = add_roots(passes, graph, of_node, count);
         passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) { before[node] = of_node[node]; });

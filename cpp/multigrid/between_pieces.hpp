@@ -49,11 +49,8 @@ struct SmoothingFactors {
     Result operator()(Passes& passes) const {
         const CsrPattern pattern = A.pattern();
         const T* const values = A.values.data();
-        Array<index_t> filtered;
-        const bool is_filtered = grid.kept.size() > 0;
-        if (is_filtered) filtered = filtered_columns(passes, pattern, grid.kept.data(), grid.nodes.view());
-        const index_t* const cols = is_filtered ? filtered.data() : pattern.col_indices;
-        const InverseDiagonal diagonal = invert_diagonal(passes, pattern, values, cols, grid.negligible);
+        const Filtered<T> filter = filtered(passes, pattern, values, grid);
+        const InverseDiagonal diagonal = invert_diagonal(passes, pattern, values, filter, grid.negligible);
         Array<double> factors = passes.template make<double>(A.rows);
         const double* const inverse = diagonal.inverse.data();
         double* const to = factors.data();

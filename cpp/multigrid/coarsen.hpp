@@ -15,8 +15,10 @@
 namespace spmvgpu::multigrid {
 
 struct Settings {
-    double strength = 0;       // weaker connections are dropped: size of an entry relative to the diagonal entries
-    double damping = 4.0 / 3;  // for smoothed prolongators
+    double strength = 0;     // weaker connections are dropped: relative to the largest entry of the row
+    bool has_signs = false;  // positive entries are weak: one unknown per node, and one near-null vector
+    int rounds = 1;          // of roots of aggregates
+    double damping = 1.5;    // for smoothed prolongators
     // A prolongator is smoothed if its product with the matrix has at most this many terms for each entry of the matrix
     // and each near-null vector. If one is not smoothed, coarser ones are not either.
     double most_terms = 0;
@@ -61,10 +63,18 @@ struct Grid {
     Nodes nodes;
     Array<index_t> aggregates;  // aggregate of each node
     Array<Strength> kept;       // zero for the weak entries of A; empty if there are none
+    Array<Wide<T>> near_null;   // the vector that A nearly maps to zero; empty if it is constant, or not one
     Tentative<T> tentative;
     PatternArrays of_AP;
     Array<index_t> entries_of_R;  // their positions in P
 };
+
+// The matrix of a grid without its weak entries.
+template <class T, class Passes>
+Filtered<T> filtered(Passes& passes, const CsrPattern& A, const T* values, const Grid<T>& grid) {
+    if (grid.kept.size() == 0) return {};
+    return filter_entries(passes, A, values, grid.kept.data(), grid.nodes.view(), grid.near_null.data());
+}
 
 // D^-1 of a matrix, real and in double precision, and its square root.
 struct InverseDiagonal {
@@ -74,10 +84,12 @@ struct InverseDiagonal {
 // The diagonal of the filtered matrix: A's diagonal plus the weak entries of the row, which a filter moves there. If
 // that is not positive, the diagonal of A itself. An entry up to `negligible` has no inverse.
 template <class T, class Passes>
-InverseDiagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, const index_t* filtered,
+InverseDiagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, const Filtered<T>& filter,
                                 double negligible) {
     InverseDiagonal made{passes.template scratch<double>(A.rows), passes.template scratch<double>(A.rows)};
     double *const inverse = made.inverse.data(), *const root = made.root.data();
+    const index_t* const filtered = filter.columns(A);
+    const T* const filtered_values = filter.values_of(values);
     passes.each(
         A.rows,
         [=] SPMVGPU_BODY(std::int64_t i) {
@@ -85,7 +97,7 @@ InverseDiagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* va
             double sum = 0, own = 0;
             for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
                 if (A.col_indices[k] == row) own += real_part(Wide<T>(values[k]));
-                if (filtered[k] == row) sum += real_part(Wide<T>(values[k]));
+                if (filtered[k] == row) sum += real_part(Wide<T>(filtered_values[k]));
             }
             constexpr double kLeast = 0.1;  // the share of the diagonal that must be left
             const double pivot = sum > kLeast * own ? sum : own;
@@ -96,7 +108,7 @@ InverseDiagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* va
     return made;
 }
 
-// The largest eigenvalue of D^-1 A; an entry in column -1 does not count.
+// The largest eigenvalue of D^-1 A.
 template <class T, class Passes>
 double largest_of_scaled(Passes& passes, const CsrPattern& A, const T* values, const InverseDiagonal& diagonal,
                          int steps) {
@@ -106,10 +118,7 @@ double largest_of_scaled(Passes& passes, const CsrPattern& A, const T* values, c
         passes
             .template reduce_rows<Largest<double>, double>(
                 A.rows, A.row_offsets, A.nnz,
-                [=] SPMVGPU_BODY(index_t k) {
-                    const index_t col = A.col_indices[k];
-                    return col < 0 ? 0.0 : magnitude(Wide<T>(values[k])) * root[col];
-                },
+                [=] SPMVGPU_BODY(index_t k) { return magnitude(Wide<T>(values[k])) * root[A.col_indices[k]]; },
                 [=] SPMVGPU_BODY(index_t row, double sum) { return Largest<double>{sum * root[row]}; }, nanoseconds)
             .value;
     return largest_eigenvalue(passes, A, values, root, bound, steps, nanoseconds);
@@ -178,40 +187,76 @@ struct NodesOfNode {
     constexpr index_t number(const Run& /*run*/, index_t k) const { return node_of[col_indices[k]]; }
 };
 
-// The strength from 1 to kStrongest of an entry of this size beside two on the diagonal; 0 below the threshold, and for
-// zeros.
-SPMVGPU_IN_BODY Strength strength_of(double size, double own, double other, double threshold) {
-    const double relative = size / square_root(own) / square_root(other);
-    if (!(relative > 0) || relative < threshold) return 0;
+// The strength from 1 to kStrongest of a connection of this size; 0 below the threshold, and for zeros.
+SPMVGPU_IN_BODY Strength strength_of(double size, double threshold, double largest) {
+    if (!(size > 0) || size < threshold) return 0;
+    const double relative = size / largest;
     return static_cast<Strength>(1 + (relative < 1 ? relative : 1) * (kStrongest - 1));
 }
 
+// What the entries of a row are compared with: the largest one, and the least one that is not weak.
+struct RowScale {
+    double largest, least;
+    bool has_signs;  // by -a_ij n_j / n_i for the near-null vector n, and not by its size
+};
+
+// Strengths of the entries of a matrix whose nodes are its rows. With signs, entries that are small beside the diagonal
+// one are weak, too: they are coupled by time steps, or hubs. Rows to which the near-null vector does not belong have
+// no weak entries, and sizes count in rows with too many positive ones.
 template <class T, class Passes>
-NodeGraph connect_nodes(Passes& passes, const CsrPattern& A, const T* values, const Nodes& nodes, double threshold) {
+Array<Strength> connect_rows(Passes& passes, const CsrPattern& A, const T* values, const Wide<T>* near_null,
+                             const Settings& settings) {
+    constexpr double kBesideDiagonal = 0.1, kMostInRow = 50, kMostOutside = 1.5;
+    const double in_row = static_cast<double>(A.nnz) / std::max(1, A.rows), strength = settings.strength;
+    const double beside_diagonal = strength * kBesideDiagonal * std::min(1.0, kMostInRow / std::max(1.0, in_row));
+    const bool has_signs = settings.has_signs && strength > 0;
+    Array<RowScale> of_rows = passes.template scratch<RowScale>(A.rows);
+    RowScale* const scales = of_rows.data();
+    passes.each(
+        A.rows,
+        [=] SPMVGPU_BODY(std::int64_t i) {
+            const auto row = static_cast<index_t>(i);
+            double own = 0, sum = 0, largest = 0, largest_size = 0;
+            for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
+                const Wide<T> entry = relative_entry<T>(values[k], near_null, row, A.col_indices[k]);
+                const double size = magnitude(entry), negative = -real_part(entry);
+                if (A.col_indices[k] == row) {
+                    own = size;
+                    continue;
+                }
+                sum += negative;
+                if (negative > largest) largest = negative;
+                if (size > largest_size) largest_size = size;
+            }
+            const bool is_outside = near_null != nullptr && near_null[row] == Wide<T>(0);
+            if (is_outside || (has_signs && !(sum < kMostOutside * own))) {
+                scales[row] = {largest_size, 0, false};
+                return;
+            }
+            const bool by_sign = has_signs && sum > 0;
+            if (!by_sign) largest = largest_size;
+            const double least = strength * largest, of_diagonal = has_signs ? beside_diagonal * own : 0;
+            scales[row] = {largest, least > of_diagonal ? least : of_diagonal, by_sign};
+        },
+        kNanosecondsPerTerm * (1 + A.nnz / std::max(1, A.rows)));
+    Array<Strength> made = passes.template make<Strength>(A.nnz);
+    Strength* const strengths = made.data();
+    passes.each_entry(A.rows, A.row_offsets, A.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+        const RowScale scale = scales[row];
+        const Wide<T> entry = relative_entry<T>(values[k], near_null, row, A.col_indices[k]);
+        const double size = scale.has_signs ? -real_part(entry) : magnitude(entry);
+        strengths[k] = A.col_indices[k] == row ? Strength(0) : strength_of(size, scale.least, scale.largest);
+    });
+    return made;
+}
+
+template <class T, class Passes>
+NodeGraph connect_nodes(Passes& passes, const CsrPattern& A, const T* values, const Nodes& nodes,
+                        const Wide<T>* near_null, const Settings& settings) {
+    if (nodes.are_rows()) return {{}, connect_rows<T>(passes, A, values, near_null, settings)};
     NodeGraph made;
     const std::int64_t per_row = kNanosecondsPerTerm * (1 + A.nnz / std::max(1, A.rows));
-    Array<double> sizes_of_nodes = passes.template scratch<double>(nodes.count);
-    double* const own_size = sizes_of_nodes.data();
-    if (nodes.are_rows()) {
-        passes.each(
-            A.rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
-                own_size[row] = 0;
-                for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
-                    if (A.col_indices[k] == row) own_size[row] = magnitude(Wide<T>(values[k]));
-                }
-            },
-            per_row);
-        made.strengths = passes.template make<Strength>(A.nnz);
-        Strength* const strengths = made.strengths.data();
-        passes.each_entry(A.rows, A.row_offsets, A.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
-            const index_t col = A.col_indices[k];
-            strengths[k] = col == row
-                               ? Strength(0)
-                               : strength_of(magnitude(Wide<T>(values[k])), own_size[row], own_size[col], threshold);
-        });
-        return made;
-    }
+    const double strength = settings.strength;
     const Nodes::View view = nodes.view();
     const std::int64_t per_node = per_row * (1 + A.rows / std::max(1, nodes.count));
     made.own = distinct_pattern(
@@ -242,13 +287,25 @@ NodeGraph connect_nodes(Passes& passes, const CsrPattern& A, const T* values, co
             }
         }
         sizes[k] = largest * square_root(sum);
-        if (other == node) own_size[node] = sizes[k];
     });
+    Array<double> largest_sizes = passes.template scratch<double>(nodes.count);
+    double* const largest_size = largest_sizes.data();
+    passes.each(
+        nodes.count,
+        [=] SPMVGPU_BODY(std::int64_t node) {
+            double largest = 0;
+            for (index_t k = own.row_offsets[node]; k < own.row_offsets[node + 1]; ++k) {
+                if (own.col_indices[k] != node && sizes[k] > largest) largest = sizes[k];
+            }
+            largest_size[node] = largest;
+        },
+        1 + own.nnz / std::max(1, nodes.count));
     made.strengths = passes.template make<Strength>(own.nnz);
     Strength* const strengths = made.strengths.data();
     passes.each_entry(own.rows, own.row_offsets, own.nnz, [=] SPMVGPU_BODY(index_t node, index_t k) {
         const index_t other = own.col_indices[k];
-        strengths[k] = other == node ? Strength(0) : strength_of(sizes[k], own_size[node], own_size[other], threshold);
+        const double largest = largest_size[node];
+        strengths[k] = other == node ? Strength(0) : strength_of(sizes[k], strength * largest, largest);
     });
     return made;
 }
@@ -282,7 +339,7 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligibl
     CsrPattern pattern = A.pattern();
     const T* const values = A.values.data();
     const index_t rows = A.rows;
-    InverseDiagonal diagonal = invert_diagonal(passes, pattern, values, pattern.col_indices, negligible);
+    InverseDiagonal diagonal = invert_diagonal(passes, pattern, values, Filtered<T>{}, negligible);
     grid.inverse_diagonal = passes.template make<T>(rows);
     {
         T* const to = grid.inverse_diagonal.data();
@@ -294,19 +351,17 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligibl
     if (!grid.is_smoothed) {
         fill_tentative(passes, grid.tentative, grid.P);
     } else {
-        double largest = grid.largest_eigenvalue;
-        Array<index_t> filtered;
+        const Filtered<T> filter = filtered(passes, pattern, values, grid);
         if (grid.kept.size() > 0) {
-            filtered = filtered_columns(passes, pattern, grid.kept.data(), grid.nodes.view());
-            diagonal = invert_diagonal(passes, pattern, values, filtered.data(), negligible);
-            pattern.col_indices = filtered.data();
-            largest = largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps);
+            diagonal = invert_diagonal(passes, pattern, values, filter, negligible);
+            pattern.col_indices = filter.columns(pattern);
         }
-        const double damping = largest > 0 ? settings.damping / largest : 0;
+        // The filtered matrix has about the same largest eigenvalue.
+        const double largest = grid.largest_eigenvalue, damping = largest > 0 ? settings.damping / largest : 0;
         grid.damping = damping, grid.negligible = negligible;
         double* const scale = diagonal.inverse.data();
         passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { scale[row] *= damping; });
-        smooth_prolongator(passes, pattern, values, scale, grid.tentative, grid.P);
+        smooth_prolongator(passes, pattern, filter.values_of(values), scale, grid.tentative, grid.P);
     }
 
     const index_t* const entries = grid.entries_of_R.data();
@@ -349,6 +404,7 @@ struct Coarsen {
         Grid<T>& grid = result.grid;
         grid.A = A;
         grid.nodes = nodes;
+        if (near_null.count == 1 && !near_null.is_constant) grid.near_null = near_null.entries;
         CsrMatrix<T> coarse;
         if (!is_last) coarse = find_patterns(passes, grid);
         result.coarse = fill_values(passes, A, negligible, settings, grid, coarse);
@@ -363,8 +419,8 @@ private:
         Coarsening made = decided != nullptr ? *decided : Coarsening{};
         NodeGraph node_graph;
         if (decided == nullptr) {
-            node_graph = connect_nodes(passes, pattern, A.values.data(), nodes, settings.strength);
-            made.aggregates = aggregate(passes, node_graph.graph(pattern, nodes));
+            node_graph = connect_nodes<T>(passes, pattern, A.values.data(), nodes, grid.near_null.data(), settings);
+            made.aggregates = aggregate(passes, node_graph.graph(pattern, nodes), settings.rounds);
         }
         constexpr double kLeastGain = 0.9;  // largest share of the rows that may be left
         if (made.aggregates.count == 0) return {};

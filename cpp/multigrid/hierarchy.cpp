@@ -59,13 +59,14 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& first_rows,
     Nodes nodes = nodes_of(A.rows, first_rows, device);
     NearNullSpace<T> near_null;
     if (B == nullptr) {
-        near_null = {modes, gpu::run(ConstantsOfNodes<T>{A.rows, modes}, device)};
+        near_null = {modes, gpu::run(ConstantsOfNodes<T>{A.rows, modes}, device), modes == 1};
     } else {
         const std::size_t entries = std::size_t(A.rows) * modes;
         Array<Wide<T>> wide(entries);
         parallel_for<std::int64_t>(entries, entries, [&](std::int64_t i) { wide[i] = Wide<T>(B[i]); });
         near_null = {modes, wide.to(device)};
     }
+    settings_.has_signs = nodes.are_rows() && near_null.count == 1;
     for (int level = 0; next.rows > 0 && refusals_.empty(); ++level) {
         const double negligible = checked(next, level);
         if (!refusals_.empty()) break;
@@ -84,7 +85,8 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& first_rows,
         if (level == 0) made.grid.A.values = {};
         settings_.most_terms = made.grid.is_smoothed ? settings.most_terms_below : 0;
         grids_.push_back(std::move(made.grid));
-        settings_.strength /= 2;  // entries between distant nodes of coarse matrices are small and matter
+        constexpr double kFew = 0.5;  // of the finest entries: more unknowns on coarser levels cost little then
+        settings_.rounds = next.nnz <= kFew * A.nnz ? 2 : 1;
     }
 }
 
@@ -164,7 +166,8 @@ void Hierarchy<T>::drop_values() {
 
 template <class T>
 std::size_t Hierarchy<T>::nbytes() const {
-    std::size_t bytes = 0;
+    // Coarser grids share their vector with the grid before.
+    std::size_t bytes = grids_.empty() ? 0 : grids_[0].near_null.bytes();
     for (const Grid<T>& grid : grids_) {
         for (const auto* matrix : {&grid.A, &grid.P, &grid.R}) {
             bytes += matrix->row_offsets.bytes() + matrix->col_indices.bytes() + matrix->values.bytes();

@@ -39,6 +39,7 @@ template <class T>
 struct NearNullSpace {
     index_t count = 1;
     Array<Wide<T>> entries;
+    bool is_constant = false;  // one vector of ones
 };
 
 // The columns of the tentative prolongator. Unknowns of one aggregate are neighbours.
@@ -270,19 +271,48 @@ PatternArrays prolongator_pattern(Passes& passes, index_t rows, const Nodes& nod
     return pattern;
 }
 
-// The pattern of a matrix without its weak entries, each of which counts for the unknown of its own node at the same
-// place: its column becomes that unknown, or -1 if the entry is missing. `kept` is 0 for a weak entry. In scratch
-// memory.
-template <class Passes>
-Array<index_t> filtered_columns(Passes& passes, const CsrPattern& A, const Strength* kept, const Nodes::View& nodes) {
-    Array<index_t> columns = passes.template scratch<index_t>(A.nnz);
-    index_t* const to = columns.data();
+// An entry of a matrix for vectors relative to a near-null vector: times the quotient of that vector's entries in the
+// column and in the row, unless that is zero in the row. Without a vector it is constant.
+template <class T>
+constexpr Wide<T> relative_entry(T value, const Wide<T>* near_null, index_t row, index_t col) {
+    const Wide<T> entry(value);
+    if (near_null == nullptr || row == col || near_null[row] == Wide<T>(0)) return entry;
+    return entry * (near_null[col] / near_null[row]);
+}
+
+// What differs in a matrix without its weak entries, in scratch memory. A weak entry is added to the one of its own
+// node at the same place, so that the near-null vector is mapped to the same: its column becomes that unknown, or -1
+// if the entry is missing.
+template <class T>
+struct Filtered {
+    Array<index_t> col_indices;  // empty if no entry is weak
+    Array<T> values;             // empty if they are those of the matrix
+
+    const index_t* columns(const CsrPattern& A) const {
+        return col_indices.size() > 0 ? col_indices.data() : A.col_indices;
+    }
+    const T* values_of(const T* of_matrix) const { return values.size() > 0 ? values.data() : of_matrix; }
+};
+
+// `kept` is 0 for a weak entry.
+template <class T, class Passes>
+Filtered<T> filter_entries(Passes& passes, const CsrPattern& A, const T* values, const Strength* kept,
+                           const Nodes::View& nodes, const Wide<T>* near_null) {
+    Filtered<T> made;
+    made.col_indices = passes.template scratch<index_t>(A.nnz);
+    if (near_null != nullptr) made.values = passes.template scratch<T>(A.nnz);
+    index_t* const to = made.col_indices.data();
+    T* const new_values = made.values.data();
     passes.each_entry(A.rows, A.row_offsets, A.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
         const index_t col = A.col_indices[k], node = nodes.node(row), other = nodes.node(col);
         const index_t moved = nodes.first(node) + (col - nodes.first(other));
-        to[k] = kept[k] != 0 || node == other ? col : moved < nodes.first(node + 1) ? moved : -1;
+        const bool stays = kept[k] != 0 || node == other;
+        to[k] = stays ? col : moved < nodes.first(node + 1) ? moved : -1;
+        if (new_values != nullptr) {
+            new_values[k] = stays ? values[k] : T(relative_entry<T>(values[k], near_null, row, col));
+        }
     });
-    return columns;
+    return made;
 }
 
 // P = T - scale A T with the filtered matrix A, with one `scale` for each row.

@@ -74,10 +74,10 @@ inline double largest_ritz_value(const std::vector<std::int64_t>& sums, int step
     return std::min(bound, largest_of_tridiagonal(diagonal, beside));
 }
 
-// Estimates the largest eigenvalue of S A S with the numbers `root` on the diagonal of S; an entry of A in column -1
-// does not count. No eigenvalue is larger than `bound` in size. The sums stay on the device, which is waited for at the
-// end, where steps after an exact one are left out, and once before that: the bound itself is the estimate if a few
-// steps come close to it, as they do if the entries beside the diagonal are negative and all rows alike.
+// Estimates the largest eigenvalue of S A S with the numbers `root` on the diagonal of S. No eigenvalue is larger than
+// `bound` in size. The sums stay on the device, which is waited for at the end, where steps after an exact one are left
+// out, and once before that: the bound itself is the estimate if a few steps come close to it, as they do if the
+// entries beside the diagonal are negative and all rows alike.
 template <class T, class Passes>
 double largest_eigenvalue(Passes& passes, const CsrPattern& A, const T* values, const double* root, double bound,
                           int steps, std::int64_t work) {
@@ -120,10 +120,7 @@ double largest_eigenvalue(Passes& passes, const CsrPattern& A, const T* values, 
         });
         passes.template add_rows<V>(
             along, n, A.row_offsets, A.nnz,
-            [=] SPMVGPU_BODY(index_t k) {
-                const index_t col = A.col_indices[k];
-                return col < 0 ? V(0) : V(values[k]) * scaled[col];
-            },
+            [=] SPMVGPU_BODY(index_t k) { return V(values[k]) * scaled[A.col_indices[k]]; },
             [=] SPMVGPU_BODY(index_t row, const V& sum) {
                 next[row] = root[row] * sum;
                 return to_fixed(real_product(v[row], next[row]) / bound);

@@ -26,13 +26,13 @@ _OVER_RANKS: Mapping[str, Callable[[OverRanks, Callable[[SparseOperator], Argume
 )
 
 _MOST_MODES = 64  # columns of B
-_STRENGTH = 0.03
+_STRENGTH = 0.1
 
 # Prolongators are smoothed if products with them have few terms, see `Arguments`. On meshes
-# there are 2 to 7 for each entry, beside hubs of a graph 10 and more. On a GPU, unsmoothed levels pay for one
-# solve in three dimensions, which have more than 3.1; in two there are more of them, and each takes launches.
-# The second number is for coarser levels.
-_MOST_TERMS = {"auto": (8.0, 8.0), "V": (np.inf, np.inf), "AMLI": (0.0, 0.0), "once": (3.1, 8.0)}
+# there are 2 to 5 for each entry, and up to 6 on coarser levels, which the second number is for; beside hubs
+# of a graph there are 8 and more. On a GPU, unsmoothed levels pay for one solve in three dimensions, which
+# have more than 2.9; in two there are more of them, and each takes launches.
+_MOST_TERMS = {"auto": (6.0, 8.0), "V": (np.inf, np.inf), "AMLI": (0.0, 0.0), "once": (2.9, 8.0)}
 
 
 @with_hints
@@ -73,8 +73,12 @@ def amg(
         BSR matrix, or the number of leading columns of `B` of which each is zero but for one unknown per
         node, or 1.
     strength : float, optional
-        Entries with ``abs(A[i, j]) < strength * sqrt(abs(A[i, i] * A[j, j]))`` are weak: they connect no
-        nodes. It is halved on each coarser level. By default 0.03 for one unknown per node, and 0 otherwise.
+        An entry beside the diagonal is weak if it is below `strength` times the largest one of its row. Weak
+        entries connect no nodes, and prolongators are smoothed as if they were on the diagonal. With one
+        unknown per node and one vector in `B`, entries count as ``-A[i, j] * B[j] / B[i]``: positive ones
+        are weak, but for rows where they prevail, and so are those below ``0.1 * strength * A[i, i]``. With
+        several unknowns, the Frobenius norms of blocks count; with several vectors, absolute values. By
+        default 0.1 for one unknown and one vector, and 0 otherwise: no entry is weak.
     smoother : {"chebyshev", "jacobi"}
         Smoother before and after the correction from the coarser level. The cycle is symmetric with both.
     degree : int, default 2
@@ -145,7 +149,8 @@ def amg(
             real_number("strength", strength, "a number from 0 to 1", lambda number: 0 <= number <= 1)
         of_bsr: tuple[int, int] = getattr(A, "blocksize", (1, 1)) if sp.issparse(A) else (1, 1)
         modes, size = _near_null_space(B, block, of_bsr, op)
-        weak = strength if strength is not None else _STRENGTH if size == 1 else 0.0
+        is_scalar = size == 1 and (modes is None or modes.shape[1] == 1)
+        weak = strength if strength is not None else _STRENGTH if is_scalar else 0.0
         terms = _MOST_TERMS["AMLI" if cycle == "once" and op._ordinal == CPU else cycle]
         return Arguments(modes, size, float(weak), terms, max_coarse, max_levels, smoother, degree)
 
