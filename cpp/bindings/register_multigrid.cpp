@@ -48,22 +48,22 @@ std::uintptr_t address_of(const Array<T>& array) {
     return reinterpret_cast<std::uintptr_t>(array.data());
 }
 
-// A coarsening in Python: aggregates and how many, whether P is smoothed, its columns, row offsets and column indices,
-// and the marks of entries that are kept.
+// A coarsening in Python: aggregates and how many, how often P is smoothed, its columns, row offsets and column
+// indices, and the marks of entries that are kept.
 using Ints = py::array_t<index_t, py::array::c_style>;
 using Strengths = py::array_t<multigrid::Strength, py::array::c_style>;
-using CoarseningTuple = std::tuple<index_t, Ints, bool, index_t, Ints, Ints, Strengths>;
+using CoarseningTuple = std::tuple<index_t, Ints, int, index_t, Ints, Ints, Strengths>;
 
 CoarseningTuple tuple_of(const multigrid::Coarsening& made) {
-    return {made.aggregates.count,           to_numpy(made.aggregates.of_node), made.is_smoothed,   made.of_P.cols,
+    return {made.aggregates.count,           to_numpy(made.aggregates.of_node), made.steps,         made.of_P.cols,
             to_numpy(made.of_P.row_offsets), to_numpy(made.of_P.col_indices),   to_numpy(made.kept)};
 }
 
 multigrid::Coarsening coarsening_of(const CoarseningTuple& given) {
-    const auto& [count, aggregates, is_smoothed, cols, row_offsets, col_indices, kept] = given;
+    const auto& [count, aggregates, steps, cols, row_offsets, col_indices, kept] = given;
     const auto rows = static_cast<index_t>(row_offsets.size() - 1), nnz = static_cast<index_t>(col_indices.size());
     return {{count, view_of(aggregates)},
-            is_smoothed,
+            steps,
             {rows, cols, nnz, view_of(row_offsets), view_of(col_indices)},
             view_of(kept)};
 }
@@ -108,40 +108,42 @@ void register_multigrid(py::module_& module) {
     register_invert_definite<double>(module);
     register_invert_definite<Complex<double>>(module);
     py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of aggregates, on the device of its matrix.")
-        .def(py::init(method<AnyCsrSource>(
-                 []<class T>(const PlannedSource<T>& source, const std::optional<py::array>& given,
-                             const std::variant<index_t, Dense<index_t>>& block, double strength,
-                             std::pair<double, double> most_terms, index_t max_coarse, int max_levels,
-                             const std::optional<std::vector<CoarseningTuple>>& decided) -> AnyHierarchy {
-                     multigrid::Settings settings;
-                     settings.strength = strength;
-                     settings.most_terms = most_terms.first;
-                     settings.most_terms_below = most_terms.second;
-                     settings.max_coarse = max_coarse;
-                     settings.max_levels = max_levels;
-                     const CsrMatrix<T>& A = source.csr();
-                     std::optional<Dense<T>> B;
-                     if (given) B = array_as<Dense<T>>(*given);
-                     const Array<index_t> nodes = first_rows(block, A.rows);
-                     if (A.rows != A.cols || (B && (B->ndim() != 2 || B->shape(0) != A.rows))) {
-                         throw std::invalid_argument(
-                             "a hierarchy needs a square matrix, and B with a row for each of it");
-                     }
-                     const auto* const of_all = std::get_if<index_t>(&block);
-                     if (!B && of_all == nullptr) throw std::invalid_argument("nodes of different sizes need B");
-                     const auto modes = B ? static_cast<index_t>(B->shape(1)) : *of_all;
-                     const T* const entries = B ? B->data() : nullptr;
-                     std::vector<multigrid::Coarsening> coarsenings;
-                     if (decided) std::ranges::transform(*decided, std::back_inserter(coarsenings), coarsening_of);
-                     const GilRelease release;
-                     return std::make_shared<Hierarchy<T>>(A, nodes, entries, modes, settings,
-                                                           decided ? &coarsenings : nullptr);
-                 })),
+        .def(py::init(method<AnyCsrSource>([]<class T>(
+                                               const PlannedSource<T>& source, const std::optional<py::array>& given,
+                                               const std::variant<index_t, Dense<index_t>>& block, double strength,
+                                               std::pair<double, double> most_terms, index_t max_coarse, int max_levels,
+                                               const std::optional<std::vector<CoarseningTuple>>& decided,
+                                               int most_steps) -> AnyHierarchy {
+                 multigrid::Settings settings;
+                 settings.strength = strength;
+                 settings.most_terms = most_terms.first;
+                 settings.most_terms_below = most_terms.second;
+                 settings.max_coarse = max_coarse;
+                 settings.max_levels = max_levels;
+                 settings.most_steps = most_steps;
+                 const CsrMatrix<T>& A = source.csr();
+                 std::optional<Dense<T>> B;
+                 if (given) B = array_as<Dense<T>>(*given);
+                 const Array<index_t> nodes = first_rows(block, A.rows);
+                 if (A.rows != A.cols || (B && (B->ndim() != 2 || B->shape(0) != A.rows))) {
+                     throw std::invalid_argument("a hierarchy needs a square matrix, and B with a row for each of it");
+                 }
+                 const auto* const of_all = std::get_if<index_t>(&block);
+                 if (!B && of_all == nullptr) throw std::invalid_argument("nodes of different sizes need B");
+                 const auto modes = B ? static_cast<index_t>(B->shape(1)) : *of_all;
+                 const T* const entries = B ? B->data() : nullptr;
+                 std::vector<multigrid::Coarsening> coarsenings;
+                 if (decided) std::ranges::transform(*decided, std::back_inserter(coarsenings), coarsening_of);
+                 const GilRelease release;
+                 return std::make_shared<Hierarchy<T>>(A, nodes, entries, modes, settings,
+                                                       decided ? &coarsenings : nullptr);
+             })),
              py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("most_terms"),
-             py::arg("max_coarse"), py::arg("max_levels"), py::arg("decided") = py::none(), py::keep_alive<1, 2>(),
+             py::arg("max_coarse"), py::arg("max_levels"), py::arg("decided") = py::none(), py::arg("most_steps") = 2,
+             py::keep_alive<1, 2>(),
              "Nodes have `block` rows each, or begin at these rows, which the number of rows ends. Without B, it is a "
-             "constant for each row of a node. Prolongators are "
-             "smoothed if products with them have at most `most_terms` terms: on the finest grid, and on others. "
+             "constant for each row of a node. Prolongators are smoothed, by at most `most_steps` steps, if products "
+             "with them have at most `most_terms` terms: on the finest grid, and on others. "
              "`decided` is `coarsenings` of an equal hierarchy with other values.")
         .def("nodes", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
                  return to_numpy(hierarchy.nodes(level));

@@ -23,6 +23,7 @@ struct Settings {
     // and each near-null vector. If one is not smoothed, coarser ones are not either.
     double most_terms = 0;
     double most_terms_below = 0;  // the bound for grids below the finest
+    int most_steps = 2;           // of smoothing
     index_t max_coarse = 300;     // a grid with at most this many unknowns is the coarsest
     int max_levels = 20;
     int lanczos_steps = 10;
@@ -56,8 +57,8 @@ struct Grid {
     CsrMatrix<T> A;                 // without values on the finest grid
     Array<T> inverse_diagonal;      // zero for a zero diagonal entry, in a row of a singular matrix
     double largest_eigenvalue = 0;  // estimate for D^-1 A
-    bool is_smoothed = false;       // false: P is the tentative prolongator
-    double damping = 0;             // a smoothed one is (1 - damping D^-1 A) T, with the filtered matrix
+    int steps = 0;                  // of smoothing; 0: P is the tentative prolongator
+    double damping = 0;             // a step multiplies by 1 - damping D^-1 A, with the filtered matrix
     double negligible = 0;          // diagonal entries up to this count as zero
     CsrMatrix<T> P, R;              // from the next coarser grid, and to it; empty on the coarsest one
     Nodes nodes;
@@ -65,8 +66,11 @@ struct Grid {
     Array<Strength> kept;       // zero for the weak entries of A; empty if there are none
     Array<Wide<T>> near_null;   // the vector that A nearly maps to zero; empty if it is constant, or not one
     Tentative<T> tentative;
+    PatternArrays of_once;  // the pattern of P after one of two steps
     PatternArrays of_AP;
     Array<index_t> entries_of_R;  // their positions in P
+
+    bool is_smoothed() const { return steps > 0; }
 };
 
 // The matrix of a grid without its weak entries.
@@ -348,7 +352,7 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligibl
     }
     grid.largest_eigenvalue = largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps);
     if (grid.tentative.cols == 0) return {};
-    if (!grid.is_smoothed) {
+    if (!grid.is_smoothed()) {
         fill_tentative(passes, grid.tentative, grid.P);
     } else {
         const Filtered<T> filter = filtered(passes, pattern, values, grid);
@@ -361,7 +365,13 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligibl
         grid.damping = damping, grid.negligible = negligible;
         double* const scale = diagonal.inverse.data();
         passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { scale[row] *= damping; });
-        smooth_prolongator(passes, pattern, filter.values_of(values), scale, grid.tentative, grid.P);
+        if (grid.steps == 1) {
+            smooth_prolongator(passes, pattern, filter.values_of(values), scale, grid.tentative, grid.P);
+        } else {
+            CsrMatrix<T> once = with_values<T>(passes, grid.of_once);
+            smooth_prolongator(passes, pattern, filter.values_of(values), scale, grid.tentative, once);
+            smooth_again(passes, filter.of(A), scale, once, grid.P);
+        }
     }
 
     const index_t* const entries = grid.entries_of_R.data();
@@ -378,7 +388,7 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligibl
 // Decisions that depend on the first values of a grid's matrix. New values do not change them.
 struct Coarsening {
     Aggregates aggregates;
-    bool is_smoothed = false;
+    int steps = 0;  // of smoothing
     PatternArrays of_P;
     Array<Strength> kept;  // see Grid
 };
@@ -426,34 +436,61 @@ private:
         if (made.aggregates.count == 0) return {};
         Tentative<T> tentative = tentative_prolongator(passes, A.rows, nodes, made.aggregates, near_null);
         if (tentative.cols == 0 || tentative.cols > kLeastGain * A.rows) return {};
-        if (decided == nullptr) decide(passes, node_graph, tentative, made);
+        if (decided == nullptr) decide(passes, node_graph, tentative, made, grid);
         grid.aggregates = made.aggregates.of_node;
-        grid.is_smoothed = made.is_smoothed;
+        grid.steps = made.steps;
         grid.kept = made.kept;
         grid.tentative = std::move(tentative);
         grid.P = with_values<T>(passes, made.of_P);
         TransposedPattern transposed = transposed_pattern(passes, made.of_P.view());
         grid.R = with_values<T>(passes, transposed.pattern);
         grid.entries_of_R = transposed.entries;
-        grid.of_AP = product_pattern(passes, pattern, made.of_P.view());
+        if (grid.steps == 2) {
+            const Graph strong{A.rows, pattern.row_offsets, pattern.col_indices, made.kept.data()};
+            grid.of_once = prolongator_pattern(passes, A.rows, nodes, strong, made.aggregates, grid.tentative);
+        }
+        if (grid.of_AP.rows == 0) grid.of_AP = product_pattern(passes, pattern, made.of_P.view());
         return with_values<T>(passes, product_pattern(passes, transposed.pattern.view(), grid.of_AP.view()));
     }
 
     // Makes the decisions that follow from the aggregates.
     template <class Passes>
-    void decide(Passes& passes, const NodeGraph& node_graph, const Tentative<T>& tentative, Coarsening& made) const {
+    void decide(Passes& passes, const NodeGraph& node_graph, const Tentative<T>& tentative, Coarsening& made,
+                Grid<T>& grid) const {
         const CsrPattern pattern = A.pattern();
+        double terms = 0;
         if (settings.most_terms > 0) {
             made.of_P = prolongator_pattern(passes, A.rows, nodes, node_graph.graph(pattern, nodes), made.aggregates,
                                             tentative);
             const double most = settings.most_terms * tentative.near_null.count * A.nnz;
-            made.is_smoothed = count_terms(passes, pattern, made.of_P.view()) <= most;
+            terms = count_terms(passes, pattern, made.of_P.view());
+            made.steps = terms <= most ? 1 : 0;
         }
-        if (made.is_smoothed) {
+        if (made.steps > 0) {
             made.kept = kept_entries(passes, pattern, A.values.data(), nodes, node_graph);
+            constexpr double kFewTerms = 3.2;  // in two dimensions, and on lines
+            const bool is_thin = nodes.are_rows() && terms <= kFewTerms * A.nnz;
+            if (is_thin && made.kept.size() > 0 && settings.most_steps > 1) try_two_steps(passes, made, grid);
         } else {
             made.of_P = tentative_pattern(passes, A.rows, nodes, made.aggregates, tentative);
         }
+    }
+
+    // Smooths a prolongator twice if the products stay small. Without weak entries one step is enough.
+    template <class Passes>
+    void try_two_steps(Passes& passes, Coarsening& made, Grid<T>& grid) const {
+        constexpr double kMostTerms = 6.5, kMostEntries = 1.1;
+        const CsrPattern pattern = A.pattern();
+        const Filtered<T> filter =
+            filter_entries<T>(passes, pattern, A.values.data(), made.kept.data(), nodes.view(), nullptr);
+        const CsrPattern strong{pattern.rows, pattern.cols, pattern.nnz, pattern.row_offsets, filter.columns(pattern)};
+        PatternArrays of_P = product_pattern(passes, strong, made.of_P.view());
+        if (count_terms(passes, pattern, of_P.view()) > kMostTerms * A.nnz) return;
+        PatternArrays of_AP = product_pattern(passes, pattern, of_P.view());
+        if (of_AP.nnz > kMostEntries * A.nnz) return;
+        made.steps = 2;
+        made.of_P = std::move(of_P);
+        grid.of_AP = std::move(of_AP);
     }
 };
 

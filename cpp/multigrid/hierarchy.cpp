@@ -30,7 +30,7 @@ Nodes nodes_of(index_t rows, const Array<index_t>& first_rows, Device device) {
 Coarsening copy_to(const Coarsening& made, Device device) {
     const PatternArrays& of_P = made.of_P;
     return {{made.aggregates.count, made.aggregates.of_node.to(device)},
-            made.is_smoothed,
+            made.steps,
             {of_P.rows, of_P.cols, of_P.nnz, of_P.row_offsets.to(device), of_P.col_indices.to(device)},
             made.kept.to(device)};
 }
@@ -83,7 +83,7 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& first_rows,
         nodes = made.grid.tentative.nodes;
         near_null = made.grid.tentative.near_null;
         if (level == 0) made.grid.A.values = {};
-        settings_.most_terms = made.grid.is_smoothed ? settings.most_terms_below : 0;
+        settings_.most_terms = made.grid.is_smoothed() ? settings.most_terms_below : 0;
         grids_.push_back(std::move(made.grid));
         constexpr double kFew = 0.5;  // of the finest entries: more unknowns on coarser levels cost little then
         settings_.rounds = next.nnz <= kFew * A.nnz ? 2 : 1;
@@ -152,7 +152,7 @@ std::vector<Coarsening> Hierarchy<T>::coarsenings() const {
         const Grid<T>& grid = grids_[level];
         const auto aggregates = static_cast<index_t>(grid.tentative.offsets.size() - 1);
         made.push_back({{aggregates, grid.aggregates},
-                        grid.is_smoothed,
+                        grid.steps,
                         {grid.P.rows, grid.P.cols, grid.P.nnz, grid.P.row_offsets, grid.P.col_indices},
                         grid.kept});
     }
@@ -174,7 +174,8 @@ std::size_t Hierarchy<T>::nbytes() const {
         }
         bytes += grid.inverse_diagonal.bytes() + grid.aggregates.bytes() + grid.kept.bytes() +
                  grid.tentative.first_col.bytes() + grid.tentative.offsets.bytes() + grid.tentative.entries.bytes() +
-                 grid.tentative.near_null.entries.bytes() + grid.of_AP.bytes() + grid.entries_of_R.bytes();
+                 grid.tentative.near_null.entries.bytes() + grid.of_once.bytes() + grid.of_AP.bytes() +
+                 grid.entries_of_R.bytes();
     }
     return bytes;
 }

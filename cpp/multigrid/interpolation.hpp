@@ -292,6 +292,10 @@ struct Filtered {
         return col_indices.size() > 0 ? col_indices.data() : A.col_indices;
     }
     const T* values_of(const T* of_matrix) const { return values.size() > 0 ? values.data() : of_matrix; }
+    // The matrix. Its columns are in no order, and may repeat.
+    CsrMatrix<T> of(const CsrMatrix<T>& A) const {
+        return {A.rows, A.cols, A.nnz, A.row_offsets, col_indices, values.size() > 0 ? values : A.values};
+    }
 };
 
 // `kept` is 0 for a weak entry.
@@ -369,6 +373,22 @@ void smooth_prolongator(Passes& passes, const CsrPattern& A, const T* values, co
         const bool is_own = first_col[row] != kNone && c >= 0 && c < modes;
         const Wide<T> own = is_own ? Q[std::int64_t(row) * modes + c] : Wide<T>(0);
         to[entry] = T(own - scale[row] * sum);
+    });
+}
+
+// P = Q - scale A Q with the filtered matrix A, in the pattern of A Q.
+template <class T, class Passes>
+void smooth_again(Passes& passes, const CsrMatrix<T>& A, const double* scale, const CsrMatrix<T>& Q, CsrMatrix<T>& P) {
+    multiply_values(passes, A, Q, P);
+    const index_t *const row_offsets = Q.row_offsets.data(), *const cols = Q.col_indices.data(),
+                         *const cols_of_P = P.col_indices.data();
+    const T* const from = Q.values.data();
+    T* const to = P.values.data();
+    passes.each_entry(P.rows, P.row_offsets.data(), P.nnz, [=] SPMVGPU_BODY(index_t row, index_t entry) {
+        const index_t end = row_offsets[row + 1];
+        const index_t place = find_column(cols, row_offsets[row], end, cols_of_P[entry]);
+        const Wide<T> before = place < end ? Wide<T>(from[place]) : Wide<T>(0);
+        to[entry] = T(before - scale[row] * Wide<T>(to[entry]));
     });
 }
 

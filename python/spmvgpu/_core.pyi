@@ -597,8 +597,9 @@ class Hierarchy:
         most_terms: tuple[float, float],
         max_coarse: int,
         max_levels: int,
-        decided: Sequence[tuple[int, npt.ArrayLike, bool, int, npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]]
+        decided: Sequence[tuple[int, npt.ArrayLike, int, int, npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]]
         | None = None,
+        most_steps: int = 2,
     ) -> None: ...
     def aggregates(self, level: int) -> npt.NDArray[np.int32]: ...
     def coarsenings(
@@ -607,7 +608,7 @@ class Hierarchy:
         tuple[
             int,
             npt.NDArray[np.int32],
-            bool,
+            int,
             int,
             npt.NDArray[np.int32],
             npt.NDArray[np.int32],

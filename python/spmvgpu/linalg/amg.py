@@ -32,7 +32,7 @@ _STRENGTH = 0.1
 # there are 2 to 5 for each entry, and up to 6 on coarser levels, which the second number is for; beside hubs
 # of a graph there are 8 and more. On a GPU, unsmoothed levels pay for one solve in three dimensions, which
 # have more than 2.9; in two there are more of them, and each takes launches.
-_MOST_TERMS = {"auto": (6.0, 8.0), "V": (np.inf, np.inf), "AMLI": (0.0, 0.0), "once": (2.9, 8.0)}
+_MOST_TERMS = {"auto": (7.0, 8.0), "V": (np.inf, np.inf), "AMLI": (0.0, 0.0), "once": (2.9, 8.0)}
 
 
 @with_hints

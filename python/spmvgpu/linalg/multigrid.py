@@ -34,7 +34,7 @@ _SMALLER = 0.4
 AS_PREDICTED = Request(tune="off", symmetric=Symmetry.NEITHER)
 
 # Decisions of the values when a level was made, for the core.
-_Coarsening: TypeAlias = tuple[int, HostArray, bool, int, HostArray, HostArray, HostArray]
+_Coarsening: TypeAlias = tuple[int, HostArray, int, int, HostArray, HostArray, HostArray]
 
 # A pickle knows the decisions, and how the operators of all levels are stored.
 _Made: TypeAlias = tuple[list[_Coarsening], list[Description]]

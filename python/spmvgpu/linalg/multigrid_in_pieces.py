@@ -61,7 +61,8 @@ class BlockHierarchy:
 
     def __init__(self, block: CanonicalCsr, arguments: Arguments) -> None:
         self._block, self._arguments = block, arguments
-        self._core = _core.Hierarchy(block.source, *arguments[:6], None)
+        # Prolongators are smoothed by one step, for each needs rows of other pieces.
+        self._core = _core.Hierarchy(block.source, *arguments[:6], None, most_steps=1)
         check_definite(self._core, block)
         self.depth, self.smoothed = max(1, self._core.levels), self._core.smoothed_levels
 
