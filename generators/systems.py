@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from spmvgpu import gallery
-from spmvgpu.gallery.stencils import star_offsets, stencil_matrix
+from spmvgpu.gallery.stencils import box_offsets, star_offsets, stencil_matrix
 
 from . import families
 
@@ -18,20 +18,80 @@ Array = npt.NDArray[Any]
 BLOCKS = 8  # along an axis, in each of which a coefficient that jumps is constant
 
 
-def diffusion(coefficient: Array) -> sp.csr_array:
-    """Finite differences with a coefficient for each point of a grid, and its harmonic means between them."""
+def diffusion(coefficient: Array, *weights: float, closed: tuple[int, ...] = ()) -> sp.csr_array:
+    """Finite differences with a coefficient for each point of a grid, and its harmonic means between them.
+
+    `weights` are factors for the axes, and at both ends of `closed` ones no values are fixed.
+    """
     grid = coefficient.shape
     offsets = star_offsets(len(grid))
     padded = np.pad(coefficient, 1, mode="edge")
+    for axis in closed:
+        np.moveaxis(padded, axis, 0)[[0, -1]] = 0
     values = np.zeros((*grid, len(offsets)))
     centre = int(np.flatnonzero(~offsets.any(axis=1))[0])
     for slot, offset in enumerate(offsets):
         if slot != centre:
             window = tuple(slice(1 + o, 1 + o + n) for o, n in zip(offset, grid, strict=True))
             other = padded[window]
-            values[..., slot] = -2 * coefficient * other / (coefficient + other)
+            weight = weights[np.flatnonzero(offset)[0]] if weights else 1
+            values[..., slot] = -2 * weight * coefficient * other / (coefficient + other)
     values[..., centre] = -values.sum(axis=-1)
     return stencil_matrix(grid, offsets, values.reshape(-1, 1, len(offsets), 1), np.float64)
+
+
+def blocks(points: int, decades: float, seed: int) -> sp.csr_array:
+    """Cubes of 8^3 points with coefficients over some powers of ten."""
+    place = np.arange(points) // 8
+    exponents = np.random.default_rng(seed).uniform(-decades / 2, decades / 2, (place[-1] + 1,) * 3)
+    return diffusion(10 ** exponents[np.ix_(place, place, place)], closed=(1, 2))
+
+
+def smooth_field(shape: tuple[int, ...], seed: int) -> Array:
+    """A random field of variance 1 in which neighbours are alike."""
+    field = np.random.default_rng(seed).standard_normal(shape)
+    for axis in range(len(shape)):
+        for reach in (1, 2):
+            field = field + np.roll(field, reach, axis) + np.roll(field, -reach, axis)
+    made: Array = field / field.std()
+    return made
+
+
+def log_normal(points: int, seed: int) -> sp.csr_array:
+    """A cube of rock, whose coefficient is the exponential of twice a random field."""
+    return diffusion(np.exp(2 * smooth_field((points,) * 3, seed)), closed=(1, 2))
+
+
+def reservoir(points: int, seed: int) -> sp.csr_array:
+    """Flat cells, and channels in some layers with a coefficient a thousand times as large."""
+    shape = (points, points, points // 2)
+    random = np.random.default_rng(seed)
+    coefficient = np.exp(0.5 * random.standard_normal(shape))
+    x, y = np.ogrid[:points, :points]
+    for _ in range(points // 4):
+        begin, middle, phase = (
+            random.integers(0, shape[2] - 3),
+            random.uniform(0, points),
+            random.uniform(0, 6),
+        )
+        channel = np.abs(y - middle - 5 * np.sin(x / 6 + phase)) <= 3
+        layers = coefficient[..., begin : begin + 3]
+        layers[channel if random.integers(2) else channel.T] *= 1000
+    return diffusion(coefficient, 1, 1, 100, closed=(1, 2))
+
+
+def rotated(points: int, degrees: float, ratio: float, *, elements: bool) -> sp.csr_array:
+    """Diffusion in the plane that is `ratio` times as strong across a direction as along it.
+
+    By bilinear finite elements, or by finite differences.
+    """
+    cosine, sine = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    along, across = cosine**2 + ratio * sine**2, sine**2 + ratio * cosine**2
+    mass = np.array([1, 4, 1]) / 6 if elements else np.array([0, 1, 0])
+    second, first = np.array([-1, 2, -1]), np.array([-1, 0, 1]) / 2
+    mixed = 2 * (1 - ratio) * cosine * sine * np.outer(first, first)
+    stencil = along * np.outer(second, mass) + across * np.outer(mass, second) - mixed
+    return stencil_matrix((points, points), box_offsets(2), stencil.reshape(1, 1, 9, 1), np.float64)
 
 
 def jumps(dim: int, contrast: float, points: int, seed: int) -> sp.csr_array:

@@ -10,7 +10,7 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
-from generators.systems import neumann2d
+from generators.systems import blocks, log_normal, neumann2d, reservoir, rotated, singular
 from spmvgpu import gallery, linalg
 
 
@@ -38,6 +38,7 @@ CASES = {
     "poisson3d": lambda: (gallery.poisson3d(14), None, None),
     "jumps": lambda: (gallery.poisson3d(12, contrast=1e4), None, None),
     "stretched": lambda: (stretched(40), None, None),
+    "rotated": lambda: (rotated(30, 30, 1e-2, elements=True), None, None),
     "elasticity2d": lambda: (
         gallery.elasticity2d(16),
         gallery.rigid_body_modes(gallery.elasticity2d_points(16)),
@@ -156,7 +157,14 @@ def test_every_device_makes_the_same_bits(name, dtype, cycle, cuda_device):
 
 @pytest.mark.gpu
 @both_cycles
-@pytest.mark.parametrize("make", [lambda: gallery.poisson3d(24, contrast=100), lambda: laplacian(12_000)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gallery.poisson3d(24, contrast=100),
+        lambda: laplacian(12_000),
+        lambda: rotated(120, 30, 1e-3, elements=False),
+    ],
+)
 def test_every_device_makes_the_same_bits_of_many_rows(make, cycle, cuda_device):
     """A GPU does other things with many rows, and with long rows among many."""
     A = make()
@@ -201,6 +209,42 @@ def test_iterations_beside_pyamg(name, device):
     assert ours <= 1.25 * M.A.solve_info.iterations + 1
 
 
+# By name: the matrix, the most iterations, and the largest operator complexity.
+COEFFICIENTS = {
+    "blocks": (lambda: blocks(40, 6, 5), 13, 1.55),
+    "log-normal": (lambda: log_normal(32, 5), 13, 1.55),
+    "reservoir": (lambda: reservoir(40, 5), 17, 2.05),
+    "rotated elements": (lambda: rotated(120, 30, 1e-3, elements=True), 21, 1.5),
+    "rotated differences": (lambda: rotated(120, 30, 1e-3, elements=False), 27, 1.35),
+}
+
+
+@pytest.mark.parametrize("name", COEFFICIENTS)
+def test_coefficients(name, device):
+    """Aggregates follow strong connections, so that jumps and directions cost few iterations."""
+    make, most, complexity = COEFFICIENTS[name]
+    M = linalg.amg(make(), device=device)
+    assert M.operator_complexity <= complexity
+    assert iterations(M, vector(M.A.shape[0], M.dtype))[1] <= most
+
+
+def test_strength():
+    """Strong entries are negative and large in their row; without a threshold, all are strong."""
+    n = 24
+    one, eye = gallery.poisson1d(n), sp.eye_array(n)
+    for along in (1e-3 * one, 0.3 * abs(one)):  # weak by size, and by sign
+        A = sp.csr_array(sp.kron(one, eye) + sp.kron(eye, along))
+        found = linalg.amg(A, device="cpu")._hierarchy.aggregates(0).reshape(n, n)
+        assert all(len(set(found[:, line]) & set(found[:, line + 1])) == 0 for line in range(n - 1))
+    found = linalg.amg(A, device="cpu", strength=0.0)._hierarchy.aggregates(0).reshape(n, n)
+    assert any(set(found[:, line]) & set(found[:, line + 1]) for line in range(n - 1))
+    # Of many equal entries each is small beside the diagonal, and positive ones alone connect by their sizes.
+    box = sp.diags_array([1.0] * 5, offsets=range(-2, 3), shape=(9, 9))
+    wide = sp.kron(box, sp.kron(box, box))
+    for matrix in (sp.diags_array(wide.sum(axis=1) + 1e-3) - wide, abs(gallery.poisson2d(30))):
+        assert linalg.amg(sp.csr_array(matrix), device="cpu", max_coarse=100).levels[1].A.shape[0] < 200
+
+
 def test_aggregates():
     """Every node with a strong neighbour is in an aggregate, which is connected, and all numbers are used."""
     from scipy.sparse.csgraph import connected_components
@@ -238,11 +282,41 @@ def test_prolongators_hold_the_near_null_space(cycle, device):
     assert M.levels[1].A.shape[0] % 6 == 0
 
 
+@pytest.mark.parametrize("kind", ["constant", "real", "complex"])
+@pytest.mark.parametrize(
+    "grid", [lambda seed: blocks(10, 6, seed), lambda seed: rotated(26, 20 + seed, 1e-3, elements=True)]
+)
+def test_filtered_prolongators_hold_the_near_null_vector(grid, kind, device):
+    """Weak entries go to the diagonal so that each level's vector stays in the range, also for new values."""
+    rng = np.random.default_rng(1)
+    n = grid(1).shape[0]
+    B = np.ones(n) if kind == "constant" else rng.uniform(0.3, 3, n)
+    if kind == "complex":
+        B = B * np.exp(1j * rng.uniform(0, 6, n))
+    scaling = sp.diags_array(1 / B)
+
+    def matrix(seed):
+        A = sp.csr_array(scaling.conj() @ singular(grid(seed)) @ scaling)
+        assert np.abs(A @ B).max() < 1e-12 * np.abs(A.data).max()
+        return A
+
+    M = linalg.amg(matrix(1), B=None if kind == "constant" else B, device=device, max_coarse=20)
+    assert len(M.levels) > 2
+    for seed in (1, 2):
+        M.update_values(matrix(seed))
+        finer = B
+        for level in M.levels[:-1]:
+            P = level.P.toarray()
+            coarse = np.linalg.lstsq(P, finer, rcond=None)[0]
+            np.testing.assert_allclose(P @ coarse, finer, rtol=0, atol=1e-8 * np.abs(finer).max())
+            finer = coarse
+
+
 def test_dependent_vectors_are_left_out(device):
     A = gallery.poisson2d(30)
     one = np.ones(A.shape[0])
     M = linalg.amg(A, B=np.column_stack([one, 2 * one, 0 * one]), block=1, device=device)
-    assert_same(M, linalg.amg(A, B=one, device=device))
+    assert_same(M, linalg.amg(A, B=one, strength=0.0, device=device))
 
 
 def test_repr():
