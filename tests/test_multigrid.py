@@ -238,7 +238,7 @@ def test_strength():
         assert all(len(set(found[:, line]) & set(found[:, line + 1])) == 0 for line in range(n - 1))
     found = linalg.amg(A, device="cpu", strength=0.0)._hierarchy.aggregates(0).reshape(n, n)
     assert any(set(found[:, line]) & set(found[:, line + 1]) for line in range(n - 1))
-    # Of many equal entries each is small beside the diagonal, and positive ones alone connect by their sizes.
+    # Many equal entries are strong, though small beside the diagonal, and so are positive ones alone.
     box = sp.diags_array([1.0] * 5, offsets=range(-2, 3), shape=(9, 9))
     wide = sp.kron(box, sp.kron(box, box))
     for matrix in (sp.diags_array(wide.sum(axis=1) + 1e-3) - wide, abs(gallery.poisson2d(30))):

@@ -198,7 +198,7 @@ SPMVGPU_IN_BODY Strength strength_of(double size, double threshold, double large
     return static_cast<Strength>(1 + (relative < 1 ? relative : 1) * (kStrongest - 1));
 }
 
-// What the entries of a row are compared with: the largest one, and the least one that is not weak.
+// Entries of a row are compared with the largest one and the least one that is not weak.
 struct RowScale {
     double largest, least;
     bool has_signs;  // by -a_ij n_j / n_i for the near-null vector n, and not by its size

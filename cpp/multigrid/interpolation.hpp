@@ -280,13 +280,13 @@ constexpr Wide<T> relative_entry(T value, const Wide<T>* near_null, index_t row,
     return entry * (near_null[col] / near_null[row]);
 }
 
-// What differs in a matrix without its weak entries, in scratch memory. A weak entry is added to the one of its own
-// node at the same place, so that the near-null vector is mapped to the same: its column becomes that unknown, or -1
-// if the entry is missing.
+// Columns and values of a matrix without its weak entries, in scratch memory. A weak entry is added to the one of its
+// own node at the same place, so that the product with the near-null vector stays: its column becomes that unknown, or
+// -1 if the entry is missing.
 template <class T>
 struct Filtered {
     Array<index_t> col_indices;  // empty if no entry is weak
-    Array<T> values;             // empty if they are those of the matrix
+    Array<T> values;             // empty if the matrix has the same
 
     const index_t* columns(const CsrPattern& A) const {
         return col_indices.size() > 0 ? col_indices.data() : A.col_indices;

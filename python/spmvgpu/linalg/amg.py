@@ -28,10 +28,10 @@ _OVER_RANKS: Mapping[str, Callable[[OverRanks, Callable[[SparseOperator], Argume
 _MOST_MODES = 64  # columns of B
 _STRENGTH = 0.1
 
-# Prolongators are smoothed if products with them have few terms, see `Arguments`. On meshes
-# there are 2 to 5 for each entry, and up to 6 on coarser levels, which the second number is for; beside hubs
-# of a graph there are 8 and more. On a GPU, unsmoothed levels pay for one solve in three dimensions, which
-# have more than 2.9; in two there are more of them, and each takes launches.
+# Prolongators are smoothed if products with them have few terms, see `Arguments`. On meshes there are 2 to 6
+# for each entry, and beside hubs of a graph 8 and more; the second number is for coarser levels. On a GPU,
+# unsmoothed levels pay for one solve in three dimensions, which have more than 2.9; in two there are more of
+# them, and each takes launches.
 _MOST_TERMS = {"auto": (7.0, 8.0), "V": (np.inf, np.inf), "AMLI": (0.0, 0.0), "once": (2.9, 8.0)}
 
 
@@ -84,8 +84,9 @@ def amg(
     degree : int, default 2
         Degree of the "chebyshev" smoother.
     cycle : {"auto", "once", "V", "AMLI"}
-        "V" is smoothed aggregation with V-cycles. "AMLI" is unsmoothed aggregation: coarser matrices have
-        fewer entries, and setup takes less time and memory. V-cycles would converge slowly. So corrections
+        "V" is smoothed aggregation with V-cycles. On one device prolongators are smoothed twice where entries
+        are weak and products stay small, as for directions in the plane. "AMLI" is unsmoothed aggregation:
+        coarser matrices have fewer entries, and setup takes less time and memory. V-cycles would converge slowly. So corrections
         from a coarser level are polynomials of degree 2 in a cycle from there (algebraic multilevel iteration
         [4]_), unless the level has more than 0.4 times the entries of the next finer one. The coefficients
         are constants, so the cycle is linear and suits the same solvers. On meshes it takes more iterations

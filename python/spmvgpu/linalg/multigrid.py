@@ -115,7 +115,7 @@ class Multigrid(DevicePreconditioner):
     --------
     >>> import numpy as np, spmvgpu as sg
     >>> sg.linalg.amg(sg.gallery.poisson2d(60), device="cpu")
-    <3600x3600 Multigrid of float64 on 'cpu': 3600, 693 and 75 unknowns, operator complexity 1.48>
+    <3600x3600 Multigrid of float64 on 'cpu': 3600, 523 and 66 unknowns, operator complexity 1.38>
     """
 
     def __init__(
