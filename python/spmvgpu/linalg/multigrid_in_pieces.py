@@ -153,7 +153,6 @@ def whole_hierarchy(
     own = arguments._replace(
         B=np.concatenate([piece.B for piece in pieces]),
         block=1 if len(firsts) == op.shape[0] + 1 else firsts,
-        strength=arguments.strength / 2**number,
         most_terms=(most_terms, most_terms),
         max_levels=max(1, arguments.max_levels - number),
     )
