@@ -310,6 +310,8 @@ def test_filtered_prolongators_hold_the_near_null_vector(grid, kind, device):
             coarse = np.linalg.lstsq(P, finer, rcond=None)[0]
             np.testing.assert_allclose(P @ coarse, finer, rtol=0, atol=1e-8 * np.abs(finer).max())
             finer = coarse
+    M.update_values(matrix(1))
+    assert_same(M, linalg.amg(matrix(1), B=None if kind == "constant" else B, device=device, max_coarse=20))
 
 
 def test_dependent_vectors_are_left_out(device):

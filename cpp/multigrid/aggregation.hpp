@@ -145,9 +145,10 @@ index_t add_roots(Passes& passes, const Graph& graph, index_t* aggregates, index
     return count + added;
 }
 
-// The aggregate that receives most of a node's strong connections, the smallest number if there are several; kNone if
-// there are none.
-constexpr index_t nearest_aggregate(const Graph& graph, const index_t* aggregates, const index_t* sizes, index_t node) {
+// The aggregate of `least` nodes or more that receives most of a node's strong connections, the smallest one if there
+// are several; kNone if there are none.
+constexpr index_t nearest_aggregate(const Graph& graph, const index_t* aggregates, const index_t* sizes, index_t least,
+                                    index_t node) {
     constexpr index_t kMostNeighbours = 64;  // each neighbour is compared with all others
     const index_t begin = graph.row_offsets[node], length = graph.row_offsets[node + 1] - begin;
     const index_t end = begin + (length < kMostNeighbours ? length : kMostNeighbours);
@@ -155,7 +156,7 @@ constexpr index_t nearest_aggregate(const Graph& graph, const index_t* aggregate
     for (index_t k = begin; k < begin + length; ++k) {
         if (graph.strengths[k] == 0) continue;
         const index_t candidate = aggregates[graph.neighbours[k]];
-        if (candidate == kNone || candidate == nearest) continue;
+        if (candidate == kNone || candidate == nearest || sizes[candidate] < least) continue;
         index_t sum = graph.strengths[k];
         for (index_t other = k + 1; other < end; ++other) {
             if (aggregates[graph.neighbours[other]] == candidate) sum += graph.strengths[other];
@@ -167,6 +168,49 @@ constexpr index_t nearest_aggregate(const Graph& graph, const index_t* aggregate
         }
     }
     return nearest;
+}
+
+template <class Passes>
+void count_members(Passes& passes, const Aggregates& found, index_t nodes, index_t* sizes) {
+    const index_t* const of_node = found.of_node.data();
+    passes.fill(sizes, found.count, index_t(0));
+    passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) {
+        if (of_node[node] != kNone) count_one(sizes + of_node[node]);
+    });
+}
+
+// A root to which no other node has a strong connection joins the aggregate that it is connected with, or none.
+template <class Passes>
+void dissolve_lone_roots(Passes& passes, const Graph& graph, Aggregates& found) {
+    const index_t nodes = graph.nodes, count = found.count;
+    Array<index_t> sizes = passes.template scratch<index_t>(count), before = passes.template scratch<index_t>(nodes);
+    Array<index_t> numbers = passes.template scratch<index_t>(count + std::size_t(1));
+    index_t *const size = sizes.data(), *const of_node = found.of_node.data(), *const place = before.data(),
+                   *const number = numbers.data();
+    count_members(passes, found, nodes, size);
+    auto lone = passes.template reduce<std::int64_t>(
+        count, [=] SPMVGPU_BODY(std::int64_t a) { return std::int64_t(size[a] == 1); });
+    if (lone == 0) return;
+    while (lone > 0) {
+        passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) { place[node] = of_node[node]; });
+        lone = passes.template reduce<std::int64_t>(
+            nodes,
+            [=] SPMVGPU_BODY(std::int64_t node) {
+                if (place[node] == kNone || size[place[node]] > 1) return std::int64_t(0);
+                constexpr index_t kLeast = 2;
+                const index_t nearest = nearest_aggregate(graph, place, size, kLeast, static_cast<index_t>(node));
+                if (nearest != kNone) of_node[node] = nearest;
+                return std::int64_t(nearest != kNone);
+            },
+            kNanosecondsPerNode);
+        count_members(passes, found, nodes, size);
+    }
+    passes.each(count, [=] SPMVGPU_BODY(std::int64_t a) { number[a] = size[a] > 1; });
+    found.count = passes.scan(number, count);
+    passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) {
+        const index_t own = of_node[node];
+        if (own != kNone) of_node[node] = size[own] > 1 ? number[own] : kNone;
+    });
 }
 
 // Aggregates from rounds of roots and their neighbours; a second one fills gaps of the first (Kelley and Rajamanickam,
@@ -198,18 +242,16 @@ Aggregates aggregate(Passes& passes, const Graph& graph, int rounds) {
     }
     Array<index_t> sizes = passes.template scratch<index_t>(found.count);
     index_t* const size = sizes.data();
-    passes.fill(size, found.count, index_t(0));
-    passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) {
-        before[node] = of_node[node];
-        if (before[node] != kNone) count_one(size + before[node]);
-    });
+    count_members(passes, found, nodes, size);
+    passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) { before[node] = of_node[node]; });
     passes.each(
         nodes,
         [=] SPMVGPU_BODY(std::int64_t node) {
             if (before[node] == kNone)
-                of_node[node] = nearest_aggregate(graph, before, size, static_cast<index_t>(node));
+                of_node[node] = nearest_aggregate(graph, before, size, 1, static_cast<index_t>(node));
         },
         kNanosecondsPerNode);
+    dissolve_lone_roots(passes, graph, found);
     return found;
 }
 

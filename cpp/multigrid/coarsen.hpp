@@ -195,7 +195,8 @@ struct NodesOfNode {
 SPMVGPU_IN_BODY Strength strength_of(double size, double threshold, double largest) {
     if (!(size > 0) || size < threshold) return 0;
     const double relative = size / largest;
-    return static_cast<Strength>(1 + (relative < 1 ? relative : 1) * (kStrongest - 1));
+    constexpr double kHalf = 0.5;  // rounds, so that about equal entries are equal
+    return static_cast<Strength>(1 + (relative < 1 ? relative : 1) * (kStrongest - 1) + kHalf);
 }
 
 // Entries of a row are compared with the largest one and the least one that is not weak.

@@ -86,13 +86,13 @@ def amg(
     cycle : {"auto", "once", "V", "AMLI"}
         "V" is smoothed aggregation with V-cycles. On one device prolongators are smoothed twice where entries
         are weak and products stay small, as for directions in the plane. "AMLI" is unsmoothed aggregation:
-        coarser matrices have fewer entries, and setup takes less time and memory. V-cycles would converge slowly. So corrections
-        from a coarser level are polynomials of degree 2 in a cycle from there (algebraic multilevel iteration
-        [4]_), unless the level has more than 0.4 times the entries of the next finer one. The coefficients
-        are constants, so the cycle is linear and suits the same solvers. On meshes it takes more iterations
-        than "V". "auto" is "V", but for levels from which on smoothing would make coarser matrices nearly
-        dense, as on graphs with hubs. "once" is what is likely to be faster for the setup and one solve
-        on the device; ``M="amg"`` of solvers is that.
+        coarser matrices have fewer entries, and setup takes less time and memory. V-cycles would converge
+        slowly. So corrections from a coarser level are polynomials of degree 2 in a cycle from there
+        (algebraic multilevel iteration [4]_), unless the level has more than 0.4 times the entries of the
+        next finer one. The coefficients are constants, so the cycle is linear and suits the same solvers. On
+        meshes it takes more iterations than "V". "auto" is "V", but for levels from which on smoothing would
+        make coarser matrices nearly dense, as on graphs with hubs. "once" is what is likely to be faster for
+        the setup and one solve on the device; ``M="amg"`` of solvers is that.
     max_coarse : int, default 300
         Largest number of unknowns of the coarsest level. At most 2000.
     max_levels : int, default 20
