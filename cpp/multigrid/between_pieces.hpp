@@ -38,16 +38,20 @@ struct TentativeMatrix {
     }
 };
 
-// The factors by which smoothing subtracts rows of A T from rows of T.
+// The factors by which smoothing subtracts rows of E T from rows of a prolongator, where E is what the matrix of a
+// piece lacks. They are zero in rows where E is far larger than that, as on coarse levels of small pieces: the
+// prolongators of further levels would grow without bound.
 template <class T>
 struct SmoothingFactors {
     using Result = Array<double>;
-    const CsrMatrix<T>& A;
+    const CsrMatrix<T>&A, &ET;
     const Grid<T>& grid;
 
     template <class Passes>
     Result operator()(Passes& passes) const {
-        const CsrPattern pattern = A.pattern();
+        constexpr double kMost = 32;  // beside entries of T, which are at most 1
+        const CsrPattern pattern = A.pattern(), beyond = ET.pattern();
+        const T* const values_beyond = ET.values.data();
         const T* const values = A.values.data();
         const Filtered<T> filter = filtered(passes, pattern, values, grid);
         const InverseDiagonal diagonal = invert_diagonal(passes, pattern, values, filter, grid.negligible);
@@ -55,7 +59,14 @@ struct SmoothingFactors {
         const double* const inverse = diagonal.inverse.data();
         double* const to = factors.data();
         const double damping = grid.damping;
-        passes.each(A.rows, [=] SPMVGPU_BODY(std::int64_t row) { to[row] = damping * inverse[row]; });
+        passes.each(A.rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            const double factor = damping * inverse[row];
+            double sum = 0;
+            for (index_t k = beyond.row_offsets[row]; k < beyond.row_offsets[row + 1]; ++k) {
+                sum += magnitude(Wide<T>(values_beyond[k]));
+            }
+            to[row] = factor * sum <= kMost ? factor : 0;
+        });
         return factors;
     }
 };

@@ -139,7 +139,7 @@ CsrMatrix<T> Hierarchy<T>::smoothing(std::size_t level, const CsrMatrix<T>& A, c
     if (A.rows != grid.P.rows || ET.rows != A.rows || A.device() != ET.device()) {
         throw std::invalid_argument("matrices that do not belong to the grid");
     }
-    const Array<double> factors = gpu::run(SmoothingFactors<T>{A, grid}, A.device());
+    const Array<double> factors = gpu::run(SmoothingFactors<T>{A, ET, grid}, A.device());
     CsrMatrix<T> made = ET;
     made.values = gpu::run(ScaledRows<T>{ET, factors, -1.0}, A.device());
     return made;
