@@ -391,7 +391,10 @@ def test_device_arrays(gpu_names, by, library, dtype):
 def test_a_matrix_on_a_gpu(gpu_names, by, library, dtype, index_type):
     """Its arrays, which may be broken or in disorder: each device checks its own rows."""
     A = matrix("power_law_rows", dtype)
-    mixed = sp.csr_array((A.data, A.indices[::-1].copy(), A.indptr), shape=A.shape)
+    backwards = np.concatenate(
+        [np.arange(end - 1, begin - 1, -1) for begin, end in itertools.pairwise(A.indptr)]
+    )
+    mixed = sp.csr_array((A.data[backwards], A.indices[backwards], A.indptr), shape=A.shape)
 
     def operator(csr, home):
         data, *indices = csr.data, csr.indices.astype(index_type), csr.indptr.astype(index_type)
@@ -399,10 +402,8 @@ def test_a_matrix_on_a_gpu(gpu_names, by, library, dtype, index_type):
         return sg.aslinearoperator(arrays, device=gpu_names, partition=by, shape=csr.shape)
 
     for home in sorted({name for name in gpu_names if name != "cpu"}):
-        assert_same_entries(operator(A, home).tocsr(), A)
-        expected = mixed.copy()
-        expected.sum_duplicates()
-        assert_same_entries(operator(mixed, home).tocsr(), expected)
+        for given in (A, mixed):
+            assert_same_entries(operator(given, home).tocsr(), A)
         half = A.shape[0] // 2
         for place, offset in ((-1, A.nnz + 1), (half, -5), (0, 1), (half, A.nnz)):
             broken = A.copy()

@@ -134,9 +134,10 @@ def test_new_values(names):
     before = M @ x
     op.update_values(2 * A)
     np.testing.assert_array_equal(M @ x, before)
+    expected = linalg.amg(operator(2 * A, names), max_coarse=50) @ x
     for data in (2 * A.data, 2 * A, op):
         M.update_values(data)
-        np.testing.assert_allclose(M @ x, before / 2, rtol=1e-10)
+        np.testing.assert_array_equal(M @ x, expected)
     assert linalg.cg(op, x, M=M)[1] == 0
     assert op.solve_info.pieces == len(names)
     broken = sp.csr_array(3 * A)

@@ -30,9 +30,8 @@ _STRENGTH = 0.1
 
 # Prolongators are smoothed if products with them have few terms, see `Arguments`. On meshes there are 2 to 6
 # for each entry, and beside hubs of a graph 8 and more; the second number is for coarser levels. On a GPU,
-# unsmoothed levels pay for one solve in three dimensions, which have more than 2.9; in two there are more of
-# them, and each takes launches.
-_MOST_TERMS = {"auto": (7.0, 8.0), "V": (np.inf, np.inf), "AMLI": (0.0, 0.0), "once": (2.9, 8.0)}
+# unsmoothed levels pay for one solve where there are more than on grids in three dimensions, which have 3.5.
+_MOST_TERMS = {"auto": (7.0, 8.0), "V": (np.inf, np.inf), "AMLI": (0.0, 0.0), "once": (3.6, 8.0)}
 
 
 @with_hints

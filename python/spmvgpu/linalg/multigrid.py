@@ -282,10 +282,11 @@ class Multigrid(DevicePreconditioner):
         return levels
 
     def _core_map(self) -> LinearMap:
-        _, levels, inverse = self._now()
-        entries = [level.A.nnz for level in levels]
-        twice = [] if inverse is None else visited_twice(entries, self._hierarchy.smoothed_levels)
+        twice = [] if self._now().inverse is None else self._visited_twice()
         return _core.cycle_map(self.dtype, self._core_levels(), self._memory, twice)
+
+    def _visited_twice(self) -> list[int]:
+        return visited_twice([level.A.nnz for level in self.levels], self._hierarchy.smoothed_levels)
 
     def _conjugate_transposed(self, state: _Grids) -> _Grids:
         finest, levels, inverse = state
