@@ -126,6 +126,15 @@ def test_columns(names):
     assert np.linalg.norm(b - A @ x) <= 2e-9 * np.linalg.norm(b)
 
 
+def test_singular_components(names):
+    """Each becomes one unknown, whose entry on the diagonal is a rounding error of either sign."""
+    of_three = sp.csr_array([[0.1, -0.1, 0], [-0.1, 0.4, -0.3], [0, -0.3, 0.3]])
+    A = sp.csr_array(sp.block_diag([*(of_three * (k / 7) for k in range(1, 600)), gallery.poisson2d(20)]))
+    M = linalg.amg(operator(A, names), max_coarse=300)
+    assert type(M).__name__ == "MultigridOverDevices"
+    assert np.isfinite(M @ vector(A.shape[0], A.dtype)).all()
+
+
 def test_new_values(names):
     A = gallery.poisson2d(20)
     op = operator(A, names)

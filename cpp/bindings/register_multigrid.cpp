@@ -113,7 +113,7 @@ void register_multigrid(py::module_& module) {
                                                const std::variant<index_t, Dense<index_t>>& block, double strength,
                                                std::pair<double, double> most_terms, index_t max_coarse, int max_levels,
                                                const std::optional<std::vector<CoarseningTuple>>& decided,
-                                               int most_steps) -> AnyHierarchy {
+                                               int most_steps, int finer) -> AnyHierarchy {
                  multigrid::Settings settings;
                  settings.strength = strength;
                  settings.most_terms = most_terms.first;
@@ -121,6 +121,7 @@ void register_multigrid(py::module_& module) {
                  settings.max_coarse = max_coarse;
                  settings.max_levels = max_levels;
                  settings.most_steps = most_steps;
+                 settings.finer = finer;
                  const CsrMatrix<T>& A = source.csr();
                  std::optional<Dense<T>> B;
                  if (given) B = array_as<Dense<T>>(*given);
@@ -140,11 +141,12 @@ void register_multigrid(py::module_& module) {
              })),
              py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("most_terms"),
              py::arg("max_coarse"), py::arg("max_levels"), py::arg("decided") = py::none(), py::arg("most_steps") = 2,
-             py::keep_alive<1, 2>(),
+             py::arg("finer") = 0, py::keep_alive<1, 2>(),
              "Nodes have `block` rows each, or begin at these rows, which the number of rows ends. Without B, it is a "
              "constant for each row of a node. Prolongators are smoothed, by at most `most_steps` steps, if products "
              "with them have at most `most_terms` terms: on the finest grid, and on others. "
-             "`decided` is `coarsenings` of an equal hierarchy with other values.")
+             "`decided` is `coarsenings` of an equal hierarchy with other values. There are `finer` levels before "
+             "this hierarchy, so that entries may be rounding errors.")
         .def("nodes", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
                  return to_numpy(hierarchy.nodes(level));
              }),

@@ -25,6 +25,7 @@ struct Settings : Threshold {
     int most_steps = 2;           // of smoothing
     index_t max_coarse = 300;     // a grid with at most this many unknowns is the coarsest
     int max_levels = 20;
+    int finer = 0;  // levels before the first one, which belong to other hierarchies
     int lanczos_steps = 10;
 };
 

@@ -68,7 +68,7 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& first_rows,
     }
     settings_.has_signs = nodes.are_rows() && near_null.count == 1;
     for (int level = 0; next.rows > 0 && refusals_.empty(); ++level) {
-        const double negligible = checked(next, level);
+        const double negligible = checked(next, settings.finer + level);
         if (!refusals_.empty()) break;
         bool is_last = next.rows <= settings.max_coarse || level + 1 >= settings.max_levels;
         Coarsening here;
@@ -104,7 +104,7 @@ void Hierarchy<T>::renew(const Array<T>& values) {
     next.values = values.to(device);
     grids_[0].A.values = next.values;
     for (std::size_t level = 0; level < grids_.size(); ++level) {
-        const double negligible = checked(next, level);
+        const double negligible = checked(next, settings_.finer + level);
         if (!refusals_.empty()) return;
         const bool is_last = level + 1 == grids_.size();
         const CsrMatrix<T> none;

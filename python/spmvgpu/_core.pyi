@@ -600,6 +600,7 @@ class Hierarchy:
         decided: Sequence[tuple[int, npt.ArrayLike, int, int, npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]]
         | None = None,
         most_steps: int = 2,
+        finer: int = 0,
     ) -> None: ...
     def aggregates(self, level: int) -> npt.NDArray[np.int32]: ...
     def coarsenings(

@@ -119,13 +119,18 @@ class Multigrid(DevicePreconditioner):
     """
 
     def __init__(
-        self, A: SparseOperator, csr: CanonicalCsr, arguments: Arguments, made_before: _Made | None = None
+        self,
+        A: SparseOperator,
+        csr: CanonicalCsr,
+        arguments: Arguments,
+        made_before: _Made | None = None,
+        finer: int = 0,
     ) -> None:
         super().__init__(A.dtype, A.shape, A._ordinal)
         self._arguments = arguments
         self._requested = requested_device(A)
         decided, descriptions = made_before or (None, [])
-        self._hierarchy = _core.Hierarchy(csr.source, *arguments[:6], decided)
+        self._hierarchy = _core.Hierarchy(csr.source, *arguments[:6], decided, finer=finer)
         check_definite(self._hierarchy, csr)
         # True if the core's matrices and the operators of coarser levels have the values of `_state.finest`.
         self._is_filled = True

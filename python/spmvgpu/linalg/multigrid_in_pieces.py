@@ -156,7 +156,7 @@ def whole_hierarchy(
         most_terms=(most_terms, most_terms),
         max_levels=max(1, arguments.max_levels - number),
     )
-    return Multigrid(op, csr, own)
+    return Multigrid(op, csr, own, finer=number)
 
 
 class Rest(NamedTuple):
