@@ -88,7 +88,7 @@ def solve(solver, op, b, **options):
 @pytest.mark.parametrize("fmt", ["dia", "stencil", "sell"])
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
 def test_formats_whose_products_leave_inner_products(fmt, has_interior, names, dtype, monkeypatch):
-    """Of all rows, of those that read nothing of other devices, or of none."""
+    """A device leaves them for all of its rows, for rows that read nothing of other devices, or for none."""
     let_parts_have_interiors(monkeypatch, 1 if has_interior else 1 << 40)
     A = sp.csr_array(gallery.poisson3d(12), dtype=dtype)
     b = A @ vector(A.shape[0], A.dtype)

@@ -16,13 +16,13 @@
 namespace spmvgpu::multigrid {
 
 struct Settings : Threshold {
-    int rounds = 1;        // of roots of aggregates
+    int rounds = 1;        // rounds in which aggregates get roots
     double damping = 1.5;  // for smoothed prolongators
     // A prolongator is smoothed if its product with the matrix has at most this many terms for each entry of the matrix
     // and each near-null vector. If one is not smoothed, coarser ones are not either.
     double most_terms = 0;
     double most_terms_below = 0;  // the bound for grids below the finest
-    int most_steps = 2;           // of smoothing
+    int most_steps = 2;           // number of smoothing steps
     index_t max_coarse = 300;     // a grid with at most this many unknowns is the coarsest
     int max_levels = 20;
     int finer = 0;  // levels before the first one, which belong to other hierarchies
@@ -49,7 +49,7 @@ struct Grid {
     CsrMatrix<T> A;                 // without values on the finest grid
     Array<T> inverse_diagonal;      // zero for a zero diagonal entry, in a row of a singular matrix
     double largest_eigenvalue = 0;  // estimate for D^-1 A
-    int steps = 0;                  // of smoothing; 0: P is the tentative prolongator
+    int steps = 0;                  // number of smoothing steps; 0: P is the tentative prolongator
     double damping = 0;             // a step multiplies by 1 - damping D^-1 A, with the filtered matrix
     double negligible = 0;          // diagonal entries up to this count as zero
     CsrMatrix<T> P, R;              // from the next coarser grid, and to it; empty on the coarsest one
@@ -217,7 +217,7 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligibl
 // Decisions that depend on the first values of a grid's matrix. New values do not change them.
 struct Coarsening {
     Aggregates aggregates;
-    int steps = 0;  // of smoothing
+    int steps = 0;  // number of smoothing steps
     PatternArrays of_P;
     Array<Strength> kept;  // see Grid
 };

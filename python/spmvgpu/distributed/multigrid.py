@@ -30,7 +30,7 @@ from ..linalg.multigrid_in_pieces import (
     GridsInPieces,
     MultigridInPieces,
     Rest,
-    Shared,
+    SharedMatrix,
     coupled,
     fits_one,
     most_coarse_of_block,
@@ -224,7 +224,7 @@ def _coarser(
             raise ValueError(f"{ranges.total} unknowns on level {number + 1}; at most 2**31 - 1 are allowed")
         step = coupled(fine.rest, own, number, ranges.begin, ranges.total, is_smoothed=is_smoothed)
         asked: Any = next(step)
-    while isinstance(asked, Shared):
+    while isinstance(asked, SharedMatrix):
         halo = _rows_of_halo(op._product.exchange, asked)
         with agreement(comm):
             asked = sent(step, halo)
@@ -298,7 +298,7 @@ def _in_all_rows(
     return sp.csr_array((entries.data, (boundary[entries.coords[0]], entries.coords[1])), shape=shape)
 
 
-def _rows_of_halo(exchange: Exchange, shared: Shared) -> CanonicalCsr:
+def _rows_of_halo(exchange: Exchange, shared: SharedMatrix) -> CanonicalCsr:
     """The rows of a matrix over ranks that a product needs of other ranks; each rank gives its rows."""
     comm = exchange.ranges.comm
     outgoing: list[Any] = [None] * comm.size

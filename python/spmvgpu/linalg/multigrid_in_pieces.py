@@ -179,7 +179,7 @@ class Rest(NamedTuple):
         return self.own.times(of_own).plus(self.halo.times(of_halo), first)
 
 
-class Shared(NamedTuple):
+class SharedMatrix(NamedTuple):
     """A matrix of a piece of which others need some rows.
 
     Attributes
@@ -235,7 +235,7 @@ class Coupling(NamedTuple):
 
 
 #: A computation of all pieces together, which says what rows each gives, and gets those of its halo.
-Together: TypeAlias = Generator[Shared, CanonicalCsr, Coupling]
+Together: TypeAlias = Generator[SharedMatrix, CanonicalCsr, Coupling]
 
 
 def coupled(
@@ -259,12 +259,12 @@ def coupled(
         Whether the prolongator of any piece is smoothed.
     """
     B, R, Q = own.A(level), own.R(level), own.P(level)
-    EQ = E.times(Q, (yield Shared(Q, first, total)), first)
+    EQ = E.times(Q, (yield SharedMatrix(Q, first, total)), first)
     if not is_smoothed:
         return Coupling(R.times(EQ))
     T = own.T(level)
-    D = own.smoothing(level, E.times(T, (yield Shared(T, first, total)), first))
-    ED = E.times(D, (yield Shared(D, 0, total)))
+    D = own.smoothing(level, E.times(T, (yield SharedMatrix(T, first, total)), first))
+    ED = E.times(D, (yield SharedMatrix(D, 0, total)))
     near = D.source.rows_with_entries()
     beside, smoothed = B.rows(near), D.rows(near)
     AD = beside.adjoint().times(smoothed).plus(ED)  # B is Hermitian
@@ -273,7 +273,7 @@ def coupled(
     return Coupling(R.times(EQ.plus(AD)), Smoothed(D, near, adjoint, adjoint.times(AP)))
 
 
-def sent(step: Together, halo: CanonicalCsr) -> Shared | Coupling:
+def sent(step: Together, halo: CanonicalCsr) -> SharedMatrix | Coupling:
     """What the computation of a piece says or returns when it gets a halo."""
     try:
         return step.send(halo)

@@ -27,7 +27,7 @@ from .multigrid_in_pieces import (
     GridsInPieces,
     MultigridInPieces,
     Rest,
-    Shared,
+    SharedMatrix,
     Together,
     coupled,
     fits_one,
@@ -260,12 +260,12 @@ class _Setup:
 
         steps = self._each(begun)
         asked: list[Any] = self._each(lambda k: next(steps[k][0]))
-        while isinstance(asked[0], Shared):
+        while isinstance(asked[0], SharedMatrix):
             halos = self._each(lambda k: self._halo(k, steps[k][1], asked))  # noqa: B023, which it uses at once
             asked = self._each(lambda k: sent(steps[k][0], halos[k]))  # noqa: B023
         return asked
 
-    def _halo(self, k: int, needed: HostArray, matrices: list[Shared]) -> CanonicalCsr:
+    def _halo(self, k: int, needed: HostArray, matrices: list[SharedMatrix]) -> CanonicalCsr:
         """The rows that a device needs of matrices of others."""
         parts = []
         for matrix, (begin, end) in zip(matrices, pairwise(self._starts), strict=True):
