@@ -85,7 +85,8 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& first_rows,
         if (level == 0) made.grid.A.values = {};
         settings_.most_terms = made.grid.is_smoothed() ? settings.most_terms_below : 0;
         grids_.push_back(std::move(made.grid));
-        constexpr double kFew = 0.5;  // of the finest entries: more unknowns on coarser levels cost little then
+        // A matrix with at most this share of the finest entries is small enough for more coarse unknowns.
+        constexpr double kFew = 0.5;
         settings_.rounds = next.nnz <= kFew * A.nnz ? 2 : 1;
     }
 }

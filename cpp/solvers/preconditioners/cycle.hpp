@@ -38,7 +38,7 @@ template <class T>
 struct GridVectors {
     T *residual, *direction;
     T *b, *x;   // except on the finest level
-    T* second;  // of a level that is visited twice
+    T* second;  // the second correction, if the level is visited twice
 
     template <class Take>
     static GridVectors of(bool is_finest, bool is_twice, const Take& take) {
@@ -65,7 +65,8 @@ public:
 
     // The part of a cycle from a level on. Levels before it need no memory if this is called first.
     void run_from(std::size_t first, const T* b, T* x, index_t columns, Stream stream) const;
-    void take_vectors(std::size_t first, index_t columns) const;  // what run_from() does first
+    // Takes the memory that run_from() needs, before its work is recorded.
+    void take_vectors(std::size_t first, index_t columns) const;
     bool can_be_recorded_from(std::size_t first) const;
 
     const std::vector<Level<T>>& levels() const { return levels_; }

@@ -26,7 +26,8 @@ from .systems import DeviceVector
 # Stored entries of a level that one GPU, or a core of a CPU, multiplies as fast as several, which wait for
 # messages of each other.
 ENTRIES_OF_ONE = {"gpu": 8_000_000, "cpu": 100_000}
-_MANY_ENTRIES = 100  # of an unknown of a coarse level
+# An unknown of a coarse level rarely has more entries.
+_MANY_ENTRIES = 100
 
 
 def fits_one(entries: int, ordinal: int) -> bool:
@@ -234,7 +235,7 @@ class Coupling(NamedTuple):
     smoothed: Smoothed | None = None
 
 
-#: A computation of all pieces together, which says what rows each gives, and gets those of its halo.
+#: The computation of a piece. It yields a matrix for the other pieces, and receives the rows of its halo.
 Together: TypeAlias = Generator[SharedMatrix, CanonicalCsr, Coupling]
 
 
