@@ -291,7 +291,7 @@ struct SolverRequest : Limits {
     std::shared_ptr<SolverMemory> memory;
     std::optional<std::uintptr_t> stream;  // the solve starts after what it holds
     std::optional<int> threads;
-    py::object callback = py::none();  // gets (iterations, residual, norm of b) of every column
+    py::object callback = py::none();  // gets (iterations, residual, norm of b) of every column; True ends the solve
     py::object ranks = py::none();     // adds what other ranks have to an array of sums, or is an NcclCommunicator
 };
 
@@ -299,12 +299,14 @@ Reports solve_as_requested(const SolverRequest& request) {
     const RankSums ranks = rank_sums(request.ranks);
     // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
     const auto look = [&callback = request.callback](const std::vector<Look>& seen) {
+        bool ends = false;
         if (!callback.is_none()) {
             std::vector<std::tuple<std::int64_t, double, double>> columns;
             for (const auto& [iterations, residual, norm_b] : seen) columns.emplace_back(iterations, residual, norm_b);
-            GilRelease::with_gil([&] { call_python(callback, columns); });
+            GilRelease::with_gil([&] { ends = call_python(callback, columns).is(py::bool_(true)); });
         }
         check_interrupt();
+        return !ends;
     };
     const Stream after = reinterpret_cast<Stream>(request.stream.value_or(0));
     const GilRelease release;

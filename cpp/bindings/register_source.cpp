@@ -284,12 +284,12 @@ void register_source(py::module_& module) {
              method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, bool of_sizes, std::uintptr_t to) {
                  const GilRelease release;
                  const Signs signs = source.invert_diagonal(of_sizes, at<T>(to));
-                 return std::tuple{signs.negative, signs.others, signs.empty_rows};
+                 return std::tuple{signs.negative, signs.others, signs.empty_rows, signs.sum};
              }),
              py::arg("of_sizes"), py::arg("to"),
              "Write the inverses of the diagonal of a square matrix, or of its sizes, to an address on the device. "
-             "An empty row gets a one. Returns how many entries are negative, how many have no such inverse, and how "
-             "many rows are empty.")
+             "An empty row gets a one. Returns how many entries are negative, how many have no such inverse, how many "
+             "rows are empty, and the sum of the diagonal.")
         .def("with_values", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;

@@ -122,7 +122,7 @@ Reports run_in_pieces(std::string_view method, Pieces& queues, const SystemInPie
     };
     const LookAt look_at_x = [&](const std::vector<Look>& seen) {
         if (limits.look_each || limits.look_restarts) collect_x();  // the callback may need it
-        look(seen);
+        return look(seen);
     };
 
     const System<T> in_pieces{system.layout.capacity(), lanes[0].device, &A, M.get(), given.b, given.guess, x};

@@ -172,11 +172,13 @@ struct PlaceValues {
 struct Signs {
     std::int64_t negative = 0, others = 0;  // others are zero, not real, or have no finite inverse
     std::int64_t empty_rows = 0;            // in which all entries are zero
+    double sum = 0;                         // of the diagonal, without the ones of empty rows
 
     constexpr Signs& operator+=(const Signs& more) {
         negative += more.negative;
         others += more.others;
         empty_rows += more.empty_rows;
+        sum += more.sum;
         return *this;
     }
 };
@@ -213,6 +215,7 @@ struct InvertDiagonal {
                 if (signs.empty_rows) return signs;
                 signs.others = !(value == T(own) && own != 0 && is_finite(own) && is_finite(found) && found != 0);
                 signs.negative = signs.others == 0 && own < 0;
+                signs.sum = static_cast<double>(own);
                 return signs;
             },
             kNanoseconds);

@@ -288,7 +288,12 @@ private:
     template <class S>
     std::vector<S> look(S* s) {
         std::vector<S> now = queue.read_columns(s);
-        if (!limits.look_each || most_iterations(now) > reported_) report_progress(s, now);
+        if (limits.look_each && most_iterations(now) <= reported_) return now;
+        if (report_progress(s, now)) return now;
+        for (S& of : now) {
+            if (of.status == Status::kRunning) of.status = Status::kExhausted;
+        }
+        queue.put_columns(s, now);
         return now;
     }
 
@@ -396,12 +401,12 @@ private:
     }
 
     template <class S>
-    void report_progress(S* s, const std::vector<S>& now) {
+    bool report_progress(S* s, const std::vector<S>& now) {
         const auto begins_anew = [](const S& of) { return of.status == Status::kOutOfRange; };
-        if (std::all_of(now.begin(), now.end(), begins_anew)) return;
+        if (std::all_of(now.begin(), now.end(), begins_anew)) return true;
         keep_residuals(now);
         reported_ = most_iterations(now);
-        if (!look_) return;
+        if (!look_) return true;
         const bool shows_x = limits.scaled && (limits.look_each || limits.look_restarts);
         if (shows_x) {
             scale_by_power(queue, n, x, x, -scales_.x());
@@ -412,8 +417,9 @@ private:
             const double residual = std::ldexp(of.residual, exponent_of_residuals<S>());
             looks.push_back({of.iterations, residual, std::ldexp(of.norm_b, -scales_.b)});
         }
-        look_(looks);
+        const bool goes_on = look_(looks);
         if (shows_x) scale_by_power(queue, n, x, x, scales_.x());
+        return goes_on;
     }
 
     template <class S>

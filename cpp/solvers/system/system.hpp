@@ -73,12 +73,13 @@ struct Look {
     double norm_b;
 };
 
-using LookAt = std::function<void(const std::vector<Look>&)>;
+// Returns false to end the solve.
+using LookAt = std::function<bool(const std::vector<Look>&)>;
 
 enum class Status : std::int32_t {
     kRunning,
     kConverged,
-    kExhausted,          // maxiter iterations are done
+    kExhausted,          // maxiter iterations are done, or the caller has ended the solve
     kNotFinite,          // NaN or inf occurred
     kIndefinite,         // p.Ap <= 0
     kBadPreconditioner,  // r.Mr <= 0

@@ -14,7 +14,6 @@ from .._core import AnyMatrix
 from .._util.types import DType, HostArray
 from ..inputs.csr import CanonicalCsr
 from ..linalg.multigrid import (
-    AS_PREDICTED,
     LARGEST_DIRECT,
     SAFETY,
     Arguments,
@@ -200,7 +199,7 @@ class _GatheredRestrictor:
 
 def _stored_here(csr: CanonicalCsr, like: DistributedOperator) -> SparseOperator:
     with agreement(like.comm):
-        return stored(csr, like.device, AS_PREDICTED)
+        return stored(csr, like.device)
 
 
 def _finest(op: DistributedOperator) -> _LevelInMaking:
@@ -265,7 +264,7 @@ def _rows_of_rank(
     others = None if halo is None else aslinearoperator(halo, device=device, tune="off")
     of_halo = _in_all_rows(halo, boundary, (block.shape[0], len(needed)), own.dtype)
     rest = Rest(beside, CanonicalCsr.of(of_halo).to(block.ordinal))
-    return LocalRows(stored(whole, device, AS_PREDICTED), others, boundary, needed), rest
+    return LocalRows(stored(whole, device), others, boundary, needed), rest
 
 
 def _over_ranks(

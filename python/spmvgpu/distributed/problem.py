@@ -11,8 +11,9 @@ import numpy as np
 from .._util.types import HostArray
 from ..arrays import AnyArray, array_and_library, on_host
 from ..linalg.factors import norms
+from ..linalg.forecast import OnesInSystem, Rival, iterations_of_multigrid
 from ..linalg.preconditioners import diagonal_of
-from ..linalg.problem import SMOOTH, DoubleSystem, iterations_saved
+from ..linalg.problem import DoubleSystem
 from .communicators import mpi
 from .errors import agreement
 from .from_rows import aslinearoperator
@@ -47,19 +48,19 @@ class DoubleSystemOverRanks(DoubleSystem):
     def has_positive_diagonal(self) -> bool:
         return self._everywhere((self.diagonal.real > 0).all())
 
-    def most_before_multigrid(self) -> float:
+    def multigrid(self) -> Rival:
+        block = self._op._block
+        one = iterations_of_multigrid(block._ordinal, self._op.local_shape[0], block.nnz, block.nbytes)
         # The setup over ranks takes about twice as long as on one device with as many rows as each has.
-        one = iterations_saved(self._op._block._ordinal, self.rows // self._comm.size)
-        return float(self._comm.bcast(2 * one))
+        return Rival(float(self._comm.bcast(2 * one)), lambda: self.ones)
 
     @cached_property
-    def suits_multigrid(self) -> bool:
+    def ones(self) -> OnesInSystem | None:
         if not self.has_positive_diagonal:
-            return False
-        product = self._op @ np.ones(self._op.local_shape[1], self.dtype)
-        of_rank = np.linalg.norm(product) ** 2, np.linalg.norm(1 / self.diagonal) ** 2
-        of_product, of_inverse = np.sqrt(np.sum(self._comm.allgather(of_rank), axis=0))
-        return bool(of_product * of_inverse <= SMOOTH * self.rows)
+            return None
+        product, inverse = self._op @ np.ones(self._op.local_shape[1], self.dtype), 1 / self.diagonal.real
+        own = product.sum().real, inverse @ product.real, self.diagonal.real.sum(), inverse.sum()
+        return OnesInSystem(self.rows, *map(float, np.sum(self._comm.allgather(own), axis=0)))
 
     @cached_property
     def _exact(self) -> DistributedOperator:

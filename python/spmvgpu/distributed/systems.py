@@ -160,9 +160,9 @@ class PieceOfSystem(System):
         return called
 
     def together(self, call: Callable[..., object]) -> Callable[..., object]:
-        def called(*arguments: object) -> None:
+        def called(*arguments: object) -> object:
             with agreement(self._op.comm):
-                call(*arguments)
+                return call(*arguments)
 
         return called
 

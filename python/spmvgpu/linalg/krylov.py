@@ -37,7 +37,7 @@ from .systems import (
     zero_column,
 )
 
-#: Gets the iterations, the residual and the norm of b, whenever the host looks at a solve.
+#: Gets the iterations, the residual and the norm of b, whenever the host looks at a solve, which True ends.
 Watch: TypeAlias = Callable[[int, float, float], object]
 
 MOST_ITERATIONS = 2**31 - 1  # as many as the core counts
@@ -63,7 +63,7 @@ class KrylovRequest:
         Of minres.
     watch : callable, optional
         Gets the iterations, the residual and the norm of b whenever the host looks at the solve, of several
-        columns those of the one furthest from its end.
+        columns those of the one furthest from its end. If it returns True, the solve ends there.
     warns : bool
         Whether a breakdown or stagnation is warned of.
     """
@@ -160,15 +160,16 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
             right = null.without(right, vectors.stream)
     shows_norm, watch = request.method == "gmres" and request.callback_type != "x", request.watch
 
-    def look(seen: Sequence[tuple[int, float, float]]) -> None:
+    def look(seen: Sequence[tuple[int, float, float]]) -> bool:
         if callback is None:
             assert watch is not None
-            watch(*max(seen, key=lambda column: column[1] / (column[2] or 1.0)))
-        elif shows_norm:
+            return watch(*max(seen, key=lambda column: column[1] / (column[2] or 1.0))) is True
+        if shows_norm:
             norms = [residual / norm_b if norm_b else 0.0 for _, residual, norm_b in seen]
             callback(np.float64(norms[0]) if is_vector else np.array(norms))
         else:
             callback(vectors.result())
+        return False
 
     core.M = None if preconditioner is None else preconditioner.core
     core.ordinal, core.stream, core.ranks = vectors.ordinal, vectors.stream, system.ranks

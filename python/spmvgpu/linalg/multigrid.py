@@ -30,8 +30,10 @@ _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
 # Entries of a level that is visited twice, of the next finer one: all levels take 5 times as long at most.
 _SMALLER = 0.4
 
-#: How matrices of a hierarchy are stored.
+#: How matrices of a hierarchy are stored, and how those with few entries are: a choice for one of these takes
+#: longer than the products with it, which take no time but to start.
 AS_PREDICTED = Request(tune="off", symmetric=Symmetry.NEITHER)
+_IN_CSR, _FEW_ENTRIES = Request("csr", symmetric=Symmetry.NEITHER), 100_000
 
 # Decisions of the values when a level was made, for the core.
 _Coarsening: TypeAlias = tuple[int, HostArray, int, int, HostArray, HostArray, HostArray]
@@ -155,7 +157,7 @@ class Multigrid(DevicePreconditioner):
     def _operator(self, level: int, name: str, description: Description | None) -> SparseOperator:
         csr = self._csr(level, name)
         if description is None:
-            return stored(csr, self._requested, AS_PREDICTED)
+            return stored(csr, self._requested)
         made: SparseOperator = operator_of(build_values(csr, description, Symmetry.NEITHER))
         return made
 
@@ -325,8 +327,9 @@ def _aligned(of_pickle: Any) -> Any:
     return np.require(of_pickle, None, ["C", "A"]) if isinstance(of_pickle, np.ndarray) else of_pickle
 
 
-def stored(csr: CanonicalCsr, device: str, request: Request) -> SparseOperator:
-    """A matrix of a hierarchy, in a format that is predicted to suit."""
+def stored(csr: CanonicalCsr, device: str, request: Request | None = None) -> SparseOperator:
+    """A matrix of a hierarchy; without a request in a format that is predicted to suit."""
+    request = request or (AS_PREDICTED if csr.nnz > _FEW_ENTRIES else _IN_CSR)
     description = Description(device, (resolve_device(device),), request, reorder=False)
     made: SparseOperator = operator_of(build(csr, description))
     return made
@@ -384,7 +387,7 @@ def inverse_of_coarsest(A: SparseOperator, device: str) -> SparseOperator | None
         return None
     inverse = dense_inverse(A.tocsr().toarray()).astype(A.dtype)
     dense = CanonicalCsr.of(sp.csr_array(inverse))
-    return stored(dense, device, Request("csr", symmetric=Symmetry.NEITHER))
+    return stored(dense, device, _IN_CSR)
 
 
 def dense_inverse(dense: HostArray) -> HostArray:

@@ -195,7 +195,7 @@ class _Setup:
 
     def _whole(self, csr: CanonicalCsr, number: int, *, is_smoothed: bool) -> Multigrid:
         """The levels from a whole one on, on the first device."""
-        op = stored(csr, device_name(self._ordinals[0]), AS_PREDICTED)
+        op = stored(csr, device_name(self._ordinals[0]))
         spaces = self._each(lambda k: self._hierarchies[k].near_null_space(number))
         return whole_hierarchy(op, csr, spaces, number, self._arguments, is_smoothed=is_smoothed)
 

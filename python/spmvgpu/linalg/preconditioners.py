@@ -394,12 +394,14 @@ class InverseDiagonal(NamedTuple):
     """The inverse of a diagonal, unless `others` entries are zero, not real or have no finite inverse.
 
     An empty row, as of a vertex of a graph without edges, has a one: what is left of `b` there stays.
+    `sum` is that of the diagonal, before it is inverted.
     """
 
     inverse: Jacobi
     negative: int
     others: int
     empty_rows: int = 0
+    sum: float = 0.0
 
 
 def inverse_diagonal(op: SparseOperator, of_sizes: bool = False) -> InverseDiagonal:
@@ -411,7 +413,7 @@ def inverse_diagonal(op: SparseOperator, of_sizes: bool = False) -> InverseDiago
 def _inverse_diagonal(csr: CanonicalCsr, of_sizes: bool = False) -> InverseDiagonal:
     rows = csr.shape[0]
     vector = empty((rows,), csr.dtype, csr.ordinal)
-    signs = (0, rows, 0) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
+    signs = (0, rows, 0, 0.0) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
     return InverseDiagonal(Jacobi._there(vector, rows, csr.dtype, csr.ordinal), *signs)
 
 

@@ -25,10 +25,11 @@ from ..operator.construct import as_operator
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from .factors import norms
+from .forecast import OnesInSystem, Rival, iterations_of_multigrid
 from .krylov import Watch
 from .nullspace import NullSpace
 from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
-from .systems import System, check_square, empty, random_vector, staged, system_of
+from .systems import DeviceVector, System, check_square, empty, random_vector, staged, system_of
 
 # Preconditioners that leave the system unsymmetric.
 _UNSYMMETRIC = ("ilu0",)
@@ -126,20 +127,9 @@ def dominance(matrix: sp.sparray, diagonal: HostArray) -> float:
 _SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any other
 _SMALL_ENTRIES = 50  # in a row of such a matrix, unless it is very small
 _VERY_SMALL_ROWS = 500
-_SETUP = 450, 0.025  # what multigrid has to save to be tried: iterations, and seconds
-# The seconds of an iteration of cg, and the seconds for each row, on a GPU and on a CPU.
-_OF_GPU, _OF_CPU = (5e-6, 4e-11), (0.0, 5e-9)
-SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
 
 #: Solves for a right-hand side within a tolerance and a number of iterations.
 Solve: TypeAlias = Callable[[HostArray, float, int, Watch], tuple[HostArray, SolveInfo]]
-
-
-def iterations_saved(ordinal: int, rows: int) -> float:
-    """How many iterations of cg multigrid has to save where a device has so many rows."""
-    iterations, seconds = _SETUP
-    fixed, each = _OF_CPU if ordinal == CPU else _OF_GPU
-    return iterations + seconds / (fixed + each * max(1, rows))
 
 
 class DoubleSystem:
@@ -336,26 +326,34 @@ class DoubleSystem:
         allowed = 1e4 * float(np.finfo(self.dtype).eps) * size
         return bool(np.abs(along - along.conj().T).max() <= allowed)
 
-    def most_before_multigrid(self) -> float | None:
-        """A guess: how many iterations of cg take longer than multigrid with its setup."""
+    def multigrid(self) -> Rival | None:
+        """What may be faster than cg with the diagonal; None if the entries are not known."""
         op = self.op
         if not isinstance(op, SparseOperator):
             return None
-        return iterations_saved(op._ordinal, self.rows // len(op._stored.ordinals))
+        parts = len(op._stored.ordinals)
+        of_part = (size // parts for size in (self.rows, op.nnz, op.nbytes))
+        return Rival(iterations_of_multigrid(op._ordinal, *of_part), lambda: self.ones)
 
     @cached_property
-    def suits_multigrid(self) -> bool:
-        """Whether the matrix nearly maps constant vectors to zero, for which multigrid takes them."""
+    def ones(self) -> OnesInSystem | None:
+        """What the matrix makes of a vector of ones; None if not all of its diagonal is positive."""
         signs = self._signs
-        if signs is None or signs.others:
-            return False
+        if signs is None or signs.others or signs.negative:
+            return None
         system, n, ordinal = system_of(self.op, self.vectors[0]), self.rows, self.ordinal
         basis = _core.KrylovBasis(self.dtype, n, 2, system.memory, system.max_threads)
         product, ones = empty((n,), self.dtype, ordinal), staged(np.ones(n, self.dtype), ordinal)
-        diagonal = signs.inverse._on_device(system, ordinal)
-        norm = basis.put(diagonal.pointer, 0)[0]
+        inverse = signs.inverse._on_device(system, ordinal)
         _core.apply_map(system.core_map(), ones.pointer, product.pointer, n, 1, ordinal)
-        return bool(abs(basis.put(product.pointer, 1)[0] * norm) <= SMOOTH * n)
+
+        def dots(first: DeviceVector, *others: DeviceVector) -> list[float]:
+            norm = basis.put(first.pointer, 0)[0]
+            return [float((norm * basis.put(other.pointer, 1)[0]).real) for other in others]
+
+        of_product, of_inverse = dots(ones, product, inverse)
+        (scaled,) = dots(inverse, product)
+        return OnesInSystem(n, of_product, scaled, signs.sum, of_inverse)
 
     @cached_property
     def has_constant_null_space(self) -> bool:
@@ -377,7 +375,7 @@ class DoubleSystem:
 
 
 def refine(
-    problem: DoubleSystem, solve: Solve, rtol: float, maxiter: int, watch: Watch
+    problem: DoubleSystem, guess: AnyArray, solve: Solve, rtol: float, maxiter: int, watch: Watch
 ) -> tuple[HostArray, SolveInfo, int, float]:
     """Solve, and solve again for the correction while the true residual is too large and gets smaller.
 
@@ -398,8 +396,8 @@ def refine(
     residual = b = on_host("b", problem.b)
     x, left = np.zeros(len(b), double), problem.norm(b)
     norm_b = left
-    if problem.x0 is not None:
-        x += on_host("x0", problem.x0)
+    if guess is not None:
+        x += on_host("x0", guess)
         residual = problem.residual(x)
         left = problem.norm(residual)
     done, rounds, verify_seconds = 0, 0, 0.0
@@ -408,8 +406,8 @@ def refine(
 
         def look(
             iterations: int, norm: float, of_1: float, scale: float = scale, before: int = before
-        ) -> None:
-            watch(before + iterations, norm / (of_1 or 1.0) * scale, norm_b)
+        ) -> object:
+            return watch(before + iterations, norm / (of_1 or 1.0) * scale, norm_b)
 
         right, goal = (residual / scale).astype(problem.dtype), max(rtol * norm_b / scale, least)
         correction, how = solve(right, goal, maxiter - done, look)

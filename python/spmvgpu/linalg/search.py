@@ -19,6 +19,7 @@ from ..operator.solve_info import SolveInfo
 from . import cudss, krylov
 from .direct import splu
 from .factors import contradiction, solve_by_factors
+from .forecast import Patience, Rival
 from .krylov import KrylovRequest, Watch
 from .named import SYMMETRIC_SOLVERS, named
 from .problem import Approach, DoubleSystem, choose, refine
@@ -35,7 +36,6 @@ _RESTART = 50  # of gmres, which is the last to be tried
 # of the rows, with cg and minres, whose residuals may fall late; and with bicgstab on a GPU, where the
 # triangular factors that come next take as long as a thousand iterations.
 _PATIENCE, _PATIENCE_EACH, _PATIENCE_EACH_ON_GPU = 300, 3, 10
-_FORECAST_FROM = 200  # iterations after which it is foreseen how many more there will be
 
 
 class Attempt(NamedTuple):
@@ -64,10 +64,6 @@ class Attempt(NamedTuple):
 
     def __str__(self) -> str:
         return str(Approach(self.method, self.preconditioner))
-
-
-class _GivenUpError(Exception):
-    """A method has stalled, or is so slow that another one is likely to be faster: its status and outcome."""
 
 
 @dataclass
@@ -128,6 +124,7 @@ class Search:
         self.rounds = self._rounds = 1
         self.seconds = {"precondition": 0.0, "solve": 0.0, "verify": 0.0}
         self._x: AnyArray = None
+        self._start: AnyArray = None  # what the next method starts from; None: the guess of the caller
         self._best: Attempt | None = None
 
     def solve(self) -> bool:
@@ -154,20 +151,20 @@ class Search:
         self.device = names if isinstance(names, str) else ", ".join(names)
         if self.solver != "auto":
             return self._attempt(Approach(self.solver, self.preconditioner)) == "converged"
-        if self._begins_at_the_end():
+        if self.problem.x0 is not None and self._begins_at_the_end():
             return True
         if self.contradiction():
             return False
         approaches, why = self._choice()
         self.reason = self.reason or why
         unsuitable: set[str] = set()
-        most = self.problem.most_before_multigrid() if Approach("cg", "amg") in approaches else None
+        rival = self.problem.multigrid() if Approach("cg", "amg") in approaches else None
         while approaches:
             approach = approaches.pop(0)
             if approach.solver in unsuitable:
                 continue
-            status = self._attempt(approach, most if approach.solver == "cg" else None)
-            most = None  # of the first one alone
+            status = self._attempt(approach, rival if approach.solver == "cg" else None)
+            rival = None  # of the first one alone
             if status == "converged":
                 return True
             if status == "exhausted" and self.maxiter is not None and self.tried[-1].residual < 1:
@@ -184,7 +181,7 @@ class Search:
 
     def _begins_at_the_end(self) -> bool:
         """Check what was given, and whether the guess is a solution."""
-        x, info, how = self._run(Approach("bicgstab", "none"), 0)
+        x, info, how = self._run(Approach("bicgstab", "none"), 0, lambda *_: False)
         if how.status == "not_finite":
             raise ValueError("b or x0 contains inf or NaN")
         if not np.all(info == 0):
@@ -218,28 +215,36 @@ class Search:
         _, _, how = krylov.run(problem.op, v, request)
         return how.status not in ("indefinite", "bad_preconditioner")
 
-    def _attempt(self, approach: Approach, most: float | None = None) -> str:
-        """Try a method; its status.
-
-        It ends if it seems to take more than `most` further iterations, and multigrid suits the matrix.
-        """
+    def _attempt(self, approach: Approach, rival: Rival | None = None) -> str:
+        """Try a method; its status. It ends early if it stalls, or if `rival` is better."""
         start, x, iterations, residual = perf_counter(), None, 0, np.inf
         status = ""
         reason = f"{self.tried[-1]} {self.tried[-1].outcome}" if self.tried else self.reason
+        patience = Patience(self._most_without_gain(approach.solver), self.rtol, self.atol, rival)
         with self.shown(approach, reason) as watch:
+
+            def look(iterations: int, residual: float, norm_b: float) -> bool:
+                if watch is not None:
+                    watch(iterations, residual, norm_b)
+                return self.solver == "auto" and patience(iterations, residual, norm_b)
+
             try:
-                x, info, how = self._run(approach, self.maxiter, most, watch)
-            except _GivenUpError as error:
-                status, outcome = error.args
+                x, info, how = self._run(approach, self.maxiter, look)
             except (ArithmeticError, TypeError, ValueError, MemoryError, np.linalg.LinAlgError) as error:
                 status, outcome = "refused", str(error)
                 if approach.solver == "minres" and "non-symmetric" in outcome:
                     status = "unsymmetric"
             else:
+                if not all(np.isfinite(column.norm_b) for column in how.columns or (how,)):
+                    raise ValueError("b contains inf or NaN")
                 status, iterations, residual = how.status, how.iterations, _relative(how)
                 if status == "converged" and not np.all(info == 0):
                     status = "exhausted"
                 outcome = _WORDS.get(status, f"broke down ({status})")
+                if status == "exhausted" and patience.status:
+                    status, outcome = patience.status, patience.outcome
+                if residual < min(1.0, np.inf if self._best is None else self._best.residual):
+                    self._start = x
         seconds = perf_counter() - start
         self._keep(Attempt(*approach, outcome, iterations, residual, seconds), x, status)
         return status
@@ -251,26 +256,20 @@ class Search:
         if x is not None and (attempt.residual < best or status == "converged"):
             self._best, self._x, self.rounds = attempt, x, self._rounds
 
-    def _run(
-        self, approach: Approach, maxiter: int | None, slow: float | None = None, watch: Watch | None = None
-    ) -> tuple[AnyArray, Info, SolveInfo]:
-        problem, rtol, atol, solver = self.problem, self.rtol, self.atol, approach.solver
-        root = int(np.sqrt(problem.rows))
-        most = min(10 * problem.rows, 1000 + 50 * root) if maxiter is None else maxiter
+    def _most_without_gain(self, solver: str) -> int:
+        """Iterations before a residual that has ceased to fall ends a method."""
         each = _PATIENCE_EACH if solver in SYMMETRIC_SOLVERS else 0
         if solver == "bicgstab" and self._on_gpu:
             each = _PATIENCE_EACH_ON_GPU
-        patience = _Patience(_PATIENCE + each * root, slow, rtol, atol, lambda: problem.suits_multigrid)
+        return _PATIENCE + each * int(np.sqrt(self.problem.rows))
+
+    def _run(self, approach: Approach, maxiter: int | None, look: Watch) -> tuple[AnyArray, Info, SolveInfo]:
+        problem, rtol, atol, solver = self.problem, self.rtol, self.atol, approach.solver
+        root = int(np.sqrt(problem.rows))
+        most = min(10 * problem.rows, 1000 + 50 * root) if maxiter is None else maxiter
         start = perf_counter()
         M = self._made(approach)
         made = perf_counter()
-
-        def look(iterations: int, residual: float, norm_b: float) -> None:
-            if watch is not None:
-                watch(iterations, residual, norm_b)
-            if self.solver == "auto":
-                patience(iterations, residual, norm_b)
-
         limits = rtol, atol, most, self.nullspace
         request = KrylovRequest(
             solver, None, M, *limits, restart=self.restart, callback_type="legacy", watch=look, warns=False
@@ -281,10 +280,12 @@ class Search:
                 one = replace(request, rtol=rtol, atol=0.0, maxiter=most, watch=look)
                 return krylov.run(problem.op, b, one)[::2]
 
-            x, how, self._rounds, verify = refine(problem, solve, rtol, most, look)
+            x0 = problem.x0 if self._start is None else self._start
+            x, how, self._rounds, verify = refine(problem, x0, solve, rtol, most, look)
             info: Info = 0 if how.status == "converged" else 1
         else:
             b, x0 = problem.vectors
+            x0 = x0 if self._start is None else self._start
             if approach == _DIRECT:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", SolverWarning)  # the residual is computed here
@@ -380,46 +381,6 @@ _WORDS = {
     "singular": "found that the matrix may be singular",
     "not_finite": "came to numbers that are not finite",
 }
-
-
-@dataclass
-class _Patience:
-    """Ends a method whose residual has ceased to fall; called with each look at a solve."""
-
-    patience: int
-    most: float | None
-    rtol: float
-    atol: float
-    may_end: Callable[[], bool]
-
-    def __post_init__(self) -> None:
-        self._best: list[tuple[int, float]] = []  # iterations, and the smallest residual up to there
-        self._third = 0  # which of them was at a third of the iterations
-
-    def __call__(self, iterations: int, residual: float, norm_b: float) -> None:
-        best = min(residual, self._best[-1][1]) if self._best else residual
-        self._best.append((iterations, best))
-        if iterations < (self.patience if self.most is None else _FORECAST_FROM):
-            return
-        outcome = f"at a relative residual of {best / (norm_b or 1.0):.1e} after {iterations} iterations"
-        while self._third + 1 < len(self._best) and 3 * self._best[self._third + 1][0] <= iterations:
-            self._third += 1
-        since, before = self._best[self._third]
-        if self.most is not None:
-            goal = max(self.rtol * norm_b, self.atol)
-            more = _forecast(iterations - since, before, best, goal)
-            if more > self.most and self.may_end():
-                raise _GivenUpError("slow", f"was slow, {outcome}")
-        if iterations >= self.patience and best > 0.7 * before:
-            raise _GivenUpError("stalled", f"stalled, {outcome}")
-
-
-def _forecast(iterations: int, before: float, now: float, goal: float) -> float:
-    """How many more iterations there will be if a residual goes on to fall as it did in the last ones."""
-    if now <= goal or goal <= 0:
-        return 0.0
-    fall = np.log(before / now)
-    return float(iterations * np.log(now / goal) / fall) if fall > 0 else np.inf
 
 
 def _relative(how: SolveInfo) -> float:
