@@ -35,7 +35,7 @@ def diffusion(coefficient: Array, *weights: float, closed: tuple[int, ...] = ())
             window = tuple(slice(1 + o, 1 + o + n) for o, n in zip(offset, grid, strict=True))
             other = padded[window]
             weight = weights[np.flatnonzero(offset)[0]] if weights else 1
-            values[..., slot] = -2 * weight * coefficient * other / (coefficient + other)
+            values[..., slot] = -2 * weight * (coefficient * other) / (coefficient + other)
     values[..., centre] = -values.sum(axis=-1)
     return stencil_matrix(grid, offsets, values.reshape(-1, 1, len(offsets), 1), np.float64)
 
@@ -66,17 +66,17 @@ def reservoir(points: int, seed: int) -> sp.csr_array:
     """Flat cells, and channels in some layers with a coefficient a thousand times as large."""
     shape = (points, points, points // 2)
     random = np.random.default_rng(seed)
-    coefficient = np.exp(0.5 * random.standard_normal(shape))
+    coefficient, is_channel = np.exp(0.5 * random.standard_normal(shape)), np.zeros(shape, bool)
     x, y = np.ogrid[:points, :points]
     for _ in range(points // 4):
         begin, middle, phase = (
-            random.integers(0, shape[2] - 3),
+            random.integers(0, max(1, shape[2] - 3)),
             random.uniform(0, points),
             random.uniform(0, 6),
         )
         channel = np.abs(y - middle - 5 * np.sin(x / 6 + phase)) <= 3
-        layers = coefficient[..., begin : begin + 3]
-        layers[channel if random.integers(2) else channel.T] *= 1000
+        is_channel[channel if random.integers(2) else channel.T, begin : begin + 3] = True
+    coefficient[is_channel] *= 1000
     return diffusion(coefficient, 1, 1, 100, closed=(1, 2))
 
 

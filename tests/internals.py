@@ -13,7 +13,8 @@ import scipy.sparse as sp
 from spmvgpu import _core, arrays
 from spmvgpu.inputs import jax_sparse, limits, torch_sparse
 from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.linalg import multigrid_in_pieces, named
+from spmvgpu.linalg import forecast, multigrid_in_pieces, named
+from spmvgpu.linalg.problem import DoubleSystem
 from spmvgpu.linalg.systems import random_vector
 from spmvgpu.multi_device import division
 from spmvgpu.planning.profile import SHIPPED, Profile, profile_path
@@ -101,6 +102,16 @@ def resident_shape(rows, entries, longest_row):
     Only speed on a GPU shows them.
     """
     return _core.resident_shape(rows, entries, longest_row)
+
+
+def ones_in_system(op):
+    """The sums that a forecast is made from: a solve shows only whether they were above a limit."""
+    return DoubleSystem(op, np.ones(op.shape[0]), None, "auto").ones
+
+
+def patience(iterations, ones, most=3000, rtol=1e-8, atol=0.0):
+    """What ends a solve beside multigrid that takes as long as some iterations, without a solve."""
+    return forecast.Patience(most, rtol, atol, forecast.Rival(iterations, ones))
 
 
 def refuse(monkeypatch, *names):

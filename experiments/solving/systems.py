@@ -17,14 +17,19 @@ from experiments.suite import Item
 from generators.systems import (
     absorbed,
     badly_scaled,
+    blocks,
     circuit,
     convection,
     differences,
+    diffusion,
     dominant,
     helmholtz,
     jumps,
+    log_normal,
     network,
     neumann,
+    reservoir,
+    rotated,
     saddle_point,
     shifted,
     tall,
@@ -151,6 +156,22 @@ WHOLE = {
     "poisson3d": Kind(lambda n, seed: gallery.poisson3d(n), "Poisson, 3-D", (160,), 3),
     "jumps3d": Kind(partial(jumps, 3, 1e4), "coefficients jump by 1e4, 3-D", (160,), 3),
     "poisson2d": Kind(lambda n, seed: gallery.poisson2d(n), "Poisson, 2-D", (3000,), 2),
+    "step3d": Kind(time_step, "implicit time step, 3-D", (130,), 3),
+    "blocks3d": Kind(
+        lambda n, seed: blocks(n, 6, seed), "blocks with coefficients over six decades, 3-D", (128,), 3
+    ),
+    "rock3d": Kind(log_normal, "log-normal coefficients, 3-D", (120,), 3),
+    "reservoir3d": Kind(reservoir, "channels and flat cells, 3-D", (138,), 3),
+    "direction3d": Kind(
+        lambda n, seed: diffusion(np.ones((n,) * 3), 1, 1, 1e-3), "one weak direction, 3-D", (120,), 3
+    ),
+    "rotated2d": Kind(
+        lambda n, seed: rotated(n, 30, 1e-3, elements=True),
+        "anisotropic, rotated by 30 degrees, 2-D",
+        (1200,),
+        2,
+    ),
+    "graph": Kind(network, "graph Laplacian with hubs", (700,), 2, is_grid=False),
 }
 COLUMNS = {
     "fem": Kind(lambda n, seed: gallery.elasticity3d(n), "elasticity, 3-D", (27,), 3, modes=_elastic_modes),

@@ -34,6 +34,7 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
     ways: dict[str, Callable[[Run, System], Row]] = {
         "amg": multigrid,
         "once": partial(multigrid, cycle="once"),
+        "AMLI": partial(multigrid, cycle="AMLI"),
         "jacobi": conjugate_gradients,
         "solve()": automatic,
     }
@@ -84,7 +85,7 @@ def multigrid(run: Run, system: System, cycle: str = "auto") -> Row:
     there = sg.aslinearoperator(system.A, device=run.device, format="csr")
     hierarchy_us, _ = sampled(lambda: linalg.amg(there, **options))
     return row(
-        system, run, "once" if cycle == "once" else "amg", checked(system, x), whole_us,
+        system, run, "amg" if cycle == "auto" else cycle, checked(system, x), whole_us,
         iterations=info.iterations, setup_us=setup_us, hierarchy_us=hierarchy_us, solve_us=solve_us,
         update_us=update_us,
         levels=[level.A.shape[0] for level in M.levels], complexity=round(M.operator_complexity, 3),
