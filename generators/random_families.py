@@ -221,11 +221,11 @@ VALUES: dict[str, Change] = {
 # -- meshes --------------------------------------------------------------------------------------------------
 
 
-def _box(rng: Random, points: float, dim: int) -> tuple[int, ...]:
+def _box(rng: Random, points: float, dim: int, least: int = 3) -> tuple[int, ...]:
     """Nodes along the axes of a box of random proportions."""
     sides = np.exp(rng.uniform(-0.8, 0.8, dim))
     sides *= (points / sides.prod()) ** (1 / dim)
-    return tuple(max(3, round(side)) for side in sides)
+    return tuple(max(least, round(side)) for side in sides)
 
 
 def _triangles(nodes: Sequence[int], rng: Random) -> sp.csr_array:
@@ -614,6 +614,139 @@ def _triangle(is_lower: bool, rng: Random, matrix: sp.csr_array) -> sp.csr_array
     return _ones(sp.csr_array(half + sp.eye_array(matrix.shape[0])))
 
 
+# -- matrices of jobs ----------------------------------------------------------------------------------------
+
+
+def _dense_blocks(rng: Random, nnz: float) -> Sketch:
+    """Discontinuous elements: all unknowns of a cell couple to all of the cells across its faces."""
+    dim = int(rng.integers(2, 4))
+    unknowns = _whole(rng, 3, 20)
+    cells = _box(rng, nnz / ((1 + 2 * dim) * unknowns**2), dim)
+    star = partial(_difference_pattern, cells, 1, [False] * dim, True, 0)
+    return Sketch((f"discontinuous elements, {dim}-D", f"blocks of {unknowns}"), _in_blocks(star, unknowns))
+
+
+def _in_blocks(graph: Callable[[Random], sp.csr_array], size: int) -> Callable[[Random], sp.csr_array]:
+    return lambda rng: meshes.blocks(graph(rng), size)
+
+
+def _all_time_steps(rng: Random, nnz: float) -> Sketch:
+    """A grid at all times, each coupled to the times before."""
+    dim, before = int(rng.integers(1, 3)), int(rng.integers(1, 3))
+    times = _whole(rng, 8, 300)
+    nodes = _box(rng, nnz / times / (1 + 2 * dim + before), dim)
+    words = f"all of {times} time steps, {dim}-D", f"{before} before"
+    return Sketch(words, partial(_time_steps, nodes, times, before))
+
+
+def _time_steps(nodes: Sequence[int], times: int, before: int, rng: Random) -> sp.csr_array:
+    space = _difference_pattern(nodes, 1, [False] * len(nodes), True, 0, rng)
+    earlier = sp.diags_array(np.ones(before), offsets=-np.arange(1, before + 1), shape=(times, times))
+    steps = sp.kron(sp.eye_array(times), space) + sp.kron(earlier, sp.eye_array(space.shape[0]))
+    return _ones(sp.csr_array(steps))
+
+
+def _queue(rng: Random, nnz: float) -> Sketch:
+    """States of queues in a row: a customer arrives, goes to the next queue or leaves."""
+    queues = int(rng.integers(2, 5))
+    places = _box(rng, nnz / (queues + 2), queues)
+    return Sketch((f"{queues} queues in a row",), partial(_queue_pattern, places))
+
+
+def _queue_pattern(places: Sequence[int], rng: Random) -> sp.csr_array:
+    state = np.indices(places).reshape(len(places), -1)
+    number = np.arange(state.shape[1])
+    rows, cols = [number], [number]
+    for queue in range(-1, len(places)):
+        after = state.copy()
+        if queue >= 0:
+            after[queue] -= 1
+        if queue + 1 < len(places):
+            after[queue + 1] += 1
+        may = ((after >= 0) & (after < np.array(places)[:, None])).all(axis=0)
+        rows.append(number[may])
+        cols.append(np.ravel_multi_index(tuple(after[:, may]), places))
+    return _pattern_of(np.concatenate(rows), np.concatenate(cols), (len(number), len(number)))
+
+
+def _attention(rng: Random, nnz: float) -> Sketch:
+    """Blocks of words beside each other, some anywhere, and some that see all and are seen by all."""
+    per_row = _whole(rng, 3, 12)
+    size = int(rng.choice([side for side in (16, 32, 64) if 2 * (side * per_row) ** 2 <= nnz] or [8]))
+    rows = max(2 * per_row, int(nnz / (size**2 * per_row)))
+    window, heads = max(1, per_row // 2), int(rng.integers(0, 3))
+    graph = partial(_attention_pattern, rows, window, per_row - window, heads)
+    return Sketch((f"attention, blocks of {size}", f"{per_row} a row"), _in_blocks(graph, size))
+
+
+def _attention_pattern(rows: int, window: int, random: int, heads: int, rng: Random) -> sp.csr_array:
+    at = np.repeat(np.arange(rows), random)
+    far = _pattern_of(at, rng.integers(0, rows, len(at)), (rows, rows))
+    offsets = np.arange(window) - window // 2
+    near = sp.diags_array(np.ones(window), offsets=offsets, shape=(rows, rows))
+    number = np.tile(np.arange(rows), heads)
+    head = _pattern_of(np.repeat(np.arange(heads), rows), number, (rows, rows))
+    return _ones(sp.csr_array(near + far + head + head.T))
+
+
+def _radial(rng: Random, nnz: float) -> Sketch:
+    """Functions around points, not zero within a distance."""
+    dim, mean = int(rng.integers(2, 4)), _whole(rng, 15, 120)
+    points = max(2 * mean, int(nnz / mean))
+    is_ordered = bool(rng.random() < 0.5)
+    words = f"radial functions, {dim}-D", f"{mean} a row", *(["along a curve"] if is_ordered else [])
+    return Sketch(words, partial(_within, points, dim, mean, is_ordered))
+
+
+def _within(points: int, dim: int, mean: int, is_ordered: bool, rng: Random) -> sp.csr_array:
+    from scipy.spatial import cKDTree
+
+    place = rng.random((points, dim))
+    place = place[_along_curve(place)] if is_ordered else place
+    ball = {2: np.pi, 3: 4 / 3 * np.pi}[dim]
+    pairs = cKDTree(place).query_pairs((mean / points / ball) ** (1 / dim), output_type="ndarray").T
+    number = np.arange(points)
+    return _pattern_of(np.append(pairs, number), np.append(pairs[::-1], number), (points, points))
+
+
+def _counts(rng: Random, nnz: float) -> Sketch:
+    """Counts of genes in cells, or of words in texts: some columns are in most rows."""
+    mean, cols = _between(rng, 50, 800), _whole(rng, 2000, 30_000)
+    rows, spread = max(10, int(nnz / mean)), rng.uniform(1.0, 2.0)
+    return Sketch(
+        (f"counts, {rows} x {cols}", f"{mean:.0f} a row"), partial(_counts_pattern, rows, cols, mean, spread)
+    )
+
+
+def _counts_pattern(rows: int, cols: int, mean: float, spread: float, rng: Random) -> sp.csr_array:
+    share = np.sort(rng.lognormal(0, spread, cols))[rng.permutation(cols)]
+    lengths = np.minimum(rng.lognormal(np.log(mean) - 0.1, 0.45, rows).astype(np.int64), cols // 2)
+    at = np.repeat(np.arange(rows), lengths)
+    return _pattern_of(at, rng.choice(cols, len(at), p=share / share.sum()), (rows, cols))
+
+
+def _spectral(rng: Random, nnz: float) -> Sketch:
+    """Quadrilaterals or hexahedra with nodes along their edges: all nodes of an element couple."""
+    dim = int(rng.integers(2, 4))
+    order = int(rng.integers(3, 9 if dim == 2 else 5))
+    per_element = (order + 1) ** (2 * dim)
+    elements = _box(rng, nnz / per_element, dim, least=1)
+    return Sketch(
+        (f"spectral elements of order {order}, {dim}-D",), partial(_spectral_pattern, elements, order)
+    )
+
+
+def _spectral_pattern(elements: Sequence[int], order: int, rng: Random) -> sp.csr_array:
+    made = sp.csr_array(np.ones((1, 1), np.int8))
+    for count in elements:
+        element = np.arange(count)[:, None] * order + np.arange(order + 1)
+        cell = np.repeat(np.arange(count), order + 1)
+        incidence = _pattern_of(cell, element.ravel(), (count, count * order + 1))
+        line = _ones(sp.csr_array(incidence.T.astype(np.int32) @ incidence.astype(np.int32)))
+        made = sp.csr_array(sp.kron(made, line, format="csr"))
+    return _ones(made)
+
+
 # Name -> how a matrix is drawn, and whether couplings and the order of the nodes may be changed.
 FAMILIES: dict[str, tuple[Family, bool]] = {
     "meshes, 2-D": (partial(_mesh, 2), True),
@@ -633,5 +766,12 @@ FAMILIES: dict[str, tuple[Family, bool]] = {
     "wide": (partial(_oblong, True), False),
     "long rows": (_long_rows, False),
     "triangular": (_triangular, False),
+    "dense blocks": (_dense_blocks, False),
+    "all time steps": (_all_time_steps, False),
+    "queues": (_queue, False),
+    "attention": (_attention, False),
+    "radial functions": (_radial, False),
+    "counts": (_counts, False),
+    "spectral elements": (_spectral, False),
 }
-UNSYMMETRIC = ("tall", "wide", "long rows", "triangular")
+UNSYMMETRIC = ("tall", "wide", "long rows", "triangular", "all time steps", "queues", "counts")
