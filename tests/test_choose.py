@@ -214,6 +214,39 @@ def short_rows(longest, rows):
     return valued(A)
 
 
+def rows_in_turn(lengths, rows):
+    """Rows of these lengths, one after the other, with entries anywhere."""
+    counts = np.resize(lengths, rows)
+    at, step = np.repeat(np.arange(rows), counts), np.repeat(np.arange(rows) % 97 + 3, counts)
+    number = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return valued(sp.csr_array((np.ones(len(at)), (at, (7 * at + number * step) % rows)), shape=(rows, rows)))
+
+
+def discontinuous_elements(side, unknowns):
+    """Cells of a square grid that couple to their neighbours, with dense blocks of unknowns."""
+    return valued(sp.kron(gallery.poisson2d(side), np.ones((unknowns, unknowns)), format="csr"))
+
+
+def time_steps(side, steps):
+    """A grid at all times, each coupled to the time before."""
+    before = sp.eye_array(steps, k=-1)
+    grid = gallery.poisson2d(side)
+    return valued(sp.kron(sp.eye_array(steps), grid) + sp.kron(before, sp.eye_array(grid.shape[0])))
+
+
+def tandem_queue(first, second):
+    """The states of two queues: a customer arrives, goes on, or leaves."""
+    arrive, leave = (sp.eye_array(n, k=k) for n, k in ((first, 1), (second, -1)))
+    go_on = sp.kron(sp.eye_array(first, k=-1), sp.eye_array(second, k=1))
+    stay = sp.eye_array(first * second)
+    return valued(stay + sp.kron(arrive, sp.eye_array(second)) + go_on + sp.kron(sp.eye_array(first), leave))
+
+
+def attention(words):
+    """Blocks of 32 words that see others near them."""
+    return valued(sp.kron(gallery.banded_random(words, 4, 20, seed=8), np.ones((32, 32)), format="csr"))
+
+
 KINDS = {
     "constant coefficients": (lambda: gallery.poisson2d(150), "stencil"),
     "diagonals": (lambda: valued(gallery.poisson2d(150)), "dia"),
@@ -221,8 +254,13 @@ KINDS = {
     "blocks of 3": (lambda: blocks(3), "bsell"),
     "blocks of 6": (lambda: blocks(6, 600), "bsell"),
     "blocks of 5": (lambda: blocks(5), "csr"),
+    "discontinuous elements": (lambda: discontinuous_elements(24, 10), "csr"),
+    "all time steps": (lambda: time_steps(30, 40), "dia"),
+    "tandem queue": (lambda: tandem_queue(150, 120), "dia"),
+    "attention": (lambda: attention(150), "bsell"),
     "short rows": (lambda: short_rows(12, 80_000), "sell"),
-    "few short rows": (lambda: short_rows(12, 40_000), "csr"),
+    "few short rows": (lambda: short_rows(12, 12_000), "csr"),
+    "two lengths in turn": (lambda: rows_in_turn([3, 5], 40_000), "csr"),
     "longer rows": (lambda: short_rows(60, 80_000), "csr"),
     "random": (lambda: gallery.uniform_random(20_000, 20_000, 16, seed=5), "csr"),
     "hubs": (lambda: gallery.powerlaw(30_000, 4, exponent=1.8, max_length=10_000, seed=6), "csr"),

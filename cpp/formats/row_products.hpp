@@ -15,8 +15,13 @@ namespace spmvgpu {
 // Vector set-up and remainder cost more than they save on the short rows of stencils: such rows are added up in order.
 inline constexpr index_t kShortRow = 16;
 
-// Rows that formats in diagonals process together; their intermediate results stay in the L1.
+// Rows that formats in diagonals process together; their intermediate results stay in the L1. Small matrices have
+// smaller blocks of rows, so that no thread waits for the last one.
 inline constexpr index_t kRowsTogether = 512;
+inline index_t rows_of_block(index_t rows) {
+    constexpr index_t kLeast = 128, kBlocks = 16;
+    return std::clamp(rows / kBlocks / kLeast * kLeast, kLeast, kRowsTogether);
+}
 
 // In a longer row entry k goes to sum k % kSumLanes, and the remainder to a sum of its own; then halves of the sums are
 // added to each other. The order is fixed here, rather than left to the compiler, so that products with several vectors

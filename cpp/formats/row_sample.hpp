@@ -2,6 +2,7 @@
 // sample.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -14,8 +15,10 @@ struct RowSample {
     index_t rows = 0, cols = 0, nnz = 0;  // sizes of the whole matrix
     int item_bytes = 8;
 
-    double alike = 0;   // share of rows with the values of the next row, at the same distances from the diagonal
-    double uneven = 0;  // share of rows whose next row has another length; 0 if one row in all is long
+    double alike = 0;     // share of rows with the values of the next row, at the same distances from the diagonal
+    double uneven = 0;    // share of rows whose next row has another length, unless the lengths repeat
+    index_t longest = 0;  // entries of the longest row of all
+    int threads = 1;      // that share a product
 
     // The largest of these sizes of dense blocks that the rows may consist of, or 1.
     static constexpr index_t kBlocks[] = {6, 4, 3, 2};
@@ -27,13 +30,33 @@ struct RowSample {
     bool has_few_diagonals = false;
     index_t diagonals = 0;
 
-    double mean() const { return rows > 0 ? double(nnz) / rows : 0; }
-    double csr_bytes() const { return double(nnz) * (item_bytes + sizeof(index_t)) + double(rows) * sizeof(index_t); }
+    // Rows whose end the CPU mispredicts in csr, because the next row has another length. A branch predictor learns the
+    // ends of some thousand rows by heart.
+    double mispredicted() const {
+        constexpr double kLearnt = 16'000;
+        return uneven * rows > kLearnt ? uneven * rows : 0;
+    }
+
+    // Returns true if a slice of 32 rows of blocks as wide as the longest row is more than a thread's share of the
+    // entries. One thread multiplies the slice while the others wait.
+    bool has_long_slice(index_t block_rows) const {
+        constexpr double kLanes = 32;
+        return kLanes * block_rows * longest * std::max(threads, 2) > nnz;
+    }
+
+    // The time of a product in csr, in units of an entry's: a misprediction takes as long as a dozen entries.
+    double csr_time() const {
+        constexpr double kOfMisprediction = 12;
+        return double(nnz) + rows + kOfMisprediction * mispredicted();
+    }
 };
 
 // The predicted time of a product on the CPU in a format, if the matrix is like its sample, and the highest numbers of
 // slots and of reads of x by index for which this holds.
 struct Promise {
+    // A format that needs no more than this share of the time in csr is worth a conversion: predictions err by as much.
+    static constexpr double kWorthwhile = 0.87;
+
     double share = 1;  // share of the time in csr
     std::string reason;
     double most_slots = std::numeric_limits<double>::infinity(), most_gathers = most_slots;

@@ -227,13 +227,14 @@ Ranking rank_small() {
               "formats"}}};
 }
 
-std::optional<Promised> promise_on_cpu(const RowSample& sample) {
-    std::optional<Promised> best;
+std::vector<Promised> promises_on_cpu(const RowSample& sample) {
+    std::vector<Promised> promises;
     for_each_format<double>([&]<class Format>() {
         auto promise = roofline::FormatModel<Format>::promise(sample);
-        if (promise && (!best || promise->share < best->second.share)) best = {Format::kName, *std::move(promise)};
+        if (promise && promise->share <= Promise::kWorthwhile) promises.push_back({Format::kName, *std::move(promise)});
     });
-    return best;
+    std::ranges::stable_sort(promises, {}, [](const Promised& promised) { return promised.second.share; });
+    return promises;
 }
 
 bool is_kept(const Promise& promise, const Cost& cost) {

@@ -131,9 +131,9 @@ Ranking rank_small();
 
 using Promised = std::pair<std::string, Promise>;
 
-// The format with the shortest promised time on the CPU for a sample; none if csr, which needs no conversion, is as
-// fast.
-std::optional<Promised> promise_on_cpu(const RowSample& sample);
+// The formats on the CPU that a sample speaks for, the shortest promised time first; none where csr, which needs no
+// conversion, takes little longer.
+std::vector<Promised> promises_on_cpu(const RowSample& sample);
 
 bool is_kept(const Promise& promise, const Cost& cost);
 

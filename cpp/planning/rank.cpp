@@ -29,17 +29,18 @@ bool has_few_values(AnySource& source, Steps& steps) {
     return found.run_sectors <= kSectorsTogether && found.different_values <= kFewValues;
 }
 
-// The promise of a sample of the rows, if a plan of the whole matrix keeps it.
+// The first promise of a sample of the rows that a plan of the whole matrix keeps.
 std::optional<Promised> kept_promise(AnySource& source, const Target& target, Steps& steps) {
     if (source.any().nnz < kLeastEntriesOnCpu) return {};
-    auto promised = promise_on_cpu(timed(steps, "features", "", [&] { return source.row_sample(); }));
-    if (!promised) return {};
-    const auto& [format, promise] = *promised;
-    try {
-        const auto plan = timed(steps, "plan", format, [&] { return source.plan(format, {}, target); });
-        if (is_kept(promise, plan->cost)) return promised;
-    } catch (const FormatError&) {  // the matrix differs from the sample
-    } catch (const OutOfMemory&) {
+    const RowSample sample = timed(steps, "features", "", [&] { return source.row_sample(); });
+    for (Promised& promised : promises_on_cpu(sample)) {
+        const auto& [format, promise] = promised;
+        try {
+            const auto plan = timed(steps, "plan", format, [&] { return source.plan(format, {}, target); });
+            if (is_kept(promise, plan->cost)) return std::move(promised);
+        } catch (const FormatError&) {  // the matrix differs from the sample
+        } catch (const OutOfMemory&) {
+        }
     }
     return {};
 }

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <vector>
 
+#include "core/parallel.hpp"
 #include "core/value_types.hpp"
 
 namespace spmvgpu {
@@ -16,10 +17,6 @@ static_assert(std::ranges::all_of(RowSample::kBlocks, [](index_t block) { return
 
 // One row in kOneIn is sampled, within these numbers of runs.
 constexpr index_t kOneIn = 16, kLeastRuns = 8, kMostRuns = 64;
-
-// A row with one of kLongPart parts of all entries is long: one thread multiplies it, and in a slice 31 rows beside it,
-// while the others wait.
-constexpr index_t kLongPart = 500;
 
 // Entries of a row that are compared with another row's: a whole number of blocks of every size.
 constexpr index_t kCompared = 48;
@@ -38,13 +35,14 @@ public:
     }
 
     void add_run(index_t first) {
+        const bool is_periodic = has_periodic_lengths(first);
         for (index_t row = first; row < first + kRun; ++row) {
             std::erase_if(blocks_, [&](index_t block) { return !is_of_blocks(row, block); });
             add_diagonals(row);
             if (row + 1 == first + kRun) break;
             ++pairs_;
             const bool is_even = csr_.row_length(row) == csr_.row_length(row + 1);
-            uneven_ += !is_even;
+            uneven_ += !is_even && !is_periodic;
             alike_ += is_even && is_like_next(row);
         }
     }
@@ -52,9 +50,9 @@ public:
     void add_to(RowSample& sample) const {
         if (pairs_ == 0) return;
         sample.alike = static_cast<double>(alike_) / static_cast<double>(pairs_);
-        if (uneven_ > 0 && longest() <= csr_.nnz / kLongPart) {
-            sample.uneven = static_cast<double>(uneven_) / static_cast<double>(pairs_);
-        }
+        sample.uneven = static_cast<double>(uneven_) / static_cast<double>(pairs_);
+        sample.longest = longest();
+        sample.threads = static_cast<int>(std::min<std::int64_t>(max_threads(), piece_count(csr_.nnz)));
         if (!blocks_.empty()) sample.block = blocks_.front();
         sample.has_few_diagonals = diagonals_.size() <= most_diagonals_;
         sample.diagonals = static_cast<index_t>(diagonals_.size());
@@ -70,6 +68,17 @@ private:
 
     index_t begin(index_t row) const { return csr_.row_offsets[row]; }
     index_t compared(index_t row) const { return begin(row) + std::min(csr_.row_length(row), kCompared); }
+
+    // Returns true if the lengths of the rows of a run repeat, as with several unknowns a node. Their ends are
+    // predicted.
+    bool has_periodic_lengths(index_t first) const {
+        for (index_t period = 1; period <= kRun / 2; ++period) {
+            index_t row = first;
+            while (row + period < first + kRun && csr_.row_length(row) == csr_.row_length(row + period)) ++row;
+            if (row + period == first + kRun) return true;
+        }
+        return false;
+    }
 
     // Requires rows of equal length.
     bool is_like_next(index_t row) const {

@@ -23,16 +23,17 @@ void refuse_size(std::size_t csr_bytes) {
 }
 
 // Larger blocks mean fewer columns, and fewer reads of x. Blocks of 2 save a sixth of the time, for which the
-// conversion takes too long.
+// conversion takes too long. Padding takes as long as entries.
 std::optional<Promise> promise(const RowSample& sample) {
-    constexpr double kShare = 0.35, kShareOfColumns = 0.7, kMostPadding = 1.3;
+    constexpr double kShare = 0.4, kShareOfColumns = 0.8;
     constexpr index_t kLeastBlock = 3;
-    if (sample.block < kLeastBlock) return {};
+    if (sample.block < kLeastBlock || sample.has_long_slice(sample.block)) return {};
     const std::string size = std::to_string(sample.block);
+    const double share = kShare + kShareOfColumns / sample.block;
     return Promise{
-        kShare + kShareOfColumns / sample.block,
+        share,
         "the sampled rows consist of dense blocks of " + size + " x " + size + ", which have one column index each",
-        kMostPadding * sample.nnz, double(sample.nnz) / sample.block};
+        Promise::kWorthwhile / share * sample.nnz, double(sample.nnz) / sample.block};
 }
 
 }  // namespace bsell_choice

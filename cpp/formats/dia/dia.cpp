@@ -14,16 +14,15 @@ namespace spmvgpu {
 
 namespace dia_choice {
 
-// Slots of diagonals, and x beside them, are read in order, which takes less time than as many bytes in csr. This holds
-// in a cache; memory delivers them no faster.
+// Slots are read in order without column indices, so a slot takes the share of an entry's time that its bytes are. A
+// diagonal is read as a whole, entries or not.
 std::optional<Promise> promise(const RowSample& sample) {
-    constexpr double kMostBytes = 1.1, kTimeInCache = 0.75, kInCache = 8e6;
-    const double bytes = double(sample.diagonals) * sample.rows * sample.item_bytes, of_csr = sample.csr_bytes();
-    if (!sample.has_few_diagonals || bytes > kMostBytes * of_csr) return {};
-    return Promise{(bytes > kInCache ? 1 : kTimeInCache) * bytes / of_csr,
+    if (!sample.has_few_diagonals) return {};
+    const double slot_time = double(sample.item_bytes) / (sample.item_bytes + sizeof(index_t));
+    return Promise{double(sample.diagonals) * sample.rows * slot_time / sample.csr_time(),
                    "the entries of the sampled rows lie on " + std::to_string(sample.diagonals) +
                        " diagonals, which have no column indices",
-                   kMostBytes * of_csr / sample.item_bytes};
+                   Promise::kWorthwhile * sample.csr_time() / slot_time};
 }
 
 }  // namespace dia_choice
@@ -96,8 +95,7 @@ SPMVGPU_SIMD_CLONES static void sum_block(const Dia<T>& dia, std::int64_t first,
                       [&](const T* values, std::int64_t begin, std::int64_t end, std::int64_t offset) {
 #pragma omp simd
                           for (std::int64_t i = begin; i < end; ++i) {
-                              const T product = values[i] * x[i + offset];  // padding is added too, but not stored
-                              sums[i - first] += Dia<T>::bits(values[i]) != padding ? product : T(0);
+                              sums[i - first] += Dia<T>::unless_padding(values[i] * x[i + offset], values[i], padding);
                           }
                       });
 }
@@ -127,7 +125,7 @@ SPMVGPU_SIMD_CLONES static void multiply_block(const Dia<T>& dia, std::int64_t f
 
 template <class T>
 void Dia<T>::spmv(const Product<T>& product) const {
-    for_each_block(*this, kRowsTogether, [&](std::int64_t first, std::int64_t last) {
+    for_each_block(*this, rows_of_block(rows), [&](std::int64_t first, std::int64_t last) {
         T sums[kRowsTogether] = {};
         sum_block(*this, first, last, product.x, sums);
         for (std::int64_t row = first; row < last; ++row) {

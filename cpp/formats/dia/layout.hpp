@@ -65,6 +65,17 @@ struct Dia {
     // Bits that distinguish padding from values.
     static constexpr Bits bits(T value) { return std::bit_cast<Bits>(real_part(value)); }
 
+    // The product of a stored value, or 0 if that is padding. Bits of real products are masked, because GCC makes a
+    // branch of a choice between values, and vectorises that with AVX-512 only.
+    static constexpr T unless_padding(T product, T stored, Bits padding) {
+        const bool is_value = bits(stored) != padding;
+        if constexpr (std::is_floating_point_v<T>) {
+            return std::bit_cast<T>(static_cast<Bits>(bits(product) & (Bits(0) - Bits(is_value))));
+        } else {
+            return is_value ? product : T(0);
+        }
+    }
+
     static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
     static Dia from_csr(const CsrMatrix<T>& csr, const Plan& plan);
     CsrMatrix<T> to_csr() const;

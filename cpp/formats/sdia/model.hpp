@@ -24,7 +24,12 @@ struct FormatModel<Sdia<T>> : GeneralModel<Sdia<T>> {
         terms[times::kCache] += kNotHidden * from_memory * mirrored / kMillion;
         return terms;
     }
-    static Terms on_cpu(const Work& work, const SdiaPlan&) { return work.on_cpu(work.parts_of(512)); }
+    // Values are read once more as mirror images, from a cache.
+    static Terms on_cpu(const Work& work, const SdiaPlan& plan) {
+        Terms terms = work.on_cpu(work.parts_of(512));
+        terms[times::kCache] += double(plan.offsets.size() - plan.has_main) * sizeof(T) * terms[times::kRows];
+        return terms;
+    }
 
     // Some diagonals may be mirror images of others.
     static double least_slots(const Features& features, const SdiaPlan&) {

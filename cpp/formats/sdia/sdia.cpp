@@ -61,8 +61,7 @@ SPMVGPU_SIMD_CLONES static void sum_block(const Sdia<T>& sdia, std::int64_t firs
         const T* const values = upper.values.data() + d * upper.pitch - offset;
 #pragma omp simd
         for (std::int64_t i = std::max(first, offset); i < last; ++i) {
-            const T product = mirror(values[i]) * x[i - offset];  // padding is added too, but not stored
-            sums[i - first] += Dia<T>::bits(values[i]) != padding ? product : T(0);
+            sums[i - first] += Dia<T>::unless_padding(mirror(values[i]) * x[i - offset], values[i], padding);
         }
     }
     for (index_t d = 0; d < diagonals; ++d) {
@@ -70,8 +69,7 @@ SPMVGPU_SIMD_CLONES static void sum_block(const Sdia<T>& sdia, std::int64_t firs
         const T* const values = upper.values.data() + d * upper.pitch;
 #pragma omp simd
         for (std::int64_t i = first; i < end; ++i) {
-            const T product = values[i] * x[i + offset];
-            sums[i - first] += Dia<T>::bits(values[i]) != padding ? product : T(0);
+            sums[i - first] += Dia<T>::unless_padding(values[i] * x[i + offset], values[i], padding);
         }
     }
 }
@@ -80,10 +78,10 @@ SPMVGPU_SIMD_CLONES static void sum_block(const Sdia<T>& sdia, std::int64_t firs
 
 template <class T>
 void Sdia<T>::spmv(const Product<T>& product) const {
-    const index_t blocks = rows / kRowsTogether + (rows % kRowsTogether != 0);
+    const index_t block_rows = rows_of_block(rows), blocks = rows / block_rows + (rows % block_rows != 0);
     parallel_for(blocks, 2 * static_cast<std::int64_t>(upper.values.size()) + rows, [&](index_t block) {
-        const std::int64_t first = std::int64_t(block) * kRowsTogether;
-        const std::int64_t last = std::min<std::int64_t>(rows, first + kRowsTogether);
+        const std::int64_t first = std::int64_t(block) * block_rows;
+        const std::int64_t last = std::min<std::int64_t>(rows, first + block_rows);
         T sums[kRowsTogether] = {};
         sum_block(*this, first + before, last + before, product.x + first_col, sums);
         for (std::int64_t row = first; row < last; ++row) {

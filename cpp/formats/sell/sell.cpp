@@ -22,17 +22,17 @@ static_assert(kSliceRows == kSliceLanes);
 
 namespace sell_choice {
 
-// In csr the CPU mispredicts the end of a row if the next row has another length, which takes as long as some ten
-// entries, unless that is so rare that it learns the pattern. Rows of one length side by side are faster if it happens
-// once in so few entries, without much padding.
+// In csr the CPU mispredicts the end of a row if the next row has another length. Rows of one length side by side have
+// one end, so they are faster if rows are short. With much padding they end where it is not expected, too.
 std::optional<Promise> promise(const RowSample& sample) {
-    constexpr double kUneven = 0.06, kShare = 0.8, kMostPadding = 1.3, kLearnt = 60'000;
-    if (sample.uneven * sample.rows < kLearnt || sample.uneven < kUneven * std::max(sample.mean(), 1.0)) return {};
+    constexpr double kOfSlot = 1.25, kOfRow = 2, kMostPadding = 1.3;  // times in units of an entry's in csr
+    if (sample.has_long_slice(1) || sample.mispredicted() == 0) return {};
+    const double all_rows = kOfRow * sample.rows;
     return Promise{
-        kShare,
+        (kOfSlot * sample.nnz + all_rows) / sample.csr_time(),
         "rows are short and seldom as long as the next row, so the CPU multiplies rows of one length side by "
         "side",
-        kMostPadding * sample.nnz};
+        std::min((Promise::kWorthwhile * sample.csr_time() - all_rows) / kOfSlot, kMostPadding * sample.nnz)};
 }
 
 }  // namespace sell_choice

@@ -1,8 +1,7 @@
+#include "formats/csr/layout.hpp"
 #include "formats/host_build.hpp"
-#include "formats/panel_products.hpp"
 #include "formats/papers/csr_b/build.hpp"
 #include "formats/papers/csr_b/layout.hpp"
-#include "formats/row_products.hpp"
 
 namespace spmvgpu {
 
@@ -21,16 +20,31 @@ CsrMatrix<T> CsrB<T>::to_csr() const {
     return {rows, cols, nnz, row_offsets, col_indices, values};
 }
 
+namespace {
+
+// On the CPU the product is the one of csr, from the same arrays.
+template <class T>
+Csr<T> csr_of(const CsrB<T>& matrix) {
+    Csr<T> csr;
+    csr.rows = matrix.rows;
+    csr.cols = matrix.cols;
+    csr.nnz = matrix.nnz;
+    csr.row_offsets = matrix.row_offsets;
+    csr.col_indices = matrix.col_indices;
+    csr.values = matrix.values;
+    return csr;
+}
+
+}  // namespace
+
 template <class T>
 void CsrB<T>::spmv(const Product<T>& product) const {
-    spmv_by_rows_and_nonzeros(rows, row_offsets.data(), product, [this](index_t begin, index_t end, const T* x) {
-        return sum_products(values.data(), begin, end, [&](index_t k) { return x[col_indices[k]]; });
-    });
+    csr_of(*this).spmv(product);
 }
 
 template <class T>
 void CsrB<T>::multiply_panel(const Product<T>& product) const {
-    multiply_panel_by_rows(rows, row_offsets.data(), values.data(), col_indices.data(), product);
+    csr_of(*this).multiply_panel(product);
 }
 
 #define INSTANTIATE(T) template struct CsrB<T>;
