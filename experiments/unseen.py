@@ -40,7 +40,7 @@ from .suite import Item
 CHOSEN: dict[str, dict[str, Any]] = {"auto": {}, "full": {"tune": "full"}}
 ORDERS: dict[str, Any] = {"given": False, "clusters": "clusters", "rcm": "rcm"}
 
-COUNT, SIZES = 34, (5e4, 5e6)
+COUNT, SIZES = 48, (5e4, 5e6)
 QUICK_COUNT, QUICK_SIZES = 6, (2e3, 2e4)
 
 HOPELESS = 4.0  # times the least predicted time: formats beyond are left out
