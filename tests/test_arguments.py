@@ -128,6 +128,7 @@ TAKEN = {
 # Parameters that take everything, or what is no value of theirs to be told: any object is true or false.
 TRUTHS = {"astype.copy", "clear.profiles", "minres.show", "minres.check", "solve.full_output"}
 TRUTHS |= {"eigsh.return_eigenvectors", "lsqr.show", "lsqr.calc_var", "lsmr.show"}
+TRUTHS |= {"cg.flexible", "gmres.flexible"}
 
 
 def own_parameters(function):

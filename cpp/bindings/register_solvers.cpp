@@ -358,6 +358,7 @@ void register_limits_and_report(py::module_& module) {
         .def_readwrite("atol", &Limits::atol)
         .def_readwrite("maxiter", &Limits::maxiter)
         .def_readwrite("restart", &Limits::restart)
+        .def_readwrite("flexible", &Limits::flexible)
         .def_readwrite("legacy", &Limits::legacy)
         .def_readwrite("guess_is_mb", &Limits::guess_is_mb)
         .def_readwrite("check", &Limits::check)

@@ -424,7 +424,7 @@ private:
 
     template <class S>
     int exponent_of_residuals() const {
-        return S::kRecordsMr ? -scales_.b - scales_.M : -scales_.b;
+        return S::kRecordsMr && !limits.flexible ? -scales_.b - scales_.M : -scales_.b;
     }
 
     // Fetches the residuals since the last time.

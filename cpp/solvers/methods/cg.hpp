@@ -16,6 +16,9 @@
 //         alpha = rho / p.q,  beta = (alpha^2 q.Mq - rho) / rho
 //         r = r - alpha q,  x = x + alpha p,  p = M r + beta p,  rho = r.Mr
 //
+// If M is another map in each iteration, beta is -alpha q.Mr / rho with the new r, which is the formula of Polak and
+// Ribiere (Notay, Flexible conjugate gradients, 2000). With one M it equals r.Mr / rho but for rounding errors.
+//
 // An iteration has 7 passes over vectors after a product that leaves both inner products, 9 after others, one more with
 // a diagonal, and two sums to wait for. Vectors in pieces wait once: the sums of a pass are added up with the next p.q.
 #pragma once
@@ -50,6 +53,16 @@ struct CgScalars : Progress {
 
     constexpr void set_rho(double r_mr) {
         beta = r_mr / rho;
+        take_rho(r_mr);
+    }
+
+    // For an M that is another map in each iteration: the part of M r along A p, which conjugates the next p to p.
+    constexpr void set_rho(double r_mr, double q_mr) {
+        beta = -(alpha * q_mr) / rho;
+        take_rho(r_mr);
+    }
+
+    constexpr void take_rho(double r_mr) {
         rho = r_mr;
         if (leaves_range(rho)) return;
         if (status != Status::kRunning || (rho > 0 && finite(rho))) return;
@@ -68,11 +81,17 @@ struct Cg {
 
     S* s;
     T *x, *r, *p, *q;
-    T* z;           // M r; null if M is a diagonal m or none, where M r is m r
-    const T* m;     // the diagonal of M; null: ones
+    T* z;        // M r; null if M is a diagonal m or none, where M r is m r
+    const T* m;  // the diagonal of M; null: ones
+    bool is_flexible;
     Wide<T>* dots;  // p.q and q.Mq in parts, if the product leaves them
 
-    explicit Cg(Work<T>& work) : s(work.template scalars<S>()), x(work.x()), z(nullptr), m(work.diagonal()) {
+    explicit Cg(Work<T>& work)
+        : s(work.template scalars<S>()),
+          x(work.x()),
+          z(nullptr),
+          m(work.diagonal()),
+          is_flexible(work.limits.flexible) {
         work.vectors(r, p, q);
         if (work.has_operator()) work.vectors(z);
         dots = work.parts_of_dots();
@@ -120,14 +139,23 @@ struct Cg {
                 ++s.iterations;
                 s.judge(root(sums.real(0)));
             });
-        // beta = r.Mr / rho,  rho = r.Mr
+        // beta = r.Mr / rho, or -alpha q.Mr / rho,  rho = r.Mr
         run.precondition(s, r, z);
-        run.reduce(
-            s, read(r, z), [=] SPMVGPU_DEVICE(const S&, T r, T z) { return sum<T>(dot(r, z)); },
-            [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) {
-                ++s.preconditionings;
-                s.set_rho(sums.real(0));
-            });
+        if (is_flexible) {
+            run.reduce(
+                s, read(r, q, z), [=] SPMVGPU_DEVICE(const S&, T r, T q, T z) { return sum<T>(dot(r, z), dot(q, z)); },
+                [=] SPMVGPU_DEVICE(S & s, const Sums<T, 2>& sums) {
+                    ++s.preconditionings;
+                    s.set_rho(sums.real(0), sums.real(1));
+                });
+        } else {
+            run.reduce(
+                s, read(r, z), [=] SPMVGPU_DEVICE(const S&, T r, T z) { return sum<T>(dot(r, z)); },
+                [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) {
+                    ++s.preconditionings;
+                    s.set_rho(sums.real(0));
+                });
+        }
         // x = x + alpha p,  p = M r + beta p
         run.sweep(s, read(x, p, z), write(x, p),
                   [=] SPMVGPU_DEVICE(const S& s, T x, T p, T z) { return put(x + s.alpha * p, z + s.beta * p); });

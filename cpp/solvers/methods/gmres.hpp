@@ -10,6 +10,9 @@
 //                                               are one kernel (solvers/engines/orthogonalise.cuh)
 //         v_col+1 = w / |w|
 //     x = x + sum of y_k v_k,  r = b - A x
+//
+// Flexible, it preconditions from the right (Saad 1993): v_0 = r / |r|, w = A z_col with z_col = M v_col, and x = x +
+// sum of y_k z_k. It stores all z_k, so that M may be another map in each iteration, and its residual is the true one.
 #pragma once
 
 #include "solvers/engines/context.hpp"
@@ -24,7 +27,7 @@ struct GmresScalars : Progress {
     Factor<double> scale;  // 1 / |w|
     double left = 0;       // |w|
     std::int64_t cycles = 0;
-    std::int32_t col = 0, breakdown = 0, legacy = 0, pads = 0;
+    std::int32_t col = 0, breakdown = 0, legacy = 0, flexible = 0;
     // On the device: h and its correction, the columns of R, the rotations, and the right-hand side, which becomes y.
     W *h = nullptr, *again = nullptr, *R = nullptr, *sines = nullptr, *rhs = nullptr;
     double* cosines = nullptr;
@@ -43,7 +46,7 @@ struct GmresScalars : Progress {
     }
 
     SPMVGPU_SCALAR void begin_basis(double squared) {
-        ++preconditionings;
+        preconditionings += flexible == 0;
         if (leaves_range(squared)) return;
         const double norm = root(squared);
         if (iterations == 0) record(norm);
@@ -146,7 +149,8 @@ struct Gmres {
     S* s;
     T *x, *r, *product;
     Basis<T> v;
-    S first;  // the initial scalars
+    Basis<T> z{};  // M times vectors of v, if flexible
+    S first;       // the initial scalars
 
     explicit Gmres(Work<T>& work)
         : restart(work.limits.restart),
@@ -154,29 +158,33 @@ struct Gmres {
           x(work.x()) {
         work.vectors(r, product);
         v = work.basis(restart + 1);
+        if (work.limits.flexible && work.has_preconditioner()) z = work.basis(restart);
         const auto take = [&](std::size_t count) { return work.template take<Wide<T>>(count); };
         first.h = take(restart + 2), first.again = take(restart + 2), first.R = take((restart + 1) * restart);
         first.sines = take(restart), first.rhs = take(restart + 1);
         first.cosines = work.template take<double>(restart);
-        first.legacy = work.limits.legacy, first.leading = restart + 1;
+        first.legacy = work.limits.legacy, first.flexible = work.limits.flexible, first.leading = restart + 1;
     }
 
     S initial() const { return first; }
 
     template <class Solve>
     void cycle(Solve& solve) const {
-        // v_0 = M r / |M r|
+        // v_0 = M r / |M r|, or r / |r|
+        const bool is_flexible = solve.limits.flexible;
         solve.queue.compute(s, [=] SPMVGPU_DEVICE(S & s) { s.begin_cycle(); });
-        const T* const mr = solve.precondition(s, r, v[0]);
+        const T* const mr = is_flexible ? r : solve.precondition(s, r, v[0]);
         solve.reduce(
             s, read(mr), [=] SPMVGPU_DEVICE(const S&, T mr) { return sum<T>(square(mr)); },
             [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.begin_basis(sums.real(0)); });
         solve.sweep(s, read(mr), write(v[0]), [=] SPMVGPU_DEVICE(const S& s, T mr) { return put(s.scale * mr); });
 
         for (int col = 0; col < restart && !solve.queue.knows_idle(s); ++col) {
-            // w = M A v_col
+            // w = M A v_col, or A M v_col
             T* const w = v[col + 1];
-            if (solve.has_preconditioner()) {
+            if (is_flexible) {
+                solve.multiply(z.data != nullptr ? solve.precondition(s, v[col], z[col]) : v[col], w);
+            } else if (solve.has_preconditioner()) {
                 solve.multiply(v[col], product);
                 solve.precondition(s, product, w);
             } else {
@@ -188,10 +196,11 @@ struct Gmres {
             if (solve.limits.look_each && solve.is_idle(s)) break;
         }
 
-        // x = x + sum of y_k v_k,  r = b - A x
+        // x = x + sum of y_k v_k, or of y_k z_k,  r = b - A x
         solve.queue.compute(s, [=] SPMVGPU_DEVICE(S & s) { s.end_basis(); });
         const auto columns = [=] SPMVGPU_DEVICE(const S& s) { return int(s.col); };
-        solve.queue.combine(s, solve.n, v, columns, first.rhs, 1, x, NoWork{});
+        const Basis<T>& directions = z.data != nullptr ? z : v;
+        solve.queue.combine(s, solve.n, directions, columns, first.rhs, 1, x, NoWork{});
         solve.multiply(x, product);
         solve.sweep(
             s, read(solve.b(), product), write(r),
@@ -206,7 +215,8 @@ struct Gmres {
     void run(Solve& solve) const {
         const std::size_t bytes = (restart + 1) * v.stride * sizeof(T);
         solve.queue.zero(v.data, bytes);  // products read memory that no iteration has written
-        const T* const mb = solve.precondition(s, solve.b(), product);
+        if (z.data != nullptr) solve.queue.zero(z.data, restart * z.stride * sizeof(T));
+        const T* const mb = solve.limits.flexible ? solve.b() : solve.precondition(s, solve.b(), product);
         solve.reduce(
             s, read(mb), [=] SPMVGPU_DEVICE(const S&, T mb) { return sum<T>(square(mb)); },
             [=] SPMVGPU_DEVICE(S & s, const Sums<T, 1>& sums) { s.set_ptol(root(sums.real(0)), s.goal / s.norm_b); });

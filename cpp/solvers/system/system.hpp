@@ -56,6 +56,7 @@ struct Limits {
     std::int64_t maxiter = 0;      // of gmres, restarts unless legacy is set
     int restart = 20;              // gmres
     bool legacy = false;           // gmres: maxiter counts its inner iterations
+    bool flexible = false;         // cg and gmres: M may be another map in each iteration
     bool guess_is_mb = false;      // the guess is M b
     bool check = false;            // minres: look whether A and M are symmetric
     double shift = 0;              // minres solves (A - shift I) x = b

@@ -61,6 +61,8 @@ class KrylovRequest:
         restarts. Other methods call it with x after each iteration.
     shift, check
         Of minres.
+    flexible : bool
+        Of cg and gmres.
     watch : callable, optional
         Gets the iterations, the residual and the norm of b whenever the host looks at the solve, of several
         columns those of the one furthest from its end. If it returns True, the solve ends there.
@@ -82,6 +84,7 @@ class KrylovRequest:
     callback_type: str | None = None
     shift: object = 0.0
     check: object = False
+    flexible: object = False
     watch: Watch | None = None
     warns: bool = True
 
@@ -103,6 +106,7 @@ class KrylovRequest:
         core.maxiter = min(maxiter, MOST_ITERATIONS)
         core.rtol, core.atol = tolerance("rtol", self.rtol), tolerance("atol", self.atol)
         core.shift, core.check = real_number("shift", self.shift), bool(self.check)
+        core.flexible = bool(self.flexible)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback={callback!r} is not allowed; give a function of the iterate, or None")
         core.legacy = kind == "legacy" and (callback is not None or self.watch is not None)

@@ -25,6 +25,7 @@ def cg(
     callback: Callback | None = None,
     residuals: Residuals | None = None,
     check_every: int | None = None,
+    flexible: bool = False,
 ) -> tuple[AnyArray, Info]:
     """Solve ``A x = b`` by the conjugate gradient method.
 
@@ -70,6 +71,9 @@ def cg(
     check_every : int, optional
         On a GPU, number of iterations between two checks for convergence by the host. A check costs time, and
         so do iterations after convergence. By default the interval grows during the solve.
+    flexible : bool, default False
+        Whether `M` may be another map in each iteration, such as a solver that stops at a tolerance: the
+        flexible method [3]_, with the formula of Polak and Ribiere. It takes one more inner product.
 
     Returns
     -------
@@ -100,6 +104,7 @@ def cg(
     ----------
     .. [1] M. R. Hestenes and E. Stiefel, "Methods of conjugate gradients for solving linear systems", 1952.
     .. [2] Y. Saad, "Iterative Methods for Sparse Linear Systems", 2nd ed., SIAM, 2003, algorithm 9.1.
+    .. [3] Y. Notay, "Flexible conjugate gradients", SIAM J. Sci. Comput. 22, 2000.
 
     Examples
     --------
@@ -110,7 +115,7 @@ def cg(
     (array([0.090909, 0.636364]), 0)
     """
     shared = x0, M, rtol, atol, maxiter, nullspace, callback, residuals, check_every
-    return run(A, b, KrylovRequest("cg", *shared))[:2]
+    return run(A, b, KrylovRequest("cg", *shared, flexible=flexible))[:2]
 
 
 @with_hints
@@ -230,6 +235,7 @@ def gmres(
     callback_type: str | None = None,
     residuals: Residuals | None = None,
     check_every: int | None = None,
+    flexible: bool = False,
 ) -> tuple[AnyArray, Info]:
     """Solve ``A x = b`` by the restarted generalized minimal residual method.
 
@@ -282,6 +288,10 @@ def gmres(
     check_every : int, optional
         On a GPU, number of iterations between two checks for convergence by the host. A check costs time, and
         so do iterations after convergence. By default the interval grows during the solve.
+    flexible : bool, default False
+        Whether `M` may be another map in each iteration, such as a solver that stops at a tolerance: the
+        flexible method [2]_. It preconditions from the right, stores `restart` more vectors, and its residual
+        is the system's, ``b - A @ x``, in `residuals` and for `callback`, too.
 
     Returns
     -------
@@ -311,6 +321,7 @@ def gmres(
     ----------
     .. [1] Y. Saad and M. H. Schultz, "GMRES: a generalized minimal residual algorithm for solving
        nonsymmetric linear systems", 1986.
+    .. [2] Y. Saad, "A flexible inner-outer preconditioned GMRES algorithm", SIAM J. Sci. Comput. 14, 1993.
 
     Examples
     --------
@@ -321,9 +332,9 @@ def gmres(
     (array([1., 1.]), 0)
     """
     shared = x0, M, rtol, atol, maxiter, nullspace, callback, residuals, check_every
-    x, info, how = run(A, b, KrylovRequest("gmres", *shared, restart, callback_type))
+    x, info, how = run(A, b, KrylovRequest("gmres", *shared, restart, callback_type, flexible=flexible))
     worst = max(how.columns or [how], key=lambda column: column.true_residual / (column.norm_b or 1.0))
-    if M is not None and worst.status == "exhausted" and worst.true_residual > worst.norm_b:
+    if M is not None and not flexible and worst.status == "exhausted" and worst.true_residual > worst.norm_b:
         warn(
             f"gmres ended with norm(b - A @ x) = {worst.true_residual:.2e}, norm(b) is {worst.norm_b:.2e}: "
             "only the norm of M @ (b - A @ x) never grows; try another M, or none"
