@@ -107,44 +107,52 @@ void register_invert_definite(py::module_& module) {
 void register_multigrid(py::module_& module) {
     register_invert_definite<double>(module);
     register_invert_definite<Complex<double>>(module);
+    module.def("is_nearly_hermitian", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
+                   return multigrid::is_nearly_hermitian(source.csr());
+               }),
+               py::arg("source"), py::call_guard<GilRelease>(),
+               "True if no entry and its mirror image differ by more than a small part of the diagonal.");
     py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of aggregates, on the device of its matrix.")
-        .def(py::init(method<AnyCsrSource>([]<class T>(
-                                               const PlannedSource<T>& source, const std::optional<py::array>& given,
-                                               const std::variant<index_t, Dense<index_t>>& block, double strength,
-                                               std::pair<double, double> most_terms, index_t max_coarse, int max_levels,
-                                               const std::optional<std::vector<CoarseningTuple>>& decided,
-                                               int most_steps, int finer) -> AnyHierarchy {
-                 multigrid::Settings settings;
-                 settings.strength = strength;
-                 settings.most_terms = most_terms.first;
-                 settings.most_terms_below = most_terms.second;
-                 settings.max_coarse = max_coarse;
-                 settings.max_levels = max_levels;
-                 settings.most_steps = most_steps;
-                 settings.finer = finer;
-                 const CsrMatrix<T>& A = source.csr();
-                 std::optional<Dense<T>> B;
-                 if (given) B = array_as<Dense<T>>(*given);
-                 const Array<index_t> nodes = first_rows(block, A.rows);
-                 if (A.rows != A.cols || (B && (B->ndim() != 2 || B->shape(0) != A.rows))) {
-                     throw std::invalid_argument("a hierarchy needs a square matrix, and B with a row for each of it");
-                 }
-                 const auto* const of_all = std::get_if<index_t>(&block);
-                 if (!B && of_all == nullptr) throw std::invalid_argument("nodes of different sizes need B");
-                 const auto modes = B ? static_cast<index_t>(B->shape(1)) : *of_all;
-                 const T* const entries = B ? B->data() : nullptr;
-                 std::vector<multigrid::Coarsening> coarsenings;
-                 if (decided) std::ranges::transform(*decided, std::back_inserter(coarsenings), coarsening_of);
-                 const GilRelease release;
-                 return std::make_shared<Hierarchy<T>>(A, nodes, entries, modes, settings,
-                                                       decided ? &coarsenings : nullptr);
-             })),
+        .def(py::init(method<AnyCsrSource>(
+                 []<class T>(const PlannedSource<T>& source, const std::optional<py::array>& given,
+                             const std::variant<index_t, Dense<index_t>>& block, double strength,
+                             std::pair<double, double> most_terms, index_t max_coarse, int max_levels,
+                             bool is_hermitian, const std::optional<std::vector<CoarseningTuple>>& decided,
+                             int most_steps, int finer) -> AnyHierarchy {
+                     multigrid::Settings settings;
+                     settings.strength = strength;
+                     settings.most_terms = most_terms.first;
+                     settings.most_terms_below = most_terms.second;
+                     settings.max_coarse = max_coarse;
+                     settings.max_levels = max_levels;
+                     settings.most_steps = most_steps;
+                     settings.is_hermitian = is_hermitian;
+                     settings.finer = finer;
+                     const CsrMatrix<T>& A = source.csr();
+                     std::optional<Dense<T>> B;
+                     if (given) B = array_as<Dense<T>>(*given);
+                     const Array<index_t> nodes = first_rows(block, A.rows);
+                     if (A.rows != A.cols || (B && (B->ndim() != 2 || B->shape(0) != A.rows))) {
+                         throw std::invalid_argument(
+                             "a hierarchy needs a square matrix, and B with a row for each of it");
+                     }
+                     const auto* const of_all = std::get_if<index_t>(&block);
+                     if (!B && of_all == nullptr) throw std::invalid_argument("nodes of different sizes need B");
+                     const auto modes = B ? static_cast<index_t>(B->shape(1)) : *of_all;
+                     const T* const entries = B ? B->data() : nullptr;
+                     std::vector<multigrid::Coarsening> coarsenings;
+                     if (decided) std::ranges::transform(*decided, std::back_inserter(coarsenings), coarsening_of);
+                     const GilRelease release;
+                     return std::make_shared<Hierarchy<T>>(A, nodes, entries, modes, settings,
+                                                           decided ? &coarsenings : nullptr);
+                 })),
              py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("most_terms"),
-             py::arg("max_coarse"), py::arg("max_levels"), py::arg("decided") = py::none(), py::arg("most_steps") = 2,
-             py::arg("finer") = 0, py::keep_alive<1, 2>(),
+             py::arg("max_coarse"), py::arg("max_levels"), py::arg("hermitian"), py::arg("decided") = py::none(),
+             py::arg("most_steps") = 2, py::arg("finer") = 0, py::keep_alive<1, 2>(),
              "Nodes have `block` rows each, or begin at these rows, which the number of rows ends. Without B, it is a "
              "constant for each row of a node. Prolongators are smoothed, by at most `most_steps` steps, if products "
-             "with them have at most `most_terms` terms: on the finest grid, and on others. "
+             "with them have at most `most_terms` terms: on the finest grid, and on others. If the matrix is not "
+             "Hermitian, R is smoothed by its adjoint, and the largest eigenvalues are bounds of their sizes. "
              "`decided` is `coarsenings` of an equal hierarchy with other values. There are `finer` levels before "
              "this hierarchy, so that entries may be rounding errors.")
         .def("nodes", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {

@@ -53,7 +53,7 @@ struct SmoothingFactors {
         const CsrPattern pattern = A.pattern(), beyond = ET.pattern();
         const T* const values_beyond = ET.values.data();
         const T* const values = A.values.data();
-        const Filtered<T> filter = filtered(passes, pattern, values, grid);
+        const Filtered<T> filter = filtered(passes, pattern, values, grid, grid.kept);
         const InverseDiagonal diagonal = invert_diagonal(passes, pattern, values, filter, grid.negligible);
         Array<double> factors = passes.template make<double>(A.rows);
         const double* const inverse = diagonal.inverse.data();

@@ -8,6 +8,7 @@
 #include "core/csr_matrix.hpp"
 #include "core/passes/csr_passes.hpp"
 #include "multigrid/aggregation.hpp"
+#include "multigrid/checks.hpp"
 #include "multigrid/interpolation.hpp"
 #include "multigrid/products.hpp"
 #include "multigrid/spectrum.hpp"
@@ -23,24 +24,11 @@ struct Settings : Threshold {
     double most_terms = 0;
     double most_terms_below = 0;  // the bound for grids below the finest
     int most_steps = 2;           // number of smoothing steps
+    bool is_hermitian = true;     // R is the conjugate transpose of P
     index_t max_coarse = 300;     // a grid with at most this many unknowns is the coarsest
     int max_levels = 20;
     int finer = 0;  // levels before the first one, which belong to other hierarchies
     int lanczos_steps = 10;
-};
-
-// Checks of the entries of a matrix.
-struct EntryChecks {
-    std::int64_t not_finite = 0;    // number of entries
-    std::int64_t not_positive = 0;  // rows that are not empty and whose diagonal entry is not positive
-    double largest = 0;             // largest diagonal entry
-
-    constexpr EntryChecks& operator+=(const EntryChecks& other) {
-        not_finite += other.not_finite;
-        not_positive += other.not_positive;
-        if (other.largest > largest) largest = other.largest;
-        return *this;
-    }
 };
 
 // A grid, with the data that new values of its matrix need.
@@ -60,16 +48,21 @@ struct Grid {
     Tentative<T> tentative;
     PatternArrays of_once;  // the pattern of P after one of two steps
     PatternArrays of_AP;
-    Array<index_t> entries_of_R;  // their positions in P
+    Array<index_t> entries_of_R;  // their positions in P, or in the adjoint's prolongator
+    // The patterns of the adjoint and of its prolongator, whose conjugate transpose is R, and the positions in A of the
+    // adjoint's entries; empty if A is Hermitian, or P is not smoothed.
+    PatternArrays of_adjoint, of_its_P;
+    Array<index_t> entries_of_adjoint;
 
     bool is_smoothed() const { return steps > 0; }
 };
 
-// The matrix of a grid without its weak entries.
+// The matrix of a grid, or its adjoint, without the entries that are not kept.
 template <class T, class Passes>
-Filtered<T> filtered(Passes& passes, const CsrPattern& A, const T* values, const Grid<T>& grid) {
-    if (grid.kept.size() == 0) return {};
-    return filter_entries(passes, A, values, grid.kept.data(), grid.nodes.view(), grid.near_null.data());
+Filtered<T> filtered(Passes& passes, const CsrPattern& A, const T* values, const Grid<T>& grid,
+                     const Array<Strength>& kept) {
+    if (kept.size() == 0) return {};
+    return filter_entries(passes, A, values, kept.data(), grid.nodes.view(), grid.near_null.data());
 }
 
 // D^-1 of a matrix, real and in double precision, and its square root.
@@ -78,10 +71,12 @@ struct InverseDiagonal {
 };
 
 // The diagonal of the filtered matrix: A's diagonal plus the weak entries of the row, which a filter moves there. If
-// that is not positive, the diagonal of A itself. An entry up to `negligible` has no inverse.
+// that is not positive, the diagonal of A itself. An entry up to `negligible` has no inverse. If the matrix is not
+// Hermitian, entries are at least half of the sum of the sizes in their rows, so that no eigenvalue is larger than 2 in
+// size, and large enough for the imaginary part of the diagonal.
 template <class T, class Passes>
 InverseDiagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* values, const Filtered<T>& filter,
-                                double negligible) {
+                                double negligible, bool is_hermitian = true) {
     InverseDiagonal made{passes.template scratch<double>(A.rows), passes.template scratch<double>(A.rows)};
     double *const inverse = made.inverse.data(), *const root = made.root.data();
     const index_t* const filtered = filter.columns(A);
@@ -90,13 +85,21 @@ InverseDiagonal invert_diagonal(Passes& passes, const CsrPattern& A, const T* va
         A.rows,
         [=] SPMVGPU_BODY(std::int64_t i) {
             const auto row = static_cast<index_t>(i);
-            double sum = 0, own = 0;
+            double sum = 0, own = 0, beside = 0;
+            Wide<T> whole(0);
             for (index_t k = A.row_offsets[row]; k < A.row_offsets[row + 1]; ++k) {
                 if (A.col_indices[k] == row) own += real_part(Wide<T>(values[k]));
                 if (filtered[k] == row) sum += real_part(Wide<T>(filtered_values[k]));
+                if (!is_hermitian && filtered[k] == row) whole += Wide<T>(filtered_values[k]);
+                if (!is_hermitian && filtered[k] != row) beside += magnitude(Wide<T>(filtered_values[k]));
             }
             constexpr double kLeast = 0.1;  // the share of the diagonal that must be left
-            const double pivot = sum > kLeast * own ? sum : own;
+            double pivot = sum > kLeast * own ? sum : own;
+            if (!is_hermitian && pivot > negligible) {
+                const double size = magnitude(whole), of_row = (size + beside) / 2, turned = size * (size / pivot);
+                if (turned > pivot) pivot = turned;
+                if (of_row > pivot) pivot = of_row;
+            }
             inverse[row] = pivot > negligible ? 1 / pivot : 0;
             root[row] = square_root(inverse[row]);
         },
@@ -120,6 +123,44 @@ double largest_of_scaled(Passes& passes, const CsrPattern& A, const T* values, c
     return largest_eigenvalue(passes, A, values, root, bound, steps, nanoseconds);
 }
 
+// Smooths the tentative prolongator of a grid by a step of Jacobi's method with a matrix that need not be Hermitian.
+template <class T, class Passes>
+void smooth_by_rows(Passes& passes, const CsrPattern& A, const T* values, const Array<Strength>& kept,
+                    double negligible, const Grid<T>& grid, CsrMatrix<T>& P) {
+    constexpr double kDamping = 2.0 / 3;  // no eigenvalue is larger than 2 in size, and most real parts are positive
+    const Filtered<T> filter = filtered(passes, A, values, grid, kept);
+    InverseDiagonal diagonal = invert_diagonal(passes, A, values, filter, negligible, false);
+    double* const scale = diagonal.inverse.data();
+    passes.each(A.rows, [=] SPMVGPU_BODY(std::int64_t row) { scale[row] *= kDamping; });
+    const CsrPattern strong{A.rows, A.cols, A.nnz, A.row_offsets, filter.columns(A)};
+    smooth_prolongator(passes, strong, filter.values_of(values), scale, grid.tentative, P);
+}
+
+// Entries of an array at these positions.
+template <class U, class Passes>
+Array<U> entries_at(Passes& passes, const Array<U>& entries, const Array<index_t>& positions) {
+    Array<U> made = passes.template scratch<U>(entries.size());
+    U* const to = made.data();
+    const U* const from = entries.data();
+    const index_t* const places = positions.data();
+    passes.each(std::int64_t(made.size()), [=] SPMVGPU_BODY(std::int64_t i) { to[i] = from[places[i]]; });
+    return made;
+}
+
+// The prolongator of the adjoint of a grid's matrix (Sala and Tuminaro, SIAM J. Sci. Comput. 31, 2008).
+template <class T, class Passes>
+CsrMatrix<T> prolongator_of_adjoint(Passes& passes, const T* values, double negligible, const Grid<T>& grid) {
+    const CsrPattern adjoint = grid.of_adjoint.view();
+    Array<T> made = passes.template scratch<T>(adjoint.nnz);
+    T* const to = made.data();
+    const index_t* const places = grid.entries_of_adjoint.data();
+    passes.each(adjoint.nnz, [=] SPMVGPU_BODY(std::int64_t i) { to[i] = T(conjugate(Wide<T>(values[places[i]]))); });
+    CsrMatrix<T> P = with_values<T>(passes, grid.of_its_P);
+    const Array<Strength> kept = entries_at(passes, grid.kept, grid.entries_of_adjoint);
+    smooth_by_rows<T>(passes, adjoint, to, kept, negligible, grid, P);
+    return P;
+}
+
 template <class T>
 struct ConstantsOfNodes {
     using Result = Array<Wide<T>>;
@@ -136,35 +177,6 @@ struct ConstantsOfNodes {
     }
 };
 
-template <class T>
-struct Inspect {
-    using Result = EntryChecks;
-    const CsrMatrix<T>& A;
-
-    template <class Passes>
-    Result operator()(Passes& passes) const {
-        const CsrPattern csr = A.pattern();
-        const T* const values = A.values.data();
-        return passes.template reduce<EntryChecks>(
-            csr.rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
-                EntryChecks found;
-                double own = 0;
-                bool is_empty = true;
-                for (index_t k = csr.row_offsets[row]; k < csr.row_offsets[row + 1]; ++k) {
-                    found.not_finite += !is_finite(values[k]);
-                    is_empty = is_empty && values[k] == T(0);
-                    if (csr.col_indices[k] == row) own = real_part(Wide<T>(values[k]));
-                }
-                const auto inverse = static_cast<Real<T>>(1 / own);
-                found.not_positive = !is_empty && !(own > 0 && inverse > 0 && is_finite(inverse));
-                found.largest = own > 0 ? own : 0;
-                return found;
-            },
-            kNanosecondsPerTerm * (1 + csr.nnz / std::max(1, csr.rows)));
-    }
-};
-
 // The values of P, R and the coarser A, for a matrix whose patterns are known.
 template <class T, class Passes>
 CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligible, const Settings& settings,
@@ -172,19 +184,24 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligibl
     CsrPattern pattern = A.pattern();
     const T* const values = A.values.data();
     const index_t rows = A.rows;
-    InverseDiagonal diagonal = invert_diagonal(passes, pattern, values, Filtered<T>{}, negligible);
+    const bool is_hermitian = settings.is_hermitian;
+    InverseDiagonal diagonal = invert_diagonal(passes, pattern, values, Filtered<T>{}, negligible, is_hermitian);
     grid.inverse_diagonal = passes.template make<T>(rows);
     {
         T* const to = grid.inverse_diagonal.data();
         const double* const inverse = diagonal.inverse.data();
         passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) { to[row] = T(static_cast<Real<T>>(inverse[row])); });
     }
-    grid.largest_eigenvalue = largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps);
+    constexpr double kLargest = 2;  // see invert_diagonal()
+    grid.largest_eigenvalue =
+        is_hermitian ? largest_of_scaled(passes, pattern, values, diagonal, settings.lanczos_steps) : kLargest;
     if (grid.tentative.cols == 0) return {};
     if (!grid.is_smoothed()) {
         fill_tentative(passes, grid.tentative, grid.P);
+    } else if (!is_hermitian) {
+        smooth_by_rows<T>(passes, pattern, values, grid.kept, negligible, grid, grid.P);
     } else {
-        const Filtered<T> filter = filtered(passes, pattern, values, grid);
+        const Filtered<T> filter = filtered(passes, pattern, values, grid, grid.kept);
         if (grid.kept.size() > 0) {
             diagonal = invert_diagonal(passes, pattern, values, filter, negligible);
             pattern.col_indices = filter.columns(pattern);
@@ -204,9 +221,11 @@ CsrMatrix<T> fill_values(Passes& passes, const CsrMatrix<T>& A, double negligibl
     }
 
     const index_t* const entries = grid.entries_of_R.data();
-    const T* const of_P = grid.P.values.data();
+    const bool is_of_adjoint = grid.is_smoothed() && !is_hermitian;
+    const CsrMatrix<T> left = is_of_adjoint ? prolongator_of_adjoint(passes, values, negligible, grid) : grid.P;
+    const T* const of_left = left.values.data();
     T* const of_R = grid.R.values.data();
-    passes.each(grid.R.nnz, [=] SPMVGPU_BODY(std::int64_t i) { of_R[i] = T(conjugate(Wide<T>(of_P[entries[i]]))); });
+    passes.each(grid.R.nnz, [=] SPMVGPU_BODY(std::int64_t i) { of_R[i] = T(conjugate(Wide<T>(of_left[entries[i]]))); });
 
     CsrMatrix<T> AP = with_values<T>(passes, grid.of_AP);
     multiply_values(passes, A, grid.P, AP);
@@ -257,21 +276,27 @@ private:
         const CsrPattern pattern = A.pattern();
         Coarsening made = decided != nullptr ? *decided : Coarsening{};
         NodeGraph node_graph;
+        const T* values = A.values.data();
+        Array<T> part;
         if (decided == nullptr) {
-            node_graph = connect_nodes<T>(passes, pattern, A.values.data(), nodes, grid.near_null.data(), settings);
+            if (!settings.is_hermitian) part = hermitian_part(passes, pattern, values), values = part.data();
+            node_graph = connect_nodes<T>(passes, pattern, values, nodes, grid.near_null.data(), settings);
             made.aggregates = aggregate(passes, node_graph.graph(pattern, nodes), settings.rounds);
         }
         constexpr double kLeastGain = 0.9;  // largest share of the rows that may be left
         if (made.aggregates.count == 0) return {};
         Tentative<T> tentative = tentative_prolongator(passes, A.rows, nodes, made.aggregates, near_null);
         if (tentative.cols == 0 || tentative.cols > kLeastGain * A.rows) return {};
-        if (decided == nullptr) decide(passes, node_graph, tentative, made, grid);
+        if (decided == nullptr) decide(passes, values, node_graph, tentative, made, grid);
         grid.aggregates = made.aggregates.of_node;
         grid.steps = made.steps;
         grid.kept = made.kept;
         grid.tentative = std::move(tentative);
         grid.P = with_values<T>(passes, made.of_P);
-        TransposedPattern transposed = transposed_pattern(passes, made.of_P.view());
+        const bool is_of_adjoint = grid.is_smoothed() && !settings.is_hermitian;
+        if (is_of_adjoint) find_adjoint(passes, made, grid);
+        TransposedPattern transposed =
+            transposed_pattern(passes, is_of_adjoint ? grid.of_its_P.view() : made.of_P.view());
         grid.R = with_values<T>(passes, transposed.pattern);
         grid.entries_of_R = transposed.entries;
         if (grid.steps == 2) {
@@ -282,10 +307,27 @@ private:
         return with_values<T>(passes, product_pattern(passes, transposed.pattern.view(), grid.of_AP.view()));
     }
 
-    // Makes the decisions that follow from the aggregates.
+    // Finds the patterns of the adjoint and of its prolongator.
     template <class Passes>
-    void decide(Passes& passes, const NodeGraph& node_graph, const Tentative<T>& tentative, Coarsening& made,
-                Grid<T>& grid) const {
+    void find_adjoint(Passes& passes, const Coarsening& made, Grid<T>& grid) const {
+        TransposedPattern transposed = transposed_pattern(passes, A.pattern());
+        grid.of_adjoint = std::move(transposed.pattern);
+        grid.entries_of_adjoint = std::move(transposed.entries);
+        const PatternArrays of_T = tentative_pattern(passes, A.rows, nodes, made.aggregates, grid.tentative);
+        CsrPattern strong = grid.of_adjoint.view();
+        Filtered<T> filter;
+        if (made.kept.size() > 0 && nodes.are_rows()) {
+            const Array<Strength> kept = entries_at(passes, made.kept, grid.entries_of_adjoint);
+            filter = filter_entries<T>(passes, strong, nullptr, kept.data(), nodes.view(), nullptr);
+            strong.col_indices = filter.columns(strong);
+        }
+        grid.of_its_P = product_pattern(passes, strong, of_T.view());
+    }
+
+    // Makes the decisions that follow from the aggregates. The values belong to the Hermitian part of the matrix.
+    template <class Passes>
+    void decide(Passes& passes, const T* values, const NodeGraph& node_graph, const Tentative<T>& tentative,
+                Coarsening& made, Grid<T>& grid) const {
         const CsrPattern pattern = A.pattern();
         double terms = 0;
         if (settings.most_terms > 0) {
@@ -296,10 +338,11 @@ private:
             made.steps = terms <= most ? 1 : 0;
         }
         if (made.steps > 0) {
-            made.kept = kept_entries(passes, pattern, A.values.data(), nodes, node_graph);
+            made.kept = kept_entries(passes, pattern, values, nodes, node_graph);
             constexpr double kFewTerms = 3.2;  // in two dimensions, and on lines
             const bool is_thin = nodes.are_rows() && terms <= kFewTerms * A.nnz;
-            if (is_thin && made.kept.size() > 0 && settings.most_steps > 1) try_two_steps(passes, made, grid);
+            const bool may_be_two = settings.most_steps > 1 && settings.is_hermitian;
+            if (is_thin && made.kept.size() > 0 && may_be_two) try_two_steps(passes, made, grid);
         } else {
             made.of_P = tentative_pattern(passes, A.rows, nodes, made.aggregates, tentative);
         }

@@ -38,7 +38,7 @@ Coarsening copy_to(const Coarsening& made, Device device) {
 }  // namespace
 
 template <class T>
-double Hierarchy<T>::checked(const CsrMatrix<T>& A, std::size_t level) {
+double Hierarchy<T>::checked(const CsrMatrix<T>& A, std::size_t level, bool is_last) {
     const EntryChecks found = gpu::run(Inspect<T>{A}, A.device());
     if (found.not_finite > 0) refusals_.push_back({static_cast<int>(level), false});
     if (level == 0) {
@@ -47,7 +47,16 @@ double Hierarchy<T>::checked(const CsrMatrix<T>& A, std::size_t level) {
     }
     // If the finest matrix is singular, so are the coarser ones, and these are rounding errors.
     constexpr double kRounding = 16;
-    return kRounding * std::numeric_limits<Real<T>>::epsilon() * found.largest;
+    const double negligible = kRounding * std::numeric_limits<Real<T>>::epsilon() * found.largest;
+    if (!settings_.is_hermitian && !is_last && found.below > negligible && refusals_.empty()) {
+        refusals_.push_back({static_cast<int>(level), true});
+    }
+    return negligible;
+}
+
+template <class T>
+bool is_nearly_hermitian(const CsrMatrix<T>& A) {
+    return gpu::run(IsNearlyHermitian<T>{A}, A.device());
 }
 
 template <class T>
@@ -68,14 +77,14 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& first_rows,
     }
     settings_.has_signs = nodes.are_rows() && near_null.count == 1;
     for (int level = 0; next.rows > 0 && refusals_.empty(); ++level) {
-        const double negligible = checked(next, settings.finer + level);
-        if (!refusals_.empty()) break;
         bool is_last = next.rows <= settings.max_coarse || level + 1 >= settings.max_levels;
         Coarsening here;
         if (decided != nullptr) {
             is_last = static_cast<std::size_t>(level) >= decided->size();
             if (!is_last) here = copy_to((*decided)[level], device);
         }
+        const double negligible = checked(next, settings.finer + level, is_last);
+        if (!refusals_.empty()) break;
         auto made = gpu::run(Coarsen<T>{next, nodes, near_null, negligible, settings_, is_last,
                                         decided != nullptr && !is_last ? &here : nullptr},
                              device);
@@ -105,9 +114,9 @@ void Hierarchy<T>::renew(const Array<T>& values) {
     next.values = values.to(device);
     grids_[0].A.values = next.values;
     for (std::size_t level = 0; level < grids_.size(); ++level) {
-        const double negligible = checked(next, settings_.finer + level);
-        if (!refusals_.empty()) return;
         const bool is_last = level + 1 == grids_.size();
+        const double negligible = checked(next, settings_.finer + level, is_last);
+        if (!refusals_.empty()) return;
         const CsrMatrix<T> none;
         CsrMatrix<T> coarse = gpu::run(
             Renew<T>{next, negligible, settings_, grids_[level], is_last ? none : grids_[level + 1].A}, device);
@@ -176,12 +185,15 @@ std::size_t Hierarchy<T>::nbytes() const {
         bytes += grid.inverse_diagonal.bytes() + grid.aggregates.bytes() + grid.kept.bytes() +
                  grid.tentative.first_col.bytes() + grid.tentative.offsets.bytes() + grid.tentative.entries.bytes() +
                  grid.tentative.near_null.entries.bytes() + grid.of_once.bytes() + grid.of_AP.bytes() +
-                 grid.entries_of_R.bytes();
+                 grid.entries_of_R.bytes() + grid.of_adjoint.bytes() + grid.of_its_P.bytes() +
+                 grid.entries_of_adjoint.bytes();
     }
     return bytes;
 }
 
-#define INSTANTIATE(T) template class Hierarchy<T>;
+#define INSTANTIATE(T)           \
+    template class Hierarchy<T>; \
+    template bool is_nearly_hermitian(const CsrMatrix<T>&);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -4,14 +4,15 @@
 
 namespace spmvgpu {
 
-#define INSTANTIATE(T)                                 \
-    SPMVGPU_RUN_ON_GPU(multigrid::ConstantsOfNodes<T>) \
-    SPMVGPU_RUN_ON_GPU(multigrid::Inspect<T>)          \
-    SPMVGPU_RUN_ON_GPU(multigrid::Coarsen<T>)          \
-    SPMVGPU_RUN_ON_GPU(multigrid::TentativeMatrix<T>)  \
-    SPMVGPU_RUN_ON_GPU(multigrid::SmoothingFactors<T>) \
-    SPMVGPU_RUN_ON_GPU(multigrid::LargestOfScaled<T>)  \
-    SPMVGPU_RUN_ON_GPU(multigrid::Renew<T>)            \
+#define INSTANTIATE(T)                                  \
+    SPMVGPU_RUN_ON_GPU(multigrid::ConstantsOfNodes<T>)  \
+    SPMVGPU_RUN_ON_GPU(multigrid::Inspect<T>)           \
+    SPMVGPU_RUN_ON_GPU(multigrid::IsNearlyHermitian<T>) \
+    SPMVGPU_RUN_ON_GPU(multigrid::Coarsen<T>)           \
+    SPMVGPU_RUN_ON_GPU(multigrid::TentativeMatrix<T>)   \
+    SPMVGPU_RUN_ON_GPU(multigrid::SmoothingFactors<T>)  \
+    SPMVGPU_RUN_ON_GPU(multigrid::LargestOfScaled<T>)   \
+    SPMVGPU_RUN_ON_GPU(multigrid::Renew<T>)             \
     SPMVGPU_RUN_ON_GPU(multigrid::SparseProduct<T>)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE

@@ -16,6 +16,10 @@ struct Refusal {
     bool is_finite;  // false: this is the reason
 };
 
+// Returns true if no entry and its mirror image differ by more than a small part of the diagonal.
+template <class T>
+bool is_nearly_hermitian(const CsrMatrix<T>& A);
+
 // A hierarchy. Equal matrices and settings give equal bits on every device.
 template <class T>
 class Hierarchy {
@@ -53,8 +57,9 @@ public:
     std::size_t nbytes() const;
 
 private:
-    // The size up to which entries on the diagonal of a level are zero; refuses the matrix if one is negative.
-    double checked(const CsrMatrix<T>& A, std::size_t level);
+    // The size up to which entries on the diagonal of a level are zero; refuses the matrix if one is negative where it
+    // matters: on the finest level, or if R is not the conjugate transpose of P, on all but the last.
+    double checked(const CsrMatrix<T>& A, std::size_t level, bool is_last);
 
     Settings settings_;
     std::vector<Grid<T>> grids_;

@@ -431,6 +431,7 @@ class SolverMemory:
 
 class SolverLimits:
     check: bool
+    flexible: bool
     guess_is_mb: bool
     legacy: bool
     look_each: bool
@@ -597,6 +598,7 @@ class Hierarchy:
         most_terms: tuple[float, float],
         max_coarse: int,
         max_levels: int,
+        hermitian: bool,
         decided: Sequence[tuple[int, npt.ArrayLike, int, int, npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]]
         | None = None,
         most_steps: int = 2,
@@ -717,6 +719,7 @@ def in_place_map(
 def invert_definite(matrix: npt.NDArray[np.float64], least: float) -> bool: ...
 @overload
 def invert_definite(matrix: npt.NDArray[np.complex128], least: float) -> bool: ...
+def is_nearly_hermitian(source: CsrSource) -> bool: ...
 def limit_threads(threads: int) -> ThreadBound: ...
 def list_rates() -> list[str]: ...
 def make_nccl_id(library: str) -> bytes: ...

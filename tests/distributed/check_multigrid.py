@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import vector
+from generators.systems import flow
 from ranks import COMM, each_division, operator, piece
 from spmvgpu import gallery, linalg
 from systems import MULTIGRID, levels_in_pieces, nearly_inverted, turned  # noqa: F401, a fixture
@@ -115,6 +116,10 @@ def test_refusals_are_raised_on_all_ranks():
     A[399, 399] = -1.0
     with pytest.raises(np.linalg.LinAlgError, match="positive"):
         linalg.amg(operator(A.tocsr()))
+    for matrix, options in ((flow(20), {}), (gallery.poisson2d(20), {"symmetric": False})):
+        with pytest.raises(np.linalg.LinAlgError, match=r"not symmetric.*use one device, or M='ilu0'"):
+            linalg.amg(operator(matrix), **options)
+    linalg.amg(operator(flow(20)), symmetric=True)
     op = operator(gallery.poisson2d(20))
     with pytest.raises(ValueError, match="cycle"):
         linalg.amg(op, cycle="W" if COMM.rank == 0 else "V")

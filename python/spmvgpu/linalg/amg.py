@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from .. import _core
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.plugins import Plugins
 from .._util.types import HostArray
@@ -16,7 +18,9 @@ from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
 from ..planning.request import Request
+from ..planning.symmetry import Symmetry
 from .multigrid import LARGEST_DIRECT, Arguments, Multigrid, checked_csr, checked_width, stored
+from .multigrid_in_pieces import NotHermitianError
 from .multigrid_over_devices import MultigridOverDevices, keeps_levels_in_pieces
 from .systems import OverRanks, check_square, columns_on_host
 
@@ -26,7 +30,7 @@ _OVER_RANKS: Mapping[str, Callable[[OverRanks, Callable[[SparseOperator], Argume
 )
 
 _MOST_MODES = 64  # columns of B
-_STRENGTH = 0.1
+_STRENGTH, _STRENGTH_OF_OTHERS = 0.1, 0.25  # of Hermitian matrices, and of others
 
 # Prolongators are smoothed if products with them have few terms, see `Arguments`. On meshes there are 2 to 6
 # for each entry, and beside hubs of a graph 8 and more; the second number is for coarser levels. On a GPU,
@@ -46,10 +50,11 @@ def amg(
     cycle: str = "auto",
     max_coarse: int = 300,
     max_levels: int = 20,
+    symmetric: bool | None = None,
     device: str | None = None,
     dtype: object = None,
 ) -> Multigrid:
-    """Return an algebraic multigrid preconditioner of a positive definite matrix.
+    """Return an algebraic multigrid preconditioner of an elliptic problem.
 
     The method is smoothed aggregation [1]_, or unsmoothed aggregation, see `cycle`. The setup runs on the
     device where the matrix is stored: aggregates from maximal independent sets of distance 2 [2]_ [3]_,
@@ -60,10 +65,10 @@ def amg(
     Parameters
     ----------
     A : SparseOperator, sparse matrix or DistributedOperator
-        Symmetric or Hermitian, and positive definite. Over several devices or ranks, aggregates do not cross
-        devices or ranks. Over ranks, `B` has the rows of this rank. Symmetry is not checked: the restriction
-        is always the conjugate transpose of the prolongator, which rarely suits an unsymmetric matrix. A
-        positive semidefinite matrix is solved in the least squares sense on the coarsest level.
+        Symmetric or Hermitian, and positive definite, for `cg` and other solvers; or not symmetric, see
+        `symmetric`, for `gmres` and `bicgstab`. Over several devices or ranks, aggregates do not cross
+        devices or ranks. Over ranks, `B` has the rows of this rank. A positive semidefinite matrix is solved
+        in the least squares sense on the coarsest level.
     B : (n,) or (n, k) array, optional
         Near null space: vectors that `A` nearly maps to zero, such as the rigid body modes of
         `gallery.rigid_body_modes` for elasticity. By default, a constant for each unknown of a node.
@@ -77,9 +82,11 @@ def amg(
         unknown per node and one vector in `B`, entries count as ``-A[i, j] * B[j] / B[i]``: positive ones
         are weak, but for rows where they prevail, and so are those below ``0.1 * strength * A[i, i]``. With
         several unknowns, the Frobenius norms of blocks count; with several vectors, absolute values. By
-        default 0.1 for one unknown and one vector, and 0 otherwise: no entry is weak.
+        default 0.1 for one unknown and one vector, 0.25 if `A` is not symmetric, and 0 otherwise: no entry is
+        weak.
     smoother : {"chebyshev", "jacobi"}
-        Smoother before and after the correction from the coarser level. The cycle is symmetric with both.
+        Smoother before and after the correction from the coarser level. The cycle is symmetric with both. If
+        `A` is not symmetric, both are steps of Jacobi's method, `degree` of them or one.
     degree : int, default 2
         Degree of the "chebyshev" smoother.
     cycle : {"auto", "once", "V", "AMLI"}
@@ -96,6 +103,13 @@ def amg(
         Largest number of unknowns of the coarsest level. At most 2000.
     max_levels : int, default 20
         Largest number of levels.
+    symmetric : bool, optional
+        Whether `A` is symmetric or Hermitian. By default, it is if no entry differs from the conjugate of its
+        mirror image by more than 0.01 times the diagonal. Otherwise the prolongator is smoothed with `A`, and
+        the restriction with the adjoint of `A` [5]_; aggregates follow the Hermitian part. This suits
+        convection and diffusion with upwind differences, at any Peclet number, M-matrices whose row and
+        column sums are about zero, such as ``I - a P`` for a random walk, and complex symmetric matrices such
+        as shifted Laplacians. It is on one device. Give False if values are to come that are not symmetric.
     device : str, default "auto"
         Device for a sparse matrix. An operator has its own.
     dtype : dtype, optional
@@ -113,7 +127,8 @@ def amg(
     TypeError, ValueError
         If `A` is not a square matrix, or another argument is not allowed.
     numpy.linalg.LinAlgError
-        If an entry of the diagonal is not positive, or an entry of the matrix is not finite.
+        If an entry of the diagonal is not positive, or an entry of the matrix is not finite. Over ranks also
+        if the matrix is not symmetric.
 
     See Also
     --------
@@ -129,6 +144,8 @@ def amg(
        set and graph coarsening", 2022.
     .. [4] O. Axelsson and P. S. Vassilevski, "Algebraic multilevel preconditioning methods, II", SIAM Journal
        on Numerical Analysis 27, 1990.
+    .. [5] M. Sala and R. S. Tuminaro, "A new Petrov-Galerkin smoothed aggregation preconditioner for
+       nonsymmetric linear systems", SIAM J. Sci. Comput. 31, 2008.
 
     Examples
     --------
@@ -139,7 +156,7 @@ def amg(
     (0, True)
     """
 
-    def arguments_for(op: SparseOperator) -> Arguments:
+    def arguments_for(op: SparseOperator, by_values: bool | None = None) -> Arguments:
         one_of("smoother", smoother, ("chebyshev", "jacobi"))
         whole_number("degree", degree, 1, 1000)
         one_of("cycle", cycle, _MOST_TERMS)
@@ -147,12 +164,21 @@ def amg(
         whole_number("max_levels", max_levels, 1, 100)
         if strength is not None:
             real_number("strength", strength, "a number from 0 to 1", lambda number: 0 <= number <= 1)
+        if not (symmetric is None or isinstance(symmetric, bool | np.bool_)):
+            raise TypeError(f"symmetric={symmetric!r} is not allowed; give True, False or None")
         of_bsr: tuple[int, int] = getattr(A, "blocksize", (1, 1)) if sp.issparse(A) else (1, 1)
         modes, size = _near_null_space(B, block, of_bsr, op)
         is_scalar = size == 1 and (modes is None or modes.shape[1] == 1)
-        weak = strength if strength is not None else _STRENGTH if is_scalar else 0.0
-        terms = _MOST_TERMS["AMLI" if cycle == "once" and op._ordinal == CPU else cycle]
-        return Arguments(modes, size, float(weak), terms, max_coarse, max_levels, smoother, degree)
+        hermitian = by_values if symmetric is None else bool(symmetric)
+        by_default = _STRENGTH if hermitian is not False else _STRENGTH_OF_OTHERS
+        weak = strength if strength is not None else by_default if is_scalar else 0.0
+        if hermitian is not False:
+            terms = _MOST_TERMS["AMLI" if cycle == "once" and op._ordinal == CPU else cycle]
+        elif cycle == "AMLI":
+            raise ValueError("cycle='AMLI' is for a symmetric or Hermitian matrix; use 'V' or 'auto'")
+        else:
+            terms = _MOST_TERMS["V" if cycle == "V" else "auto"]
+        return Arguments(modes, size, float(weak), terms, max_coarse, max_levels, hermitian, smoother, degree)
 
     if isinstance(A, OverRanks):
         made: Multigrid = _OVER_RANKS["ranks"](A, arguments_for)
@@ -160,10 +186,16 @@ def amg(
     op, csr = _operator_and_csr(A, device, dtype)
     arguments = arguments_for(op)
     if keeps_levels_in_pieces(op, arguments):
-        return MultigridOverDevices(op, arguments)
+        with contextlib.suppress(NotHermitianError):
+            return MultigridOverDevices(op, arguments)
     if op._stored.description.is_divided:
         op = op.to(device_name(op._ordinal))
-    return Multigrid(op, csr or checked_csr(op), arguments)
+    csr = csr or checked_csr(op)
+    declared = op._stored.symmetry or Symmetry.NEITHER
+    is_known = arguments.hermitian is not None or Symmetry.HERMITIAN in declared
+    if not is_known and not _core.is_nearly_hermitian(csr.source):
+        arguments = arguments_for(op, False)
+    return Multigrid(op, csr, arguments)
 
 
 def _operator_and_csr(

@@ -27,6 +27,8 @@ LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse i
 _ROUNDINGS = 16  # or more have gone into an entry of a coarsest matrix, however small that is
 SAFETY = 1.05  # the largest eigenvalue over its estimate, which is from below
 _SMOOTHED = 8.0  # part of the spectrum, above what coarser levels correct
+_EQUAL = 1.001  # for steps with equal weights, as in Jacobi's method
+_DAMPED = 0.75  # such a step divides by this part of the bound of the eigenvalues' sizes
 # Entries of a level that is visited twice, of the next finer one: all levels take 5 times as long at most.
 _SMALLER = 0.4
 
@@ -87,6 +89,7 @@ class Arguments(NamedTuple):
     most_terms: tuple[float, float]
     max_coarse: int
     max_levels: int
+    hermitian: bool | None  # None: not known
     # The core does not need to know the rest.
     smoother: str
     degree: int
@@ -94,6 +97,8 @@ class Arguments(NamedTuple):
     @property
     def smoothing(self) -> tuple[int, float]:
         """The degree of the polynomial, and the largest eigenvalue over the least that it is for."""
+        if self.hermitian is False:
+            return (self.degree if self.smoother == "chebyshev" else 1), _EQUAL
         return (self.degree, _SMOOTHED) if self.smoother == "chebyshev" else (1, 2.0)
 
 
@@ -132,7 +137,8 @@ class Multigrid(DevicePreconditioner):
         self._arguments = arguments
         self._requested = requested_device(A)
         decided, descriptions = made_before or (None, [])
-        self._hierarchy = _core.Hierarchy(csr.source, *arguments[:6], decided, finer=finer)
+        is_hermitian = arguments.hermitian is not False
+        self._hierarchy = _core.Hierarchy(csr.source, *arguments[:6], is_hermitian, decided, finer=finer)
         check_definite(self._hierarchy, csr)
         # True if the core's matrices and the operators of coarser levels have the values of `_state.finest`.
         self._is_filled = True
@@ -187,13 +193,20 @@ class Multigrid(DevicePreconditioner):
         return (
             f"<{self.shape[0]}x{self.shape[1]} Multigrid of {self.dtype} on {device_name(self._ordinal)!r}: "
             f"{unknowns} unknowns, operator complexity {self.operator_complexity:.2f}"
-            f"{', AMLI cycles' if self._hierarchy.smoothed_levels < len(finer) else ''}>"
+            f"{', AMLI cycles' if self._is_amli else ''}>"
         )
+
+    @property
+    def _is_amli(self) -> bool:
+        """Whether corrections from unsmoothed levels are polynomials in cycles."""
+        unsmoothed = self._hierarchy.levels - 1 - self._hierarchy.smoothed_levels
+        return unsmoothed > 0 and self._arguments.hermitian is not False
 
     def update_values(self, data: object) -> None:
         """Take a matrix with the same sparsity pattern and other values.
 
-        Aggregates and the patterns of all levels stay, so this takes less time than `amg`. The operators `A`
+        Aggregates and the patterns of all levels stay, so this takes less time than `amg`, and so does the
+        choice between the methods for Hermitian matrices and for others. The operators `A`
         and `levels` have the new values, and so have `H`, `T`, sums and products that were made of the
         hierarchy before. What was made of `A` and of other operators of levels keeps its values.
 
@@ -281,7 +294,9 @@ class Multigrid(DevicePreconditioner):
             if R is None and inverse is not None:
                 levels.append((None, 0, 1.0, 1.0, 1, None, None, inverse._matrix))
                 continue
-            high = SAFETY * self._hierarchy.largest_eigenvalue(number) or 1.0  # of a matrix of zeros
+            largest = self._hierarchy.largest_eigenvalue(number)
+            factor = _DAMPED if self._arguments.hermitian is False else SAFETY
+            high = factor * largest or 1.0  # of a matrix of zeros
             diagonal = self._hierarchy.inverse_diagonal(number)
             matrix = (finest if number == 0 else A)._matrix
             to_coarser = R and R._matrix, P and P._matrix
@@ -293,13 +308,18 @@ class Multigrid(DevicePreconditioner):
         return _core.cycle_map(self.dtype, self._core_levels(), self._memory, twice)
 
     def _visited_twice(self) -> list[int]:
+        if not self._is_amli:
+            return []
         return visited_twice([level.A.nnz for level in self.levels], self._hierarchy.smoothed_levels)
 
     def _conjugate_transposed(self, state: _Grids) -> _Grids:
         finest, levels, inverse = state
         adjoint = finest.H
-        coarser = tuple(Level(A.H, R, P) for A, R, P in levels[1:])
         turned = inverse and inverse.H
+        if self._arguments.hermitian is False:
+            own = (levels[0]._replace(A=finest), *levels[1:])
+            return _Grids(adjoint, tuple(Level(A.H, P and P.H, R and R.H) for A, R, P in own), turned)
+        coarser = tuple(Level(A.H, R, P) for A, R, P in levels[1:])
         is_same = adjoint is finest and turned is inverse
         if is_same and all(made.A is level.A for made, level in zip(coarser, levels[1:], strict=True)):
             return state
@@ -368,6 +388,12 @@ def check_definite(hierarchy: _core.Hierarchy, csr: CanonicalCsr) -> None:
         return
     level, is_finite = refusal
     diagonal = diagonal_of(csr.host)
+    if level > 0 and is_finite:
+        raise np.linalg.LinAlgError(
+            f"the diagonal of the matrix on level {level} of the hierarchy is not positive: amg does not "
+            "suit a matrix that is not symmetric if it or its adjoint does not map a constant, or B, to "
+            "nearly zero; use ilu0(op) or jacobi(op)"
+        )
     if level > 0:
         raise np.linalg.LinAlgError(
             f"products with the matrix overflow in {csr.dtype} on level {level} of the hierarchy; scale "

@@ -49,6 +49,10 @@ def most_coarse_of_block(arguments: Arguments, pieces: int, largest: int, ordina
     return max(most_coarse(arguments, pieces), min(small, largest // 4))
 
 
+class NotHermitianError(np.linalg.LinAlgError):
+    """Raised if a matrix in pieces is not Hermitian."""
+
+
 class BlockHierarchy:
     """The hierarchy of a diagonal block, of which levels after its last one are the same again.
 
@@ -63,7 +67,13 @@ class BlockHierarchy:
     def __init__(self, block: CanonicalCsr, arguments: Arguments) -> None:
         self._block, self._arguments = block, arguments
         # Prolongators are smoothed by one step, for each needs rows of other pieces.
-        self._core = _core.Hierarchy(block.source, *arguments[:6], None, most_steps=1)
+        known = arguments.hermitian
+        if known is False or (known is None and not _core.is_nearly_hermitian(block.source)):
+            raise NotHermitianError(
+                "the matrix is not symmetric or Hermitian, which amg over devices or ranks is for; use one "
+                "device, or M='ilu0' or M='jacobi'"
+            )
+        self._core = _core.Hierarchy(block.source, *arguments[:6], True, None, most_steps=1)
         check_definite(self._core, block)
         self.depth, self.smoothed = max(1, self._core.levels), self._core.smoothed_levels
 
@@ -156,6 +166,7 @@ def whole_hierarchy(
         block=1 if len(firsts) == op.shape[0] + 1 else firsts,
         most_terms=(most_terms, most_terms),
         max_levels=max(1, arguments.max_levels - number),
+        hermitian=True,
     )
     return Multigrid(op, csr, own, finer=number)
 
