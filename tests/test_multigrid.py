@@ -163,6 +163,8 @@ def test_every_device_makes_the_same_bits(name, dtype, cycle, cuda_device):
         lambda: gallery.poisson3d(24, contrast=100),
         lambda: laplacian(12_000),
         lambda: rotated(120, 30, 1e-3, elements=False),
+        lambda: arrow(9_000),
+        lambda: gallery.elasticity3d(9),
     ],
 )
 def test_every_device_makes_the_same_bits_of_many_rows(make, cycle, cuda_device):
@@ -170,6 +172,14 @@ def test_every_device_makes_the_same_bits_of_many_rows(make, cycle, cuda_device)
     A = make()
     host, there = (linalg.amg(A, device=device, cycle=cycle) for device in ("cpu", cuda_device))
     assert_same(there, host)
+
+
+def arrow(n):
+    """A grid in which one unknown is connected with all others, so that a row of a product has thousands."""
+    A = sp.lil_array(gallery.poisson2d(n // 60, 60))
+    A[0], A[:, 0] = -1, -1
+    A[0, 0] = n
+    return sp.csr_array(A + sp.eye_array(A.shape[0]))
 
 
 def assert_same(M, N):

@@ -165,7 +165,7 @@ Array<T> CsrSource<T>::diagonal(std::int64_t shift) const {
 }
 
 template <class T>
-Signs CsrSource<T>::invert_diagonal(bool of_sizes, T* to) const {
+DiagonalFacts CsrSource<T>::invert_diagonal(bool of_sizes, T* to) const {
     return gpu::run(InvertDiagonal<T>{csr_, of_sizes, to}, device_);
 }
 

@@ -11,7 +11,7 @@
 namespace spmvgpu {
 
 struct ColumnReach;
-struct Signs;
+struct DiagonalFacts;
 
 // The matrix in memory of the library's own on a device. All of it is asked for at once beforehand. Throws OutOfMemory.
 template <class T>
@@ -71,7 +71,7 @@ public:
     ColumnReach column_reach() const;
     Array<T> diagonal(std::int64_t shift) const;  // entries (i, i + shift), in host memory
     // The inverses of the diagonal entries, or of their absolute values, in an array on the device; see InvertDiagonal.
-    Signs invert_diagonal(bool of_sizes, T* to) const;
+    DiagonalFacts invert_diagonal(bool of_sizes, T* to) const;
 
     // An order of rows and columns by clusters, see core/passes/clusters.hpp, and the matrix in it, both on the device.
     // Throws std::invalid_argument for a matrix that is not square, and for one with a row so long that finding the

@@ -303,8 +303,22 @@ private:
             const Graph strong{A.rows, pattern.row_offsets, pattern.col_indices, made.kept.data()};
             grid.of_once = prolongator_pattern(passes, A.rows, nodes, strong, made.aggregates, grid.tentative);
         }
-        if (grid.of_AP.rows == 0) grid.of_AP = product_pattern(passes, pattern, made.of_P.view());
-        return with_values<T>(passes, product_pattern(passes, transposed.pattern.view(), grid.of_AP.view()));
+        const Nodes& coarse_nodes = grid.tentative.nodes;
+        if (nodes.are_rows() && coarse_nodes.are_rows()) {
+            if (grid.of_AP.rows == 0) grid.of_AP = product_pattern(passes, pattern, made.of_P.view());
+            return with_values<T>(passes, product_pattern(passes, transposed.pattern.view(), grid.of_AP.view()));
+        }
+        // Products of nodes have a fraction of the entries.
+        if (decided != nullptr && !nodes.are_rows()) node_graph.own = pattern_of_nodes(passes, pattern, nodes, nodes);
+        const CsrPattern own = nodes.are_rows() ? pattern : node_graph.own.view();
+        const PatternArrays of_P = pattern_of_nodes(passes, made.of_P.view(), nodes, coarse_nodes);
+        const PatternArrays of_R = transposed_pattern(passes, of_P.view()).pattern;
+        const PatternArrays of_AP = product_pattern(passes, own, of_P.view());
+        const index_t cols = grid.tentative.cols;
+        PatternArrays coarse = product_pattern(passes, of_R.view(), of_AP.view());
+        grid.of_AP = pattern_of_rows(passes, of_AP, A.rows, nodes, cols, coarse_nodes);
+        return with_values<T>(passes,
+                              pattern_of_rows(passes, std::move(coarse), cols, coarse_nodes, cols, coarse_nodes));
     }
 
     // Finds the patterns of the adjoint and of its prolongator.

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
 #include "core/csr_matrix.hpp"
 #include "core/host_vector.hpp"
@@ -33,6 +34,64 @@ struct Nodes {
     View view() const { return {of_row.data(), first_row.data()}; }
     bool are_rows() const { return of_row.data() == nullptr; }
 };
+
+struct NodesOfNode {
+    index_t runs;
+    const index_t *row_offsets, *col_indices;
+    Nodes::View nodes;
+
+    constexpr Run run(index_t i) const { return {row_offsets[i], row_offsets[i + 1]}; }
+    constexpr index_t number(const Run& /*run*/, index_t k) const { return nodes.node(col_indices[k]); }
+};
+
+// Which nodes of rows have an entry in the columns of which nodes.
+template <class Passes>
+PatternArrays pattern_of_nodes(Passes& passes, const CsrPattern& csr, const Nodes& of_rows, const Nodes& of_cols) {
+    const Nodes::View rows = of_rows.view(), cols = of_cols.view();
+    return distinct_pattern(
+        passes, of_rows.count, of_cols.count,
+        [=] SPMVGPU_BODY(std::int64_t i) {
+            const auto node = static_cast<index_t>(i);
+            const index_t first = rows.first(node);
+            return NodesOfNode{rows.first(node + 1) - first, csr.row_offsets + first, csr.col_indices, cols};
+        },
+        kNanosecondsPerTerm * (1 + csr.nnz / std::max(1, of_rows.count)));
+}
+
+// The pattern of a matrix in which these nodes have all entries.
+template <class Passes>
+PatternArrays pattern_of_rows(Passes& passes, PatternArrays of_nodes, index_t rows, const Nodes& row_nodes,
+                              index_t cols, const Nodes& col_nodes) {
+    if (row_nodes.are_rows() && col_nodes.are_rows()) return of_nodes;
+    const Nodes::View of_row = row_nodes.view(), of_col = col_nodes.view();
+    const index_t *const near_offsets = of_nodes.row_offsets.data(), *const near = of_nodes.col_indices.data();
+    const auto length = [=] SPMVGPU_BODY(index_t node) {
+        index_t found = 0;
+        for (index_t k = near_offsets[node]; k < near_offsets[node + 1]; ++k) {
+            found += of_col.first(near[k] + 1) - of_col.first(near[k]);
+        }
+        return found;
+    };
+    const auto all = passes.template reduce<std::int64_t>(of_nodes.rows, [=] SPMVGPU_BODY(std::int64_t i) {
+        const auto node = static_cast<index_t>(i);
+        return std::int64_t(of_row.first(node + 1) - of_row.first(node)) * length(node);
+    });
+    check_entries(all);
+    PatternArrays pattern{rows, cols, static_cast<index_t>(all), {}, {}};
+    pattern.row_offsets =
+        sum_row_lengths(passes, rows, [=] SPMVGPU_BODY(index_t row) { return length(of_row.node(row)); });
+    const index_t* const row_offsets = pattern.row_offsets.data();
+    pattern.col_indices = passes.template make<index_t>(pattern.nnz);
+    index_t* const to = pattern.col_indices.data();
+    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+        const index_t node = of_row.node(static_cast<index_t>(row));
+        index_t at = row_offsets[row];
+        for (index_t k = near_offsets[node]; k < near_offsets[node + 1]; ++k) {
+            for (index_t col = of_col.first(near[k]); col < of_col.first(near[k] + 1); ++col) to[at++] = col;
+        }
+    });
+    return pattern;
+}
 
 // Vectors that the matrix nearly maps to zero, row by row.
 template <class T>
@@ -244,31 +303,7 @@ PatternArrays prolongator_pattern(Passes& passes, index_t rows, const Nodes& nod
             return AggregatesNear{own != kNone, begin, end, own, graph.neighbours, of_node, graph.strengths};
         },
         kNanoseconds);
-    if (nodes.are_rows() && tentative.nodes.are_rows()) return of_nodes;
-    const Nodes::View node_view = nodes.view();
-    const index_t *const offsets = tentative.offsets.data(), *const near_offsets = of_nodes.row_offsets.data(),
-                         *const near = of_nodes.col_indices.data();
-    PatternArrays pattern{rows, tentative.cols, 0, {}, {}};
-    pattern.row_offsets = sum_row_lengths(passes, rows, [=] SPMVGPU_BODY(index_t row) {
-        const index_t node = node_view.node(row);
-        index_t length = 0;
-        for (index_t k = near_offsets[node]; k < near_offsets[node + 1]; ++k) {
-            length += offsets[near[k] + 1] - offsets[near[k]];
-        }
-        return length;
-    });
-    const index_t* const row_offsets = pattern.row_offsets.data();
-    pattern.nnz = rows > 0 ? passes.read(row_offsets + rows) : 0;
-    pattern.col_indices = passes.template make<index_t>(pattern.nnz);
-    index_t* const to = pattern.col_indices.data();
-    passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
-        const index_t node = node_view.node(static_cast<index_t>(row));
-        index_t at = row_offsets[row];
-        for (index_t k = near_offsets[node]; k < near_offsets[node + 1]; ++k) {
-            for (index_t col = offsets[near[k]]; col < offsets[near[k] + 1]; ++col) to[at++] = col;
-        }
-    });
-    return pattern;
+    return pattern_of_rows(passes, std::move(of_nodes), rows, nodes, tentative.cols, tentative.nodes);
 }
 
 // An entry of a matrix for vectors relative to a near-null vector: times the quotient of that vector's entries in the

@@ -39,14 +39,6 @@ struct NodeGraph {
     }
 };
 
-struct NodesOfNode {
-    index_t runs;
-    const index_t *row_offsets, *col_indices, *node_of;
-
-    constexpr Run run(index_t i) const { return {row_offsets[i], row_offsets[i + 1]}; }
-    constexpr index_t number(const Run& /*run*/, index_t k) const { return node_of[col_indices[k]]; }
-};
-
 // The strength from 1 to kStrongest of a connection of this size; 0 below the threshold, and for zeros.
 SPMVGPU_IN_BODY Strength strength_of(double size, double threshold, double largest) {
     if (!(size > 0) || size < threshold) return 0;
@@ -117,18 +109,9 @@ NodeGraph connect_nodes(Passes& passes, const CsrPattern& A, const T* values, co
                         const Wide<T>* near_null, const Threshold& threshold) {
     if (nodes.are_rows()) return {{}, connect_rows<T>(passes, A, values, near_null, threshold)};
     NodeGraph made;
-    const std::int64_t per_row = kNanosecondsPerTerm * (1 + A.nnz / std::max(1, A.rows));
     const double strength = threshold.strength;
     const Nodes::View view = nodes.view();
-    const std::int64_t per_node = per_row * (1 + A.rows / std::max(1, nodes.count));
-    made.own = distinct_pattern(
-        passes, nodes.count, nodes.count,
-        [=] SPMVGPU_BODY(std::int64_t i) {
-            const auto node = static_cast<index_t>(i);
-            const index_t first = view.first(node);
-            return NodesOfNode{view.first(node + 1) - first, A.row_offsets + first, A.col_indices, view.of_row};
-        },
-        per_node);
+    made.own = pattern_of_nodes(passes, A, nodes, nodes);
     const CsrPattern own = made.own.view();
     Array<double> block_sizes = passes.template scratch<double>(own.nnz);
     double* const sizes = block_sizes.data();

@@ -5,6 +5,7 @@
 #include "core/passes/csr_passes.hpp"
 #include "core/passes/host_passes.hpp"
 #include "core/transpose.hpp"
+#include "core/wide.hpp"
 
 namespace spmvgpu {
 
@@ -169,16 +170,23 @@ struct PlaceValues {
     }
 };
 
-struct Signs {
+// A summary of a matrix beside its diagonal. Sums are of the rows that are not empty, and of real parts.
+struct DiagonalFacts {
     std::int64_t negative = 0, others = 0;  // others are zero, not real, or have no finite inverse
     std::int64_t empty_rows = 0;            // in which all entries are zero
-    double sum = 0;                         // of the diagonal, without the ones of empty rows
+    std::int64_t outweighed = 0;            // rows in which the other entries together are larger than the diagonal's
+    double sum = 0, inverses = 0;           // of the diagonal, and of its inverse
+    double entries = 0, scaled = 0;         // of all entries, and of all after rows are divided by their diagonal
 
-    constexpr Signs& operator+=(const Signs& more) {
+    constexpr DiagonalFacts& operator+=(const DiagonalFacts& more) {
         negative += more.negative;
         others += more.others;
         empty_rows += more.empty_rows;
+        outweighed += more.outweighed;
         sum += more.sum;
+        inverses += more.inverses;
+        entries += more.entries;
+        scaled += more.scaled;
         return *this;
     }
 };
@@ -188,7 +196,7 @@ struct Signs {
 // of no use.
 template <class T>
 struct InvertDiagonal {
-    using Result = Signs;
+    using Result = DiagonalFacts;
     const CsrMatrix<T>& csr;
     bool of_sizes;
     T* to;
@@ -199,30 +207,52 @@ struct InvertDiagonal {
         const T* const values = csr.values.data();
         T* const inverse = to;
         const bool drops_sign = of_sizes;
-        return passes.template reduce<Signs>(
-            csr.rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
+        return passes.template reduce_rows<DiagonalFacts, RowSums>(
+            csr.rows, row_offsets, csr.nnz,
+            [=] SPMVGPU_BODY(index_t k) {
+                const auto entry = Wide<T>(values[k]);
+                return RowSums{real_part(entry), sum_of_parts(entry)};
+            },
+            [=] SPMVGPU_BODY(index_t row, const RowSums& sums) {
+                const bool is_empty = sums.sizes == 0;
                 const T value = entry(row_offsets, col_indices, values, row, row);
                 const Real<T> own = real_part(value);
                 const Real<T> found = 1 / (drops_sign && own < 0 ? -own : own);
-                Signs signs;
-                if (value == T(0)) {
-                    index_t k = row_offsets[row];
-                    while (k < row_offsets[row + 1] && values[k] == T(0)) ++k;
-                    signs.empty_rows = k == row_offsets[row + 1];
-                }
-                inverse[row] = signs.empty_rows ? T(1) : T(found);
-                if (signs.empty_rows) return signs;
-                signs.others = !(value == T(own) && own != 0 && is_finite(own) && is_finite(found) && found != 0);
-                signs.negative = signs.others == 0 && own < 0;
-                signs.sum = static_cast<double>(own);
-                return signs;
+                inverse[row] = is_empty ? T(1) : T(found);
+                DiagonalFacts facts;
+                facts.empty_rows = is_empty;
+                if (is_empty) return facts;
+                constexpr double kRounding = 1e-6;  // rows may add up to zero but for rounding errors
+                facts.others = !(value == T(own) && own != 0 && is_finite(own) && is_finite(found) && found != 0);
+                facts.negative = facts.others == 0 && own < 0;
+                facts.outweighed = !(sums.sizes <= (2 + kRounding) * own);
+                facts.sum = own;
+                facts.inverses = found;
+                facts.entries = sums.entries;
+                facts.scaled = sums.entries * found;
+                return facts;
             },
             kNanoseconds);
     }
 
 private:
+    struct RowSums {
+        double entries = 0, sizes = 0;
+
+        constexpr explicit RowSums(int /*zero*/ = 0) {}
+        constexpr RowSums(double entry, double size) : entries(entry), sizes(size) {}
+        constexpr RowSums& operator+=(const RowSums& more) {
+            entries += more.entries;
+            sizes += more.sizes;
+            return *this;
+        }
+    };
     static constexpr std::int64_t kNanoseconds = 10;
+
+    static constexpr double sum_of_parts(double value) { return value < 0 ? -value : value; }
+    static constexpr double sum_of_parts(Complex<double> value) {  // at least the size
+        return sum_of_parts(value.real) + sum_of_parts(value.imag);
+    }
 };
 
 template <class T>

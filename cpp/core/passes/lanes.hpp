@@ -15,7 +15,8 @@
 //     lanes.largest_of(n, value, none)    and the largest, or `none` if none is larger
 //     lanes.add_up(n, value, body)        body(i, sum of the value(j) of all j below i) for every i below n; returns
 //                                         the sum of all
-//     lanes.sort(n, from, to)             to[0] to to[n - 1] become the different index_t from[0] to from[n - 1], ascending
+//     lanes.sort(n, from, to)             to[0] to to[n - 1] become the different index_t from[0] to from[n - 1],
+//                                         ascending; what is in `from` is lost
 //     lanes.meet()            what lanes wrote before is there for all of them afterwards
 //
 // clang-format on

@@ -47,15 +47,33 @@ struct SomeLanes {
         for (index_t i = lane(); i < n; i += lanes) body(i);
         __syncwarp(all());
     }
-    // Each number goes to the position given by the count of smaller ones: for some hundred numbers in near memory.
-    __device__ __forceinline__ void sort(index_t n, const index_t* from, index_t* to) const {
+    // In a run of some hundred, each number goes to the position given by the count of smaller ones. Pairs of runs are
+    // merged from there on, an even number of times, so that the last goes to `to`.
+    __device__ __forceinline__ void sort(index_t n, index_t* from, index_t* to) const {
+        constexpr index_t kRun = 256;
+        index_t run = kRun;
+        int merges = 0;
+        for (std::int64_t merged = run; merged < n; merged *= 2) ++merges;
+        if (merges % 2 != 0) run *= 2;
         for (index_t i = lane(); i < n; i += lanes) {
-            const index_t own = from[i];
+            const index_t own = from[i], begin = i / run * run, end = min(n - begin, run) + begin;
             index_t smaller = 0;
-            for (index_t other = 0; other < n; ++other) smaller += from[other] < own;
-            to[smaller] = own;
+            for (index_t other = begin; other < end; ++other) smaller += from[other] < own;
+            to[begin + smaller] = own;
         }
         __syncwarp(all());
+        for (std::int64_t merged = run; merged < n; merged *= 2) {
+            index_t* const source = to;
+            to = from, from = source;
+            for (index_t i = lane(); i < n; i += lanes) {
+                const index_t own = source[i];
+                const std::int64_t begin = i / merged * merged, pair = begin / (2 * merged) * (2 * merged);
+                const std::int64_t other = begin == pair ? begin + merged : pair;
+                const std::int64_t last = min(std::int64_t(n), other + merged), first = min(last, other);
+                to[pair + (i - begin) + (first_above(source, first, last, own) - first)] = own;
+            }
+            __syncwarp(all());
+        }
     }
 };
 

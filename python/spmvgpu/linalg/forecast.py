@@ -14,11 +14,13 @@ from ..devices import CPU
 # Multigrid may be preferred after this part of the iterations that take as long as it does: where the matrix
 # suggests that cg needs more of them than that, and where the residual alone does. A right-hand side without
 # fine detail keeps its residual for as many iterations as lead from the boundary of a grid to its middle.
-_EARLY, _LATE = 0.05, 0.4
+_EARLY, _LATE = 0.08, 0.6
 _LEAST = 20  # iterations that show something
-# Seconds of multigrid on a GPU, for each row and for each entry, and of an iteration of cg.
+_CLEARLY = 1.3  # times as many iterations as multigrid is worth, from which on it is preferred
+# Seconds of multigrid on a GPU, for each row and each entry; and of an iteration of cg, with the bytes of the
+# vectors for each row, and those that take as long as the arithmetic of an entry.
 _MULTIGRID, _MULTIGRID_ROW, _MULTIGRID_ENTRY = 14e-3, 7e-9, 0.45e-9
-_ITERATION, _BYTES_PER_SECOND, _VECTORS = 5e-6, 4e12, 10
+_ITERATION, _BYTES_PER_SECOND, _BYTES_ROW, _BYTES_ENTRY = 5e-6, 4e12, 112, 3
 _ON_CPU = 200.0  # iterations of cg that take as long as multigrid on a CPU
 _SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
 _OF_GRIDS = 3.0  # iterations to a usual tolerance, over the points of a grid along an axis
@@ -39,7 +41,8 @@ def iterations_of_multigrid(ordinal: int, rows: int, entries: int, nbytes: int) 
     if ordinal == CPU:
         return _ON_CPU
     multigrid = _MULTIGRID + _MULTIGRID_ROW * rows + _MULTIGRID_ENTRY * entries
-    return multigrid / (_ITERATION + (nbytes + 8 * _VECTORS * rows) / _BYTES_PER_SECOND)
+    moved = nbytes + _BYTES_ROW * rows + _BYTES_ENTRY * entries
+    return multigrid / (_ITERATION + moved / _BYTES_PER_SECOND)
 
 
 class OnesInSystem(NamedTuple):
@@ -99,12 +102,13 @@ class Rival:
 
     def is_better(self, done: int, more: float) -> bool:
         """Whether it is after some iterations, of which there seem to be more to come."""
-        if done < max(_LEAST, _EARLY * self.iterations) or more <= self.iterations:
+        most = _CLEARLY * self.iterations
+        if done < max(_LEAST, _EARLY * self.iterations) or more <= most:
             return False
         ones = self.ones()
         if ones is None or not ones.suit_multigrid:
             return False
-        return ones.iterations > self.iterations or done >= _LATE * self.iterations
+        return ones.iterations > most or done >= _LATE * self.iterations
 
 
 @dataclass

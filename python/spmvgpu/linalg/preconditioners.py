@@ -29,6 +29,7 @@ from ..operator.new_values import NewValues
 from ..operator.operands import check_place, multiply_by, multiply_by_map
 from ..operator.operator import SparseOperator
 from ..operator.stored import StoredMatrix
+from .forecast import OnesInSystem
 from .systems import (
     DeviceVector,
     OverRanks,
@@ -394,14 +395,24 @@ class InverseDiagonal(NamedTuple):
     """The inverse of a diagonal, unless `others` entries are zero, not real or have no finite inverse.
 
     An empty row, as of a vertex of a graph without edges, has a one: what is left of `b` there stays.
-    `sum` is that of the diagonal, before it is inverted.
+
+    Attributes
+    ----------
+    inverse : Jacobi
+    negative, others, empty_rows : int
+        Numbers of entries, and of rows.
+    outweighed : int
+        Number of rows in which the other entries together are larger than the one of the diagonal.
+    ones : OnesInSystem, optional
+        Without empty rows; None if not all of the diagonal is positive.
     """
 
     inverse: Jacobi
     negative: int
     others: int
-    empty_rows: int = 0
-    sum: float = 0.0
+    empty_rows: int
+    outweighed: int
+    ones: OnesInSystem | None
 
 
 def inverse_diagonal(op: SparseOperator, of_sizes: bool = False) -> InverseDiagonal:
@@ -413,8 +424,13 @@ def inverse_diagonal(op: SparseOperator, of_sizes: bool = False) -> InverseDiago
 def _inverse_diagonal(csr: CanonicalCsr, of_sizes: bool = False) -> InverseDiagonal:
     rows = csr.shape[0]
     vector = empty((rows,), csr.dtype, csr.ordinal)
-    signs = (0, rows, 0, 0.0) if csr.is_wide else csr.source.invert_diagonal(of_sizes, vector.pointer)
-    return InverseDiagonal(Jacobi._there(vector, rows, csr.dtype, csr.ordinal), *signs)
+    inverse = Jacobi._there(vector, rows, csr.dtype, csr.ordinal)
+    if csr.is_wide:
+        return InverseDiagonal(inverse, 0, rows, 0, rows, None)
+    found = csr.source.invert_diagonal(of_sizes, vector.pointer)
+    negative, others, without_entries, outweighed = found[:4]
+    ones = OnesInSystem(rows - without_entries, *found[4:]) if negative == others == 0 else None
+    return InverseDiagonal(inverse, negative, others, without_entries, outweighed, ones)
 
 
 def empty_rows(csr: sp.csr_array) -> HostArray:

@@ -29,7 +29,7 @@ from .forecast import OnesInSystem, Rival, iterations_of_multigrid
 from .krylov import Watch
 from .nullspace import NullSpace
 from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
-from .systems import DeviceVector, System, check_square, empty, random_vector, staged, system_of
+from .systems import System, check_square, empty, random_vector, staged, system_of
 
 # Preconditioners that leave the system unsymmetric.
 _UNSYMMETRIC = ("ilu0",)
@@ -335,25 +335,17 @@ class DoubleSystem:
         of_part = (size // parts for size in (self.rows, op.nnz, op.nbytes))
         return Rival(iterations_of_multigrid(op._ordinal, *of_part), lambda: self.ones)
 
-    @cached_property
+    @property
     def ones(self) -> OnesInSystem | None:
         """What the matrix makes of a vector of ones; None if not all of its diagonal is positive."""
         signs = self._signs
-        if signs is None or signs.others or signs.negative:
-            return None
-        system, n, ordinal = system_of(self.op, self.vectors[0]), self.rows, self.ordinal
-        basis = _core.KrylovBasis(self.dtype, n, 2, system.memory, system.max_threads)
-        product, ones = empty((n,), self.dtype, ordinal), staged(np.ones(n, self.dtype), ordinal)
-        inverse = signs.inverse._on_device(system, ordinal)
-        _core.apply_map(system.core_map(), ones.pointer, product.pointer, n, 1, ordinal)
+        return None if signs is None else signs.ones
 
-        def dots(first: DeviceVector, *others: DeviceVector) -> list[float]:
-            norm = basis.put(first.pointer, 0)[0]
-            return [float((norm * basis.put(other.pointer, 1)[0]).real) for other in others]
-
-        of_product, of_inverse = dots(ones, product, inverse)
-        (scaled,) = dots(inverse, product)
-        return OnesInSystem(n, of_product, scaled, signs.sum, of_inverse)
+    @property
+    def is_dominated_by_diagonal(self) -> bool:
+        """Whether a Hermitian matrix has no negative eigenvalue, as no row's diagonal is outweighed."""
+        signs = self._signs
+        return signs is not None and signs.ones is not None and signs.outweighed == 0
 
     @cached_property
     def has_constant_null_space(self) -> bool:

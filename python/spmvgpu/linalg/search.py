@@ -196,10 +196,10 @@ class Search:
         hermitian, on_gpu = problem.is_hermitian, self._on_gpu
         positive = problem.has_positive_diagonal
         given = hermitian, positive, "none" if problem.is_foreign else self.preconditioner, problem.kind
-        indefinite = hermitian and positive and not self._seems_definite()
+        definite = problem.is_dominated_by_diagonal or not (hermitian and positive) or self._seems_definite()
         dominance = 0.0 if hermitian or on_gpu else problem.dominance
         approaches, reason = choose(
-            *given, indefinite=indefinite, divides=problem.divides, dominance=dominance, on_gpu=on_gpu
+            *given, indefinite=not definite, divides=problem.divides, dominance=dominance, on_gpu=on_gpu
         )
         if problem.is_foreign and approaches[0].solver == "cg":
             reason = f"products with random vectors are those of a {problem.kind} matrix"
