@@ -312,7 +312,9 @@ private:
         if (decided != nullptr && !nodes.are_rows()) node_graph.own = pattern_of_nodes(passes, pattern, nodes, nodes);
         const CsrPattern own = nodes.are_rows() ? pattern : node_graph.own.view();
         const PatternArrays of_P = pattern_of_nodes(passes, made.of_P.view(), nodes, coarse_nodes);
-        const PatternArrays of_R = transposed_pattern(passes, of_P.view()).pattern;
+        const PatternArrays of_R = is_of_adjoint
+                                       ? pattern_of_nodes(passes, transposed.pattern.view(), coarse_nodes, nodes)
+                                       : transposed_pattern(passes, of_P.view()).pattern;
         const PatternArrays of_AP = product_pattern(passes, own, of_P.view());
         const index_t cols = grid.tentative.cols;
         PatternArrays coarse = product_pattern(passes, of_R.view(), of_AP.view());
