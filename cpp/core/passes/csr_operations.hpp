@@ -172,11 +172,11 @@ struct PlaceValues {
 
 // A summary of a matrix beside its diagonal. Sums are of the rows that are not empty, and of real parts.
 struct DiagonalFacts {
-    std::int64_t negative = 0, others = 0;  // others are zero, not real, or have no finite inverse
-    std::int64_t empty_rows = 0;            // in which all entries are zero
-    std::int64_t outweighed = 0;            // rows in which the other entries together are larger than the diagonal's
-    double sum = 0, inverses = 0;           // of the diagonal, and of its inverse
-    double entries = 0, scaled = 0;         // of all entries, and of all after rows are divided by their diagonal
+    index_t negative = 0, others = 0;  // others are zero, not real, or have no finite inverse
+    index_t empty_rows = 0;            // in which all entries are zero
+    index_t outweighed = 0;            // rows in which the other entries together are larger than the diagonal's
+    double sum = 0, inverses = 0;      // of the diagonal, and of its inverse
+    double entries = 0, scaled = 0;    // of all entries, and of all after rows are divided by their diagonal
 
     constexpr DiagonalFacts& operator+=(const DiagonalFacts& more) {
         negative += more.negative;
@@ -187,6 +187,21 @@ struct DiagonalFacts {
         inverses += more.inverses;
         entries += more.entries;
         scaled += more.scaled;
+        return *this;
+    }
+};
+
+// Sums over the entries of a row: of their real parts, and of bounds of their sizes.
+struct RowSums {
+    double entries = 0, sizes = 0;
+
+    constexpr explicit RowSums(int /*zero*/ = 0) {}
+    constexpr explicit RowSums(double entry) : entries(entry), sizes(entry < 0 ? -entry : entry) {}
+    constexpr explicit RowSums(Complex<double> entry)
+        : entries(entry.real), sizes(RowSums(entry.real).sizes + RowSums(entry.imag).sizes) {}
+    constexpr RowSums& operator+=(const RowSums& more) {
+        entries += more.entries;
+        sizes += more.sizes;
         return *this;
     }
 };
@@ -208,11 +223,7 @@ struct InvertDiagonal {
         T* const inverse = to;
         const bool drops_sign = of_sizes;
         return passes.template reduce_rows<DiagonalFacts, RowSums>(
-            csr.rows, row_offsets, csr.nnz,
-            [=] SPMVGPU_BODY(index_t k) {
-                const auto entry = Wide<T>(values[k]);
-                return RowSums{real_part(entry), sum_of_parts(entry)};
-            },
+            csr.rows, row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t k) { return RowSums(Wide<T>(values[k])); },
             [=] SPMVGPU_BODY(index_t row, const RowSums& sums) {
                 const bool is_empty = sums.sizes == 0;
                 const T value = entry(row_offsets, col_indices, values, row, row);
@@ -236,23 +247,7 @@ struct InvertDiagonal {
     }
 
 private:
-    struct RowSums {
-        double entries = 0, sizes = 0;
-
-        constexpr explicit RowSums(int /*zero*/ = 0) {}
-        constexpr RowSums(double entry, double size) : entries(entry), sizes(size) {}
-        constexpr RowSums& operator+=(const RowSums& more) {
-            entries += more.entries;
-            sizes += more.sizes;
-            return *this;
-        }
-    };
     static constexpr std::int64_t kNanoseconds = 10;
-
-    static constexpr double sum_of_parts(double value) { return value < 0 ? -value : value; }
-    static constexpr double sum_of_parts(Complex<double> value) {  // at least the size
-        return sum_of_parts(value.real) + sum_of_parts(value.imag);
-    }
 };
 
 template <class T>
