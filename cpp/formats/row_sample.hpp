@@ -37,11 +37,12 @@ struct RowSample {
         return uneven * rows > kLearnt ? uneven * rows : 0;
     }
 
-    // Returns true if a slice of 32 rows of blocks as wide as the longest row is more than a thread's share of the
-    // entries. One thread multiplies the slice while the others wait.
+    // Returns true if a row is long, and a slice of 32 rows of blocks of its length is more than half a thread's share
+    // of the entries. One thread multiplies the slice while the others wait.
     bool has_long_slice(index_t block_rows) const {
-        constexpr double kLanes = 32;
-        return kLanes * block_rows * longest * std::max(threads, 2) > nnz;
+        constexpr double kLong = 4, kLanes = 32, kShare = 0.5;
+        const bool is_long = double(longest) * rows > kLong * nnz;
+        return is_long && kLanes * block_rows * longest * std::max(threads, 2) > kShare * nnz;
     }
 
     // The time of a product in csr, in units of an entry's: a misprediction takes as long as a dozen entries.
