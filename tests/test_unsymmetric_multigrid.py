@@ -203,6 +203,12 @@ def test_amli_is_refused(device):
         linalg.amg(convection(30), cycle="AMLI", device=device)
 
 
+def test_indefinite_coarse_levels_of_complex_matrices(device):
+    """Of a wave with ten points: the real part of a coarse diagonal is negative; the cycle still helps."""
+    A = sp.csr_array(gallery.poisson2d(150) - (1 - 0.5j) * 0.6**2 * sp.eye_array(22500))
+    assert iterations(A, linalg.bicgstab, linalg.amg(A, device=device)) <= 60
+
+
 def test_matrices_that_do_not_suit_are_refused(device):
     """A walk that drifts to one side of a grid: the adjoint has no near null vector like a constant."""
     W = sp.coo_array(gallery.poisson2d(60))

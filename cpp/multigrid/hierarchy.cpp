@@ -48,7 +48,8 @@ double Hierarchy<T>::checked(const CsrMatrix<T>& A, std::size_t level, bool is_l
     // If the finest matrix is singular, so are the coarser ones, and these are rounding errors.
     constexpr double kRounding = 16;
     const double negligible = kRounding * std::numeric_limits<Real<T>>::epsilon() * found.largest;
-    if (!settings_.is_hermitian && !is_last && found.below > negligible && refusals_.empty()) {
+    const bool is_wrong = !kIsComplex<T> && !settings_.is_hermitian && !is_last && found.below > negligible;
+    if (is_wrong && refusals_.empty()) {
         refusals_.push_back({static_cast<int>(level), true});
     }
     return negligible;

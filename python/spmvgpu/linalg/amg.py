@@ -109,7 +109,8 @@ def amg(
         the restriction with the adjoint of `A` [5]_; aggregates follow the Hermitian part. This suits
         convection and diffusion with upwind differences, at any Peclet number, M-matrices whose row and
         column sums are about zero, such as ``I - a P`` for a random walk, and complex symmetric matrices such
-        as shifted Laplacians. It is on one device. Give False if values are to come that are not symmetric.
+        as shifted Laplacians on fine grids. It is on one device. Give False if values are to come that are
+        not symmetric.
     device : str, default "auto"
         Device for a sparse matrix. An operator has its own.
     dtype : dtype, optional

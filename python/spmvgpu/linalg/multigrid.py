@@ -205,10 +205,10 @@ class Multigrid(DevicePreconditioner):
     def update_values(self, data: object) -> None:
         """Take a matrix with the same sparsity pattern and other values.
 
-        Aggregates and the patterns of all levels stay, so this takes less time than `amg`, and so does the
-        choice between the methods for Hermitian matrices and for others. The operators `A`
-        and `levels` have the new values, and so have `H`, `T`, sums and products that were made of the
-        hierarchy before. What was made of `A` and of other operators of levels keeps its values.
+        Aggregates, the patterns of all levels and the method, see `symmetric` of `amg`, stay, so this takes
+        less time than `amg`. The operators `A` and `levels` have the new values, and so have `H`, `T`, sums
+        and products that were made of the hierarchy before. What was made of `A` and of other operators of
+        levels keeps its values.
 
         Parameters
         ----------
