@@ -11,7 +11,7 @@ import numpy as np
 from .._util.types import HostArray
 from ..arrays import AnyArray, array_and_library, on_host
 from ..linalg.factors import norms
-from ..linalg.forecast import OnesInSystem, Rival, iterations_of_multigrid
+from ..linalg.forecast import OnesInSystem, Rival, iterations_of_multigrid, rival_of
 from ..linalg.preconditioners import diagonal_of
 from ..linalg.problem import DoubleSystem
 from .communicators import mpi
@@ -33,7 +33,7 @@ class DoubleSystemOverRanks(DoubleSystem):
         self.kind = "Hermitian" if op.dtype.kind == "c" else "symmetric"
 
     is_small, dominance = False, 0.0  # no rank has all entries
-    has_constant_null_space = is_dominated_by_diagonal = False
+    has_constant_null_space = is_dominated_by_diagonal = suits_multigrid = False
 
     @cached_property
     def diagonal(self) -> HostArray:
@@ -48,11 +48,11 @@ class DoubleSystemOverRanks(DoubleSystem):
     def has_positive_diagonal(self) -> bool:
         return self._everywhere((self.diagonal.real > 0).all())
 
-    def multigrid(self) -> Rival:
+    def multigrid(self, solver: str) -> Rival:
         block = self._op._block
         one = iterations_of_multigrid(block._ordinal, self._op.local_shape[0], block.nnz, block.nbytes)
         # The setup over ranks takes about twice as long as on one device with as many rows as each has.
-        return Rival(float(self._comm.bcast(2 * one)), lambda: self.ones)
+        return rival_of(solver, float(self._comm.bcast(2 * one)), lambda: self.ones)
 
     @cached_property
     def ones(self) -> OnesInSystem | None:

@@ -111,6 +111,21 @@ class Rival:
         return ones.iterations > most or done >= _LATE * self.iterations
 
 
+def rival_of(solver: str, iterations: float, ones: Callable[[], OnesInSystem | None]) -> Rival:
+    """Multigrid for a system that takes it as long as some iterations of cg.
+
+    One of bicgstab has two products, and the sums of the rows do not say how many there will be.
+    """
+    if solver == "cg":
+        return Rival(iterations, ones)
+
+    def without_product() -> OnesInSystem | None:
+        found = ones()
+        return None if found is None else found._replace(product=0.0)
+
+    return Rival(iterations / 2, without_product)
+
+
 @dataclass
 class Patience:
     """Ends a method that has stalled, or is so slow that another one is likely to be faster.

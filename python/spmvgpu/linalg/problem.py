@@ -25,7 +25,7 @@ from ..operator.construct import as_operator
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
 from .factors import norms
-from .forecast import OnesInSystem, Rival, iterations_of_multigrid
+from .forecast import OnesInSystem, Rival, iterations_of_multigrid, rival_of
 from .krylov import Watch
 from .nullspace import NullSpace
 from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
@@ -59,6 +59,7 @@ def choose(
     divides: bool = True,
     dominance: float = 0.0,
     on_gpu: bool = False,
+    suits_multigrid: bool = False,
 ) -> tuple[list[Approach], str]:
     """What to try with a matrix, each where the one before fails, and why the first was chosen.
 
@@ -81,6 +82,8 @@ def choose(
     on_gpu : bool
         Whether solvers run on a GPU, where a solve with triangular factors may take as long as a thousand
         products.
+    suits_multigrid : bool
+        Whether the matrix nearly maps constant vectors to zero, if it is not Hermitian.
     """
     solvers, reason = _solvers(hermitian, positive_diagonal, preconditioner, kind, indefinite)
     if preconditioner != "auto":
@@ -90,7 +93,9 @@ def choose(
     if not hermitian:
         factors_first = _STABLE <= dominance < _DOMINANT and not on_gpu
         names = [*factors, jacobi] if factors_first else [jacobi, *factors]
-        return [Approach(solver, name) for name in names for solver in solvers], reason
+        approaches = [Approach(solver, name) for name in names for solver in solvers]
+        approaches[1:1] = [Approach(solvers[0], "amg")] if suits_multigrid else []
+        return approaches, reason
     approaches = [Approach(solver, jacobi) for solver in solvers]
     if "cg" in solvers:
         approaches[1:1] = [Approach("cg", name) for name in ("amg", "ic0")]
@@ -326,20 +331,25 @@ class DoubleSystem:
         allowed = 1e4 * float(np.finfo(self.dtype).eps) * size
         return bool(np.abs(along - along.conj().T).max() <= allowed)
 
-    def multigrid(self) -> Rival | None:
-        """What may be faster than cg with the diagonal; None if the entries are not known."""
+    def multigrid(self, solver: str) -> Rival | None:
+        """What may be faster than a solver, cg or bicgstab; None if the entries are not known."""
         op = self.op
         if not isinstance(op, SparseOperator):
             return None
         parts = len(op._stored.ordinals)
         of_part = (size // parts for size in (self.rows, op.nnz, op.nbytes))
-        return Rival(iterations_of_multigrid(op._ordinal, *of_part), lambda: self.ones)
+        return rival_of(solver, iterations_of_multigrid(op._ordinal, *of_part), lambda: self.ones)
 
     @property
     def ones(self) -> OnesInSystem | None:
         """What the matrix makes of a vector of ones; None if not all of its diagonal is positive."""
         signs = self._signs
         return None if signs is None else signs.ones
+
+    @property
+    def suits_multigrid(self) -> bool:
+        """Whether the matrix nearly maps constant vectors to zero."""
+        return self.ones is not None and self.ones.suit_multigrid
 
     @property
     def is_dominated_by_diagonal(self) -> bool:

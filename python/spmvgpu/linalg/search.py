@@ -158,19 +158,21 @@ class Search:
         approaches, why = self._choice()
         self.reason = self.reason or why
         unsuitable: set[str] = set()
-        rival = self.problem.multigrid() if Approach("cg", "amg") in approaches else None
+        first = approaches[0].solver
+        rival = self.problem.multigrid(first) if Approach(first, "amg") in approaches else None
         while approaches:
             approach = approaches.pop(0)
             if approach.solver in unsuitable:
                 continue
-            status = self._attempt(approach, rival if approach.solver == "cg" else None)
+            status = self._attempt(approach, rival)
             rival = None  # of the first one alone
             if status == "converged":
                 return True
             if status == "exhausted" and self.maxiter is not None and self.tried[-1].residual < 1:
                 return False
             if status == "slow":  # it is the way to the solution if no other is
-                approaches.insert(sum(other.solver == "cg" for other in approaches), approach)
+                last = max(k for k, other in enumerate(approaches) if other.solver == first)
+                approaches.insert(last + 1, approach)
             if status in ("indefinite", "unsymmetric"):
                 unsuitable.add(approach.solver)
         return False
@@ -199,7 +201,12 @@ class Search:
         definite = problem.is_dominated_by_diagonal or not (hermitian and positive) or self._seems_definite()
         dominance = 0.0 if hermitian or on_gpu else problem.dominance
         approaches, reason = choose(
-            *given, indefinite=not definite, divides=problem.divides, dominance=dominance, on_gpu=on_gpu
+            *given,
+            indefinite=not definite,
+            divides=problem.divides,
+            dominance=dominance,
+            on_gpu=on_gpu,
+            suits_multigrid=not hermitian and problem.suits_multigrid,
         )
         if problem.is_foreign and approaches[0].solver == "cg":
             reason = f"products with random vectors are those of a {problem.kind} matrix"
