@@ -114,7 +114,8 @@ class Rival:
 def rival_of(solver: str, iterations: float, ones: Callable[[], OnesInSystem | None]) -> Rival:
     """Multigrid for a system that takes it as long as some iterations of cg.
 
-    One of bicgstab has two products, and the sums of the rows do not say how many there will be.
+    Those of bicgstab take twice as long, and so does a hierarchy for the matrix and its adjoint. Sums of rows
+    do not say how many of them there will be.
     """
     if solver == "cg":
         return Rival(iterations, ones)
@@ -123,7 +124,7 @@ def rival_of(solver: str, iterations: float, ones: Callable[[], OnesInSystem | N
         found = ones()
         return None if found is None else found._replace(product=0.0)
 
-    return Rival(iterations / 2, without_product)
+    return Rival(iterations, without_product)
 
 
 @dataclass
