@@ -1,7 +1,7 @@
 // Passes over arrays: the vocabulary of the builders of formats. A builder is a template over a backend of passes, so
 // it is written once and compiled twice: with HostPasses (host_passes.hpp) for the cores of the CPU, and with
 // CudaPasses (gpu/cuda/passes.cuh) for a GPU. Both give the same arrays to the bit, for only integers are ever added
-// up.
+// up, apart from the sums of DiagonalFacts, which go into no array.
 //
 // A backend `passes` offers a builder:
 //     passes.make<T>(n)                         an array of n on the device, which lasts: a part of the result
