@@ -473,3 +473,14 @@ def test_semidefinite_matrices(cycle, device):
 def test_refusals(A, options, error, message, device):
     with pytest.raises(error, match=message):
         linalg.amg(A, device=device, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_coarsest_inverse_of_singular_matrices(parts, dtype, device):
+    """Whether the near null space is all that the matrix maps to zero, or a part of it."""
+    A = sp.block_diag([neumann2d(40, 30)] * parts, format="csr").astype(dtype)
+    M = linalg.amg(A, device=device, max_coarse=100)
+    coarse, inverse = (op.tocsr().toarray() for op in (M.levels[-1].A, M._now().inverse))
+    assert np.linalg.matrix_rank(coarse.astype(float), tol=1e-4) == len(coarse) - parts
+    assert abs(coarse @ inverse @ coarse - coarse).max() <= 1e4 * np.finfo(dtype).eps * abs(coarse).max()
