@@ -86,9 +86,9 @@ class MultigridOverRanks(MultigridInPieces):
     """A multigrid hierarchy of an operator over ranks as a preconditioner, as `amg` returns it.
 
     The solvers of `spmvgpu.linalg` take it. One application is one cycle, which all ranks do together.
-    Aggregates do not cross ranks. Prolongators are smoothed across ranks. The matrices of coarser levels have
-    all entries, and the coarsest one is inverted. So the number of iterations depends little on the number of
-    ranks.
+    Aggregates do not cross ranks on levels with many entries; others are on every rank. Prolongators are
+    smoothed across ranks, and the coarsest matrix is inverted. So the number of iterations depends little on
+    the number of ranks.
 
     Attributes
     ----------

@@ -66,9 +66,9 @@ def amg(
     ----------
     A : SparseOperator, sparse matrix or DistributedOperator
         Symmetric or Hermitian, and positive definite, for `cg` and other solvers; or not symmetric, see
-        `symmetric`, for `gmres` and `bicgstab`. Over several devices or ranks, aggregates do not cross
-        devices or ranks. Over ranks, `B` has the rows of this rank. A positive semidefinite matrix is solved
-        in the least squares sense on the coarsest level.
+        `symmetric`, for `gmres` and `bicgstab`. Over several devices or ranks, aggregates of levels with many
+        entries do not cross these. Over ranks, `B` has the rows of this rank. A positive semidefinite matrix
+        is solved in the least squares sense on the coarsest level.
     B : (n,) or (n, k) array, optional
         Near null space: vectors that `A` nearly maps to zero, such as the rigid body modes of
         `gallery.rigid_body_modes` for elasticity. By default, a constant for each unknown of a node.
