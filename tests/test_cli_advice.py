@@ -56,10 +56,10 @@ def tried_and_suggested(run, path, options):
         ("indefinite", "--preconditioner ilu0", "bicgstab ilu0, gmres ilu0"),
         ("negative", "--preconditioner none", "minres none"),
         ("zeros on the diagonal", "", "minres none, gmres none"),
-        ("unsymmetric", "", "bicgstab ilu0, gmres ilu0, bicgstab jacobi, gmres jacobi"),
+        ("unsymmetric", "", "bicgstab ilu0, bicgstab amg, gmres ilu0, bicgstab jacobi, gmres jacobi"),
         ("unsymmetric", "--preconditioner none", "bicgstab none, gmres none"),
         ("unsymmetric, with zeros", "", "bicgstab none"),
-        ("just dominant", "", "bicgstab ilu0, gmres ilu0, bicgstab jacobi, gmres jacobi"),
+        ("just dominant", "", "bicgstab ilu0, bicgstab amg, gmres ilu0, bicgstab jacobi, gmres jacobi"),
         ("dominant", "", "bicgstab jacobi, gmres jacobi, bicgstab ilu0, gmres ilu0"),
     ],
 )
@@ -86,7 +86,7 @@ def test_what_is_tried(run, files, name, options, tried):
         ),
         ("definite", "--preconditioner ilu0", "--maxiter N, --solver gmres"),
         ("scattered", "--solver cg --preconditioner ic0", "--reorder, --preconditioner amg, --maxiter N"),
-        ("unsymmetric", "", "--preconditioner ilu0, --solver gmres --restart 200, --maxiter N"),
+        ("unsymmetric", "", "--preconditioner ilu0, --maxiter N, --solver gmres"),
         ("unsymmetric", "--solver bicgstab", "--preconditioner ilu0, --maxiter N, --solver gmres"),
         (
             "unsymmetric",

@@ -250,7 +250,11 @@ class Search:
                 outcome = _WORDS.get(status, f"broke down ({status})")
                 if status == "exhausted" and patience.status:
                     status, outcome = patience.status, patience.outcome
-                if residual < min(1.0, np.inf if self._best is None else self._best.residual):
+                before = np.inf if self._best is None else self._best.residual
+                is_no_better = status in ("stalled", "exhausted") and residual > 0.5 * before
+                if is_no_better and "stagnated" in self.statuses:  # it started from what rounding errors keep
+                    status, outcome = "stagnated", _WORDS["stagnated"]
+                if residual < min(1.0, before):
                     self._start = x
         seconds = perf_counter() - start
         self._keep(Attempt(*approach, outcome, iterations, residual, seconds), x, status)
