@@ -175,8 +175,8 @@ struct DiagonalFacts {
     index_t negative = 0, others = 0;  // others are zero, not real, or have no finite inverse
     index_t empty_rows = 0;            // in which all entries are zero
     index_t outweighed = 0;            // rows in which the other entries together are larger than the diagonal's
-    double sum = 0, inverses = 0;      // of the diagonal, and of its inverse
-    double entries = 0, scaled = 0;    // of all entries, and of all after rows are divided by their diagonal
+    double sum = 0, inverses = 0;      // sums of the diagonal and of its inverse
+    double entries = 0, scaled = 0;    // sums of all entries, as they are and divided by the diagonal of their row
 
     constexpr DiagonalFacts& operator+=(const DiagonalFacts& more) {
         negative += more.negative;

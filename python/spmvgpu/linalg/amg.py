@@ -30,7 +30,7 @@ _OVER_RANKS: Mapping[str, Callable[[OverRanks, Callable[[SparseOperator], Argume
 )
 
 _MOST_MODES = 64  # columns of B
-_STRENGTH, _STRENGTH_OF_OTHERS = 0.1, 0.25  # of Hermitian matrices, and of others
+_STRENGTH, _STRENGTH_OF_OTHERS = 0.1, 0.25  # defaults for Hermitian matrices and for others
 
 # Prolongators are smoothed if products with them have few terms, see `Arguments`. On meshes there are 2 to 6
 # for each entry, and beside hubs of a graph 8 and more; the second number is for coarser levels. On a GPU,

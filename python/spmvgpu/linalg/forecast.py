@@ -22,7 +22,7 @@ _CLEARLY = 1.3  # times as many iterations as multigrid is worth, from which on 
 _MULTIGRID, _MULTIGRID_ROW, _MULTIGRID_ENTRY = 14e-3, 7e-9, 0.45e-9
 _ITERATION, _BYTES_PER_SECOND, _BYTES_ROW, _BYTES_ENTRY = 5e-6, 4e12, 112, 3
 _ON_CPU = 200.0  # iterations of cg that take as long as multigrid on a CPU
-_SMOOTH = 0.1  # of the diagonal, what is left of the matrix for constant vectors, if multigrid suits it
+_SMOOTH = 0.1  # the largest sum of a row, as a share of its diagonal, for which multigrid takes constants
 _OF_GRIDS = 3.0  # iterations to a usual tolerance, over the points of a grid along an axis
 
 

@@ -301,7 +301,7 @@ class Multigrid(DevicePreconditioner):
                 continue
             largest = self._hierarchy.largest_eigenvalue(number)
             factor = _DAMPED if self._arguments.hermitian is False else SAFETY
-            high = factor * largest or 1.0  # of a matrix of zeros
+            high = factor * largest or 1.0  # a matrix of zeros has no largest eigenvalue
             diagonal = self._hierarchy.inverse_diagonal(number)
             matrix = (finest if number == 0 else A)._matrix
             to_coarser = R and R._matrix, P and P._matrix

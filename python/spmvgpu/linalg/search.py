@@ -243,7 +243,7 @@ class Search:
                     status = "unsymmetric"
             else:
                 if not all(np.isfinite(column.norm_b) for column in how.columns or (how,)):
-                    raise ValueError("b contains inf or NaN")
+                    raise ValueError("b contains inf or NaN, or its norm overflows; scale it")
                 status, iterations, residual = how.status, how.iterations, _relative(how)
                 if status == "converged" and not np.all(info == 0):
                     status = "exhausted"
@@ -252,7 +252,7 @@ class Search:
                     status, outcome = patience.status, patience.outcome
                 before = np.inf if self._best is None else self._best.residual
                 is_no_better = status in ("stalled", "exhausted") and residual > 0.5 * before
-                if is_no_better and "stagnated" in self.statuses:  # it started from what rounding errors keep
+                if is_no_better and "stagnated" in self.statuses:  # rounding errors keep x where it started
                     status, outcome = "stagnated", _WORDS["stagnated"]
                 if residual < min(1.0, before):
                     self._start = x
