@@ -31,6 +31,10 @@ def test_one_module_asks_which_library_a_matrix_belongs_to() -> None:
         ("import spmvgpu", "scipy platformdirs matplotlib torch cupy tqdm"),
         ("from spmvgpu.cli import main; main(['info'])", "scipy platformdirs matplotlib tqdm torch cupy"),
         ("import spmvgpu.plot, spmvgpu.gallery", "matplotlib torch cupy"),
+        (
+            "import numpy as np, spmvgpu as sg; sg.aslinearoperator(np.eye(3), device='cpu') @ np.ones(3)",
+            "scipy.linalg scipy.sparse.linalg html statistics multiprocessing",
+        ),
     ],
 )
 def test_only_what_is_needed_is_loaded(code: str, unwanted: str) -> None:
@@ -39,6 +43,55 @@ def test_only_what_is_needed_is_loaded(code: str, unwanted: str) -> None:
         [sys.executable, "-c", f"import sys; {code}; {loaded}"], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_operators_from_before_the_import_of_scipy_sparse_linalg_are_its_linear_operators() -> None:
+    run_python("""
+        import copy, importlib, inspect, pickle, sys
+        import numpy as np
+        import spmvgpu as sg
+
+        op = sg.aslinearoperator(np.diag([1.0, 2.0, 3.0]), device="cpu")
+        squared = op @ op
+        assert "scipy.sparse.linalg" not in sys.modules
+        import scipy.sparse.linalg as sla
+
+        assert isinstance(op, sla.LinearOperator) and isinstance(squared, sla.LinearOperator)
+        assert sla.LinearOperator is sla._interface.LinearOperator
+        assert "class LinearOperator" in inspect.getsource(sla.LinearOperator)
+        np.testing.assert_allclose(sla.cg(op, np.ones(3))[0], [1, 1 / 2, 1 / 3])
+        other = sla.aslinearoperator(np.eye(3))
+        np.testing.assert_array_equal((other + op) @ np.ones(3), [2, 3, 4])
+        assert pickle.loads(pickle.dumps(other)).shape == (3, 3)
+        assert importlib.reload(sla._interface).__spec__.loader.get_source("scipy.sparse.linalg._interface")
+    """)
+
+
+def test_threads_that_import_scipy_sparse_linalg_meanwhile_have_the_same_class() -> None:
+    run_python("""
+        import threading
+        import numpy as np
+        import spmvgpu as sg
+
+        start, ops, classes = threading.Barrier(4), [], []
+
+        def make():
+            start.wait()
+            ops.append(sg.aslinearoperator(np.eye(3), device="cpu"))
+
+        def load():
+            start.wait()
+            from scipy.sparse.linalg import LinearOperator
+            classes.append(LinearOperator)
+
+        threads = [threading.Thread(target=target) for target in (make, load, make, load)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(ops) == len(classes) == 2
+        assert all(isinstance(op, kind) for op in ops for kind in classes)
+    """)
 
 
 def test_without_the_papers_everything_else_works(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -86,8 +85,14 @@ def html_table(caption: str, rows: Iterable[Iterable[object]], heads: Iterable[s
     for first, *rest in rows:
         lines.append(_cell(first_tag, first) + "".join(_cell("td", cell) for cell in rest))
     body = "".join(f"<tr>{line}</tr>" for line in lines if line)
-    return f"<table><caption>{html.escape(caption)}</caption>{body}</table>"
+    return f"<table><caption>{_escaped(caption)}</caption>{body}</table>"
 
 
 def _cell(tag: str, content: object) -> str:
-    return f"<{tag} style='text-align:left'>{html.escape(str(content))}</{tag}>"
+    return f"<{tag} style='text-align:left'>{_escaped(content)}</{tag}>"
+
+
+def _escaped(content: object) -> str:
+    import html  # with all named characters
+
+    return html.escape(str(content))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator
 
 from .._util.arguments import is_number
+from .._util.linear_operator import LinearOperator
 from .._util.types import DType, HostArray
 from .._util.value_types import NAMES
 from ..arrays import is_sparse, library_of

@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator
 
 from .._util.arguments import is_number
+from .._util.linear_operator import LinearOperator
 from .._util.types import ArrayT, HostArray
 from ..arrays import NUMPY, AnyArray, AnyLibrary, array_and_library, is_sparse, library_of
 from ..arrays.products import check_from_left, is_stack, mismatch, of_rows, of_stack, shape_of

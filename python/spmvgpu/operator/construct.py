@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, overload
 
-import scipy.sparse.linalg as sla
-
 from .._util.arguments import one_of, plain_options, real_number, whole_number, with_hints
+from .._util.linear_operator import LinearOperator
 from .._util.steps import Recording
 from .._util.types import Device, Devices, DType, Format
 from ..arrays import AnyArray, library_of, stream_handle
@@ -214,7 +213,7 @@ def as_operator(
     device: Device = "auto",
     dtype: DType | None = None,
     format: Format = "auto",
-) -> SparseOperator | sla.LinearOperator:
+) -> SparseOperator | LinearOperator:
     """The operator of an argument: an operator stays what it is, and a matrix becomes one.
 
     A matrix goes to a device that is named, or else to the one of `like`, an array of the caller's called
@@ -224,7 +223,9 @@ def as_operator(
         return A
     source = source_of(A)
     if isinstance(source, ForeignOperator):
-        op = sla.aslinearoperator(source.given)
+        from scipy.sparse.linalg import aslinearoperator as foreign_operator  # slow to import
+
+        op = foreign_operator(source.given)
         refuse_stack(op)
         return op
     library = library_of(like)

@@ -23,11 +23,12 @@ from .build import build, restored
 from .description import Description, resolved
 from .entries import StoredEntries
 from .new_values import NewValues, replaced
-from .solve_info import SolveInfo
 from .stored import StoredMatrix
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from .solve_info import SolveInfo
 
 _MOST_REPEATS = 2**31 - 1  # as many as the core counts
 
