@@ -112,25 +112,55 @@ def test_text_and_html():
     assert "&lt;" in type(table)([Prediction("csr", note="a < b")], 1, "cpu", "m", "p")._repr_html_()
 
 
-def test_explain_shows_the_table():
-    op = sg.aslinearoperator(gallery.poisson2d(50), format="coo", device="cpu")
-    assert re.search(r"^coo .*in use", op.explain(), re.MULTILINE)
-    assert "us/product" in op.explain()
-
-
 @pytest.fixture
 def scale(tmp_path, monkeypatch):
-    """Predict that products of some formats take so many times as long, in an operator's own words."""
+    """Predict that products of some formats take so many times as long, with measurements of this CPU."""
     monkeypatch.setenv("SPMVGPU_CACHE_DIR", str(tmp_path))
 
-    def scale(**scales):
+    def scale(calibrated=True, **scales):
         formats = {name: {"scale": scale, "error": None} for name, scale in scales.items()}
-        write_profile(own_profile(), formats=shipped_profile("generic-cpu.json")["formats"] | formats)
+        formats = shipped_profile("generic-cpu.json")["formats"] | formats
+        processors = sg.devices()[0].multiprocessors + (not calibrated)
+        write_profile(own_profile(), formats=formats, processors=processors)
 
     return scale
 
 
-def test_explain_has_what_is_not_known_in_last_place():
+def rows_of(table):
+    """Lines of a table of predictions after its head, which comes first."""
+    lines = table.splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("format "))
+    return [line for line in lines[begin:] if re.match(r"\w+ .*[\d-]", line)]
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+@pytest.mark.parametrize("format", ["coo", "csr", "dia"])
+def test_explain_puts_the_format_in_use_first(format, calibrated, scale):
+    scale(calibrated)
+    op = sg.aslinearoperator(gallery.poisson2d(50), format=format, device="cpu")
+    head, first, *others = rows_of(op.explain())
+    assert first.split()[0] == format
+    assert "<- in use" in first
+    assert len(others) >= len(sg.formats()) - 1
+    assert not any("in use" in line for line in others)
+    assert ("us/product" in head) == calibrated
+    assert ("python -m spmvgpu calibrate" in op.explain()) != calibrated
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_times_of_another_device_are_shown_as_ratios(calibrated, scale):
+    scale(calibrated)
+    predictions = sg.predict(gallery.poisson2d(50), "cpu")
+    assert predictions.is_calibrated == calibrated
+    head, *rows = rows_of(str(predictions))
+    assert head.split()[1] == ("us/product" if calibrated else "time/csr")
+    shown = next(line.split()[1] for line in rows if line.startswith("csr "))
+    csr_us = next(entry.time_us for entry in predictions if entry.format == "csr")
+    assert float(shown) == pytest.approx(csr_us if calibrated else 1, abs=0.01)
+
+
+def test_explain_has_what_is_not_known_in_last_place(scale):
+    scale()
     lines = sg.aslinearoperator(gallery.poisson2d(30), "csr", "cpu").explain().splitlines()
     begin = next(number for number, line in enumerate(lines) if line.startswith("format")) + 1
     unknown = ["not known" in line for line in lines[begin : begin + len(sg.formats())]]
@@ -159,4 +189,4 @@ def test_of_a_matrix_in_pieces_every_variant_in_use_is_marked():
     predictions = Predictions(entries, 1, "cpu", "roofline", "a CPU")
     options = {"parts": [{"format": "csr", "tile": tile, "kernel": "balanced"} for tile in (256, 1024)]}
     marks = ["in use" in line for line in predictions.table("csr", options).splitlines()[1:]]
-    assert marks == [True, False, True]
+    assert marks == [True, True, False]  # the two in use come first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from .. import _core
 from .._core import MultiDeviceMatrix
@@ -13,7 +13,7 @@ from ..formats import traits
 from ..inputs import limits
 from ..multi_device.division import DevicePart
 from ..planning.parts import counts, format_of, options, value_map_bytes
-from ..planning.predict import Predictions, predict_csr
+from ..planning.predict import Predictions, predict_csr, without_times
 from ..planning.profile import load_profile
 from .stored import StoredMatrix
 
@@ -67,8 +67,16 @@ def _alone(stored: StoredMatrix) -> list[str]:
         lines.append(f"update_values keeps {map_bytes} bytes that say where values belong")
     (ordinal,) = stored.ordinals
     predictions = predict_csr(stored.canonical(), ordinal, "roofline", load_profile(ordinal))
-    lines += ["", predictions.caption]
-    notes = _faster(stored, predictions, ordinal)
+    notes: Iterable[str] = ()
+    if predictions.is_calibrated:
+        lines += ["", predictions.caption]
+        notes = _faster(stored, predictions, ordinal)
+    else:  # Times of another device often contradict the choice, which knows this matrix.
+        lines += [
+            "",
+            f"times are known after a run of python -m spmvgpu calibrate --device {device_name(ordinal)}",
+        ]
+        predictions = without_times(predictions)
     return [*map(wrapped, lines), predictions.table(choice.format, options(matrix)), *map(wrapped, notes)]
 
 

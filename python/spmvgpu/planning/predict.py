@@ -86,6 +86,9 @@ class Predictions(Sequence[Prediction]):
         "roofline" or "guo2011".
     profile : str
         Device on which the model was calibrated.
+    is_calibrated : bool
+        Whether that device is like this one. If not, only ratios of the times mean something, and tables show
+        times as multiples of the time of csr.
 
     Examples
     --------
@@ -96,7 +99,13 @@ class Predictions(Sequence[Prediction]):
     """
 
     def __init__(
-        self, entries: Sequence[Prediction], nnz: int, device: str, model: str, profile: str
+        self,
+        entries: Sequence[Prediction],
+        nnz: int,
+        device: str,
+        model: str,
+        profile: str,
+        is_calibrated: bool = True,
     ) -> None:
         # Formats without a prediction come after the others, and before those that cannot hold the matrix.
         self._entries = sorted(entries, key=lambda entry: (_time_us(entry), entry.bytes is None))
@@ -104,6 +113,10 @@ class Predictions(Sequence[Prediction]):
         self.device = device
         self.model = model
         self.profile = profile
+        self.is_calibrated = is_calibrated
+        csr_us = next((entry.time_us for entry in self._entries if entry.format == "csr"), None)
+        self._has_times = any(entry.time_us is not None for entry in entries)
+        self._unit_us = 1.0 if is_calibrated else csr_us or 1.0
 
     def __getitem__(self, index: Any) -> Any:
         return self._entries[index]
@@ -125,7 +138,7 @@ class Predictions(Sequence[Prediction]):
         Parameters
         ----------
         in_use : str, optional
-            Format to mark as in use.
+            Format to mark as in use. It comes first.
         options : dict, optional
             Options of that format, as `SparseOperator.options` holds them. They decide between several
             kernels of a format.
@@ -138,24 +151,27 @@ class Predictions(Sequence[Prediction]):
         --------
         >>> import spmvgpu as sg
         >>> predictions = sg.predict(sg.gallery.poisson2d(30), "cpu")
-        >>> print(predictions.table().splitlines()[0])
-        format                 us/product  error  bytes/non-zero  padding
+        >>> predictions.table().split()[0]
+        'format'
         """
         in_force = (options or {}).get("parts", [options])
-        lines, below, notes = [_HEAD], [], []
-        for entry in self:
+
+        def is_used(entry: Prediction) -> bool:
+            return entry.format == in_use and any(
+                entry.options.items() <= (given or entry.options).items() for given in in_force
+            )
+
+        lines, below, notes = [self._head], [], []
+        for entry in sorted(self, key=is_used, reverse=True):
             if entry.bytes is None and entry.note:
                 refusal = entry.note.removeprefix(f"format '{entry.format}' ")
                 below.append(wrapped(f"{entry.name}: {refusal}"))
                 continue
-            used = entry.format == in_use and any(
-                entry.options.items() <= (given or entry.options).items() for given in in_force
-            )
-            mark = "  <- in use" if used else ""
+            mark = "  <- in use" if is_used(entry) else ""
             if entry.note:
                 notes += [entry.note] if entry.note not in notes else []
                 mark += f"  [{notes.index(entry.note) + 1}]"
-            lines.append(_line(entry.name, *_cells(entry, self._nnz)) + mark)
+            lines.append(self._line(entry) + mark)
         lines += [wrapped(f"[{number}] {note}") for number, note in enumerate(notes, 1)]
         return "\n".join(lines + below)
 
@@ -164,8 +180,10 @@ class Predictions(Sequence[Prediction]):
 
     def __repr__(self) -> str:
         """The fastest; `str` has them all."""
-        fastest = [_line(entry.name, *_cells(entry, self._nnz)) for entry in self[:_MOST_SHOWN]]
-        return "\n".join([_HEAD, *fastest, f"... {len(self)} formats for {self.device}; print() shows all"])
+        fastest = map(self._line, self[:_MOST_SHOWN])
+        return "\n".join(
+            [self._head, *fastest, f"... {len(self)} formats for {self.device}; print() shows all"]
+        )
 
     @property
     def caption(self) -> str:
@@ -173,31 +191,44 @@ class Predictions(Sequence[Prediction]):
         return f"predicted for {self.device} by model {self.model!r} with the profile of {self.profile}"
 
     def _repr_html_(self) -> str:
-        heads = ("format", "us/product", "error", "bytes/non-zero", "padding", "")
-        rows = [(entry.name, *_cells(entry, self._nnz), entry.note) for entry in self]
-        return html_table(self.caption, rows, heads)
+        rows = [(*self._cells(entry), entry.note) for entry in self]
+        return html_table(self.caption, rows, (*self._heads, ""))
+
+    @property
+    def _heads(self) -> tuple[str, ...]:
+        times = ("us/product" if self.is_calibrated else "time/csr", "error")
+        return "format", *(times if self._has_times else ()), "bytes/non-zero", "padding"
+
+    @property
+    def _head(self) -> str:
+        return _in_columns(*self._heads)
+
+    def _line(self, entry: Prediction) -> str:
+        return _in_columns(*self._cells(entry))
+
+    def _cells(self, entry: Prediction) -> tuple[str, ...]:
+        def show(value: float | None, form: str) -> str:
+            return "-" if value is None else format(value, form)
+
+        per_entry = None if entry.bytes is None else entry.bytes / max(self._nnz, 1)
+        is_unknown = entry.time_us is None and entry.bytes is not None
+        time = None if entry.time_us is None else entry.time_us / self._unit_us
+        times = "not known" if is_unknown else show(time, ".2f"), show(entry.error, ".0%")
+        return (
+            entry.name,
+            *(times if self._has_times else ()),
+            show(per_entry, ".2f"),
+            show(entry.padding, ".2f"),
+        )
 
 
-def _line(name: str, time: str, error: str, size: str, padding: str) -> str:
-    return f"{name:<22} {time:>10} {error:>6} {size:>15} {padding:>8}"
+def _in_columns(name: str, *cells: str) -> str:
+    *times, size, padding = cells
+    in_front = "".join(f" {cell:>{width}}" for cell, width in zip(times, (10, 6), strict=False))
+    return f"{name:<22}{in_front} {size:>15} {padding:>8}"
 
 
-_HEAD = _line("format", "us/product", "error", "bytes/non-zero", "padding")
 _MOST_SHOWN = 3  # by `repr`
-
-
-def _cells(entry: Prediction, nnz: int) -> tuple[str, str, str, str]:
-    def show(value: float | None, form: str) -> str:
-        return "-" if value is None else format(value, form)
-
-    per_entry = None if entry.bytes is None else entry.bytes / max(nnz, 1)
-    is_unknown = entry.time_us is None and entry.bytes is not None
-    return (
-        "not known" if is_unknown else show(entry.time_us, ".2f"),
-        show(entry.error, ".0%"),
-        show(per_entry, ".2f"),
-        show(entry.padding, ".2f"),
-    )
 
 
 @with_hints
@@ -277,10 +308,18 @@ def predict_csr(csr: CanonicalCsr, ordinal: int, model: str, profile: Profile) -
     else:
         known = model_of(profile, ordinal, csr.dtype)
         entries = _of_pieces(csr, lambda source: source.predict(ordinal, known))
-    source = profile.device
-    if not is_profile_of(profile, ordinal):
+    source, is_calibrated = profile.device, is_profile_of(profile, ordinal)
+    if not is_calibrated:
         source += f" with {profile.processors} processors, another device, so the error is unknown"
-    return Predictions(entries, csr.nnz, device_name(ordinal), model, source)
+    return Predictions(entries, csr.nnz, device_name(ordinal), model, source, is_calibrated)
+
+
+def without_times(predictions: Predictions) -> Predictions:
+    """The memory and the padding alone, the least memory first."""
+    entries = [replace(entry, time_us=None, note="" if entry.bytes else entry.note) for entry in predictions]
+    entries.sort(key=lambda entry: entry.bytes or 0)
+    known = predictions.device, predictions.model, predictions.profile, predictions.is_calibrated
+    return Predictions(entries, predictions._nnz, *known)
 
 
 def predict_considered(csr: CanonicalCsr, request: Request, ordinal: int) -> list[Prediction]:
