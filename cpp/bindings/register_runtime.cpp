@@ -50,6 +50,12 @@ py::dict device_properties(int ordinal) {
                     py::arg("compute_capability") = py::make_tuple(properties.major, properties.minor));
 }
 
+py::dict driver() {
+    const auto driver = gpu::driver();
+    return py::dict(py::arg("version") = driver.version, py::arg("needed") = driver.needed,
+                    py::arg("error") = driver.error);
+}
+
 py::dict build_info() {
     return py::dict(py::arg("version") = kVersion, py::arg("cuda") = kHasCuda, py::arg("cuda_reason") = kCudaReason,
                     py::arg("cuda_version") = gpu::version(), py::arg("cuda_architectures") = kCudaArchitectures,
@@ -71,6 +77,7 @@ void register_runtime(py::module_& module) {
     module.def("describe_formats", &describe_formats, "Names, options, tuning candidates and traits of all formats.");
     module.def("build_info", &build_info, "How the extension was built.");
     module.def("device_count", &gpu::device_count, "Usable CUDA devices; 0 without a driver.");
+    module.def("driver", &driver, "CUDA versions of the driver and of this build, and the error of listing devices.");
     module.def("device_properties", &device_properties, py::arg("ordinal"), "Properties of a device; -1 is the CPU.");
     module.def("pci_bus_id", &gpu::pci_bus_id, py::arg("ordinal"), "Which of the GPUs of a host a device is.");
     module.def("release_idle_memory", &gpu::release_idle_memory, py::arg("ordinal"),

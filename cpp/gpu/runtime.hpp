@@ -25,8 +25,16 @@ struct Memory {
     std::size_t idle = 0;  // kept by the library's pool, and not free for others
 };
 
-int device_count() noexcept;  // number of GPUs; 0 without a driver or a device; never throws
-std::string version();        // version of the CUDA runtime in use, or why there is none
+// The driver of the GPUs, and why it gives none.
+struct Driver {
+    int version = 0;    // newest CUDA that the driver knows, 1000 major + 10 minor; 0 without a driver
+    int needed = 0;     // CUDA of this build
+    std::string error;  // of listing the devices; empty without a driver or a device, which are no errors
+};
+
+int device_count() noexcept;  // number of GPUs; 0 if there are none or they cannot be listed; never throws
+Driver driver();
+std::string version();  // version of the CUDA runtime in use, or why there is none
 
 const Properties& properties(int ordinal);
 std::string pci_bus_id(int ordinal);  // identifies a GPU of a host in all processes

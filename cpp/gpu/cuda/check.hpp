@@ -10,11 +10,15 @@
 
 namespace spmvgpu::gpu {
 
+inline std::string failure(cudaError_t status, const char* call) {
+    return std::string(call) + " failed: " + cudaGetErrorName(status) + " (" + std::to_string(int(status)) + "), " +
+           cudaGetErrorString(status);
+}
+
 inline void check(cudaError_t status, const char* call) {
     if (status == cudaSuccess) return;
     cudaGetLastError();  // clears an error that is not sticky, so that the next call does not report it again
-    throw CudaError(std::string(call) + " failed: " + cudaGetErrorName(status) + " (" + std::to_string(int(status)) +
-                    "), " + cudaGetErrorString(status));
+    throw CudaError(failure(status, call));
 }
 
 inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }

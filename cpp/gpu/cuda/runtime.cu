@@ -21,6 +21,20 @@ int device_count() noexcept {
     return count;
 }
 
+Driver driver() {
+    Driver driver;  // unchanged by failing calls
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    cudaDriverGetVersion(&driver.version);
+    cudaRuntimeGetVersion(&driver.needed);
+    cudaGetLastError();
+    const bool is_missing = status == cudaErrorInsufficientDriver && driver.version == 0;
+    if (status != cudaSuccess && status != cudaErrorNoDevice && !is_missing) {
+        driver.error = failure(status, "cudaGetDeviceCount");
+    }
+    return driver;
+}
+
 std::string version() {
     int runtime = 0;
     check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");

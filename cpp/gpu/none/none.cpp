@@ -23,6 +23,7 @@ void require_cpu(Device device) {
 }  // namespace
 
 int device_count() noexcept { return 0; }
+Driver driver() { return {}; }
 std::string version() { return "none"; }
 Device device_of(const void*) { return {}; }
 bool is_pinned(const void*, std::size_t) { return false; }
