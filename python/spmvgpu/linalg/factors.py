@@ -72,10 +72,12 @@ class SuperLUFactors:
 
 
 def superlu(matrix: sp.csr_array) -> sla.SuperLU:
-    """The factors of SciPy's `splu`, which looks for no signals, and so works in a thread.
+    """The factors of SciPy's `splu`, which looks for no signals, and so has a thread where it may take long.
 
     What a signal handler raises ends the wait, and leaves the thread behind until the factors are made.
     """
+    if _seconds_of_full(matrix) <= _WAIT:
+        return sla.splu(sp.csc_array(matrix))
     made: Future[sla.SuperLU] = Future()
 
     def run() -> None:
@@ -168,8 +170,7 @@ def _refined(A: sp.csr_array, b: HostArray, rtol: float, atol: float) -> HostArr
 
 def _refusal(A: sp.csr_array) -> str:
     """Why no factors are made of a matrix; empty if they are."""
-    of_a_full_matrix = A.shape[0] ** 3 / _OPERATIONS_PER_SECOND
-    if of_a_full_matrix <= _QUICK or _bound(A, None, _QUICK)[1] <= _QUICK:
+    if _seconds_of_full(A) <= _QUICK or seconds_of_factors(A, _QUICK) <= _QUICK:
         return ""
     order = _order_of_columns(A)
     if order is None:
@@ -185,15 +186,27 @@ def _refusal(A: sp.csr_array) -> str:
     )
 
 
+def _seconds_of_full(A: sp.csr_array) -> float:
+    """How long the factors of a matrix of this size take if they are full."""
+    return float(A.shape[0] ** 3 / _OPERATIONS_PER_SECOND)
+
+
+def seconds_of_factors(A: sp.csr_array, most: float) -> float:
+    """About how long factors take, with the columns in their order; or more than `most` if that is longer."""
+    return _bound(A, None, most)[1]
+
+
 def _bound(A: sp.csr_array, order: HostArray | None, most: float) -> tuple[float, float]:
     """Entries of the factors, and seconds that they take; without the rest where there are more than `most`.
 
     Without an order, the columns are eliminated as they are. SuperLU's order is rarely worse.
     """
-    indices = A.indices if order is None else order[A.indices]
-    ordered = sp.csr_array((np.ones(A.nnz, bool), indices, A.indptr), shape=A.shape, copy=True)
-    ordered.sort_indices()
-    indptr, indices = (array.astype(np.int32) for array in (ordered.indptr, ordered.indices))
+    ordered = A
+    if order is not None or not A.has_sorted_indices:
+        indices = A.indices if order is None else order[A.indices]
+        ordered = sp.csr_array((np.ones(A.nnz, bool), indices, A.indptr), shape=A.shape, copy=True)
+        ordered.sort_indices()
+    indptr, indices = (array.astype(np.int32, copy=False) for array in (ordered.indptr, ordered.indices))
     entries, operations = _core.fill_bound(indptr, indices, most * _OPERATIONS_PER_SECOND)
     return entries, operations / _OPERATIONS_PER_SECOND
 

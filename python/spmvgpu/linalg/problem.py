@@ -24,7 +24,7 @@ from ..inputs.source import Source, storage_dtype
 from ..operator.construct import as_operator
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
-from .factors import norms
+from .factors import norms, seconds_of_factors
 from .forecast import OnesInSystem, Rival, iterations_of_multigrid, rival_of
 from .krylov import Watch
 from .nullspace import NullSpace
@@ -129,9 +129,13 @@ def dominance(matrix: sp.sparray, diagonal: HostArray) -> float:
     return float(ratios.min(initial=np.inf))
 
 
-_SMALL_ROWS = 4000  # up to which a direct solver on the CPU is as fast as any other
+_SMALL_ROWS = 4000  # up to which a direct solver on the CPU may be as fast as any other
 _SMALL_ENTRIES = 50  # in a row of such a matrix, unless it is very small
 _VERY_SMALL_ROWS = 500
+# Seconds for factors: what an iterative solver takes at least, and what one may cost that fails.
+_QUICK_FACTORS, _SLOW_FACTORS = 1e-3, 0.2
+# Seconds of an iteration of cg on a CPU for a small matrix, and for each of its entries and rows.
+_CG, _CG_ENTRY, _CG_ROW = 5e-6, 1e-9, 2e-9
 
 #: Solves for a right-hand side within a tolerance and a number of iterations.
 Solve: TypeAlias = Callable[[HostArray, float, int, Watch], tuple[HostArray, SolveInfo]]
@@ -202,7 +206,24 @@ class DoubleSystem:
         """Whether a direct solver on the CPU is the best."""
         if self.is_foreign or self.located.host is None or self.rows > _SMALL_ROWS:
             return False
-        return self.rows <= _VERY_SMALL_ROWS or self.matrix.nnz <= _SMALL_ENTRIES * self.rows
+        if self.rows > _VERY_SMALL_ROWS and self.matrix.nnz > _SMALL_ENTRIES * self.rows:
+            return False
+        if seconds_of_factors(self.matrix, _QUICK_FACTORS) <= _QUICK_FACTORS:
+            return True
+        most = min(_SLOW_FACTORS, self._seconds_of_cg)
+        return seconds_of_factors(self.matrix, most) <= most
+
+    @property
+    def _seconds_of_cg(self) -> float:
+        """About how long cg takes on a CPU; infinity if the matrix may not be positive definite.
+
+        The more the diagonal varies, the more the number of iterations may be above the guess.
+        """
+        ones = self.ones
+        if ones is None or not (self.is_dominated_by_diagonal and self.is_hermitian):
+            return float("inf")
+        most = ones.iterations * ones.diagonal * ones.inverse / self.rows**2
+        return float(most * (_CG + _CG_ENTRY * self.matrix.nnz + _CG_ROW * self.rows))
 
     @cached_property
     def diagonal(self) -> HostArray | None:
