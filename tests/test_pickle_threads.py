@@ -149,3 +149,56 @@ def test_transposition_is_made_once_by_many_threads(A, fmt, device):
     op = build(A, fmt, device)
     transposed = in_threads(lambda _: op.T)
     assert all(one is transposed[0] for one in transposed)
+
+
+CALLS = {
+    "product": lambda op, b: op @ b,
+    "columns": lambda op, b: op @ np.stack([b, 2 * b, 3 * b], axis=1),
+    "transpose": lambda op, b: op.T @ b,
+    "diagonal": lambda op, b: op.diagonal(),
+    "entries": lambda op, b: op.tocsr().data,
+    "sum": lambda op, b: (op + op) @ b,
+    "other type": lambda op, b: op.astype(np.complex128) @ b,
+    "other format": lambda op, b: sg.aslinearoperator(op, "sell") @ b,
+    "cg": lambda op, b: sg.linalg.cg(op, b)[0],
+    "gmres": lambda op, b: sg.linalg.gmres(op, b, M="ilu0")[0],
+    "solve": lambda op, b: sg.linalg.solve(op, b),
+    "multigrid": lambda op, b: sg.linalg.cg(op, b, M="amg")[0],
+    "factors": lambda op, b: sg.linalg.splu(op).solve(b),
+    "eigenvalues": lambda op, b: sg.linalg.eigsh(op, 2, return_eigenvectors=False),
+}
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["one operator", "one for each thread"])
+def test_calls_of_many_threads_give_what_one_thread_gets(is_shared, device):
+    """Each thread begins with another call, so that different ones meet."""
+    A, names = sg.gallery.poisson2d(24), list(CALLS)
+    vectors = [vector(A.shape[0], A.dtype, seed=200 + index) for index in range(THREADS)]
+    made = [sg.aslinearoperator(A, device=device) for _ in vectors]
+    operators = made[:1] * THREADS if is_shared else made
+    expected = [{name: call(made[-1], b) for name, call in CALLS.items()} for b in vectors]
+
+    def work(index):
+        order = names[index:] + names[:index]
+        return {name: CALLS[name](operators[index], vectors[index]) for name in order}
+
+    for mine, results in zip(expected, in_threads(work), strict=True):
+        for name, result in results.items():
+            np.testing.assert_array_equal(result, mine[name], err_msg=name)
+
+
+def test_preconditioners_are_shared_by_threads(device):
+    A = sg.gallery.poisson2d(24)
+    op = sg.aslinearoperator(A, device=device)
+    vectors = [vector(A.shape[0], A.dtype, seed=300 + index) for index in range(THREADS)]
+    kinds = {name: getattr(sg.linalg, name) for name in ("amg", "block_jacobi", "chebyshev", "ic0", "jacobi")}
+    expected = {name: [sg.linalg.cg(op, b, M=make(op))[0] for b in vectors] for name, make in kinds.items()}
+    for name, make in kinds.items():
+        M = make(op)
+
+        def work(index, M=M):
+            return sg.linalg.cg(op, vectors[index], M=M)[0], M.H @ vectors[index]
+
+        for index, (result, adjoint) in enumerate(in_threads(work)):
+            np.testing.assert_array_equal(result, expected[name][index], err_msg=name)
+            np.testing.assert_array_equal(adjoint, M.H @ vectors[index], err_msg=name)

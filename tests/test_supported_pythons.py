@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = (ROOT / "pyproject.toml").read_text()
 DECLARED = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', PROJECT)
 TAGS = [f"cp{version.replace('.', '')}" for version in DECLARED]
+TAGS += [f"{TAGS[-1]}t"]  # the newest without the interpreter lock as well
 
 
 def in_checkout(name):

@@ -21,7 +21,7 @@ void set_memory_error(const std::exception& error) {
 
 }  // namespace
 
-PYBIND11_MODULE(_core, module) {
+PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     module.doc() =
         "The compiled core. Use the package's public functions, not this module.\n\n"
         "Addresses are of memory on the matrix's own device, streams are CUDA stream handles, and the number of a\n"

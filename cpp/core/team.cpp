@@ -39,8 +39,10 @@ constexpr std::chrono::microseconds kStayAwake{12};
 constexpr std::chrono::milliseconds kLook{5};
 
 void relax() {
-#ifdef __SSE2__
+#if defined(__SSE2__)
     _mm_pause();
+#elif defined(__aarch64__) && defined(__GNUC__)
+    asm volatile("yield");
 #endif
 }
 
