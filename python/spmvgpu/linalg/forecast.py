@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import log
 from typing import NamedTuple
 
 import numpy as np
@@ -185,6 +186,6 @@ class Patience:
         falls = []
         for part in (1 / 3, 2 / 3):
             since, before = self._at(part * done)
-            falls.append(np.log(before / now) / max(1, done - since))
+            falls.append(log(before / now) / max(1, done - since))
         fall = max(falls)
-        return float(np.log(now / goal) / fall) if fall > 0 else np.inf
+        return log(now / goal) / fall if fall > 0 else np.inf

@@ -133,7 +133,8 @@ _SMALL_ROWS = 4000  # up to which a direct solver on the CPU may be as fast as a
 _SMALL_ENTRIES = 50  # in a row of such a matrix, unless it is very small
 _VERY_SMALL_ROWS = 500
 # Seconds for factors: what an iterative solver takes at least, and what one may cost that fails.
-_QUICK_FACTORS, _SLOW_FACTORS = 1e-3, 0.2
+_QUICK_FACTORS, _SLOW_FACTORS = 5e-4, 0.2
+_QUICK_CG = 2e-3  # seconds of cg, up to which factors are not estimated further
 # Seconds of an iteration of cg on a CPU for a small matrix, and for each of its entries and rows.
 _CG, _CG_ENTRY, _CG_ROW = 5e-6, 1e-9, 2e-9
 
@@ -211,6 +212,8 @@ class DoubleSystem:
         if seconds_of_factors(self.matrix, _QUICK_FACTORS) <= _QUICK_FACTORS:
             return True
         most = min(_SLOW_FACTORS, self._seconds_of_cg)
+        if most <= _QUICK_CG:
+            return False
         return seconds_of_factors(self.matrix, most) <= most
 
     @property
