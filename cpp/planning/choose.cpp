@@ -66,9 +66,8 @@ std::string printed(const char* form, double value) {
 }
 
 std::string with_error(const Prediction& prediction) {
-    const std::string error =
-        prediction.error ? printed("%.0f%%", *prediction.error * 100) : std::string("an unknown error");
-    return printed("%.1f us +- ", prediction.time_us.value_or(0)) + error;
+    return printed("%.1f us", prediction.time_us.value_or(0)) +
+           printed(" +- %.0f%%", prediction.error.value_or(0) * 100);
 }
 
 // The objective of a choice by prediction: the predicted time plus the error of such predictions; less for csr.
@@ -95,11 +94,18 @@ std::vector<Prediction> close_ones(const std::vector<Prediction>& possible) {
     return close;
 }
 
-// Why a prediction decides: the shortest time is not always the best bet.
+// Why a prediction decides: the shortest time is not always the best bet. Only the ratio of times with unknown errors,
+// which are those of another device, is worth a word.
 std::string reason_for(const Prediction& prediction, const Prediction& best, Device device) {
-    std::string reason = "its predicted time is " + with_error(prediction) + " per product on " + device.name();
-    if (&prediction == &best) return reason + ", the shortest of the formats considered";
-    const std::string other = with_error(best) + " for " + best.name();
+    const bool has_times = prediction.error && best.error, is_best = &prediction == &best;
+    const std::string shortest = "the shortest of the formats considered", on = " on " + device.name();
+    if (!has_times && is_best) return "its predicted time" + on + " is " + shortest;
+    const double ratio = prediction.time_us.value_or(0) / best.time_us.value_or(1);
+    std::string reason = "its predicted time is ";
+    reason += has_times ? with_error(prediction) + " per product" : printed("%.2f of the shortest", ratio);
+    reason += on;
+    if (is_best) return reason + ", " + shortest;
+    const std::string other = has_times ? with_error(best) + " for " + best.name() : "that of " + best.name();
     if (prediction.format == kPlain) return reason + ", little more than " + other + ", and it needs no conversion";
     if (risk_us(prediction) < risk_us(best)) return reason + ", a safer choice than " + other;
     return reason;
