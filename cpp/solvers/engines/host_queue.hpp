@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -18,34 +19,81 @@ namespace spmvgpu {
 
 inline constexpr std::int64_t kHostTile = 512;  // elements that stay in the nearest cache while vectors are added
 
-template <class S, class T, int kReads, unsigned kMissing, class Step, int... kIndex>
-constexpr auto of_element(const Step& step, const S& scalars, const Reads<T, kReads, kMissing>& reads, index_t i,
+// Vectors that a sweep reads, one of which is missing.
+template <class T, int kCount, int kOnes>
+struct ReadsWithOnes {
+    static constexpr int kSize = kCount;
+    const T* from[kCount];
+
+    template <int kVector>
+    constexpr T at(index_t i) const {
+        if constexpr (kVector == kOnes) return T(1);
+        return from[kVector][i];
+    }
+};
+
+// Calls a function with the vectors that a sweep reads, of a type that says which one is missing: a test for each
+// element would be a masked load from a null pointer, which takes as long as dozens of others.
+template <class T, int kReads, unsigned kMissing, class Call>
+auto with_known(const Reads<T, kReads, kMissing>& reads, const Call& call) {
+    if constexpr (kMissing == 0) {
+        return call(reads);
+    } else {
+        static_assert(std::has_single_bit(kMissing));
+        constexpr int kVector = std::countr_zero(kMissing);
+        Reads<T, kReads, 0> all;
+        std::copy_n(reads.from, kReads, all.from);
+        if (reads.from[kVector] != nullptr) return call(all);
+        ReadsWithOnes<T, kReads, kVector> others;
+        std::copy_n(reads.from, kReads, others.from);
+        return call(others);
+    }
+}
+
+template <class S, class R, class Step, int... kIndex>
+constexpr auto of_element(const Step& step, const S& scalars, const R& reads, index_t i,
                           std::integer_sequence<int, kIndex...>) {
     return step(scalars, reads.template at<kIndex>(i)...);
 }
 
+template <class Result, class T, int kWrites, int... kIndex>
+constexpr void write_element(const Result& result, const Writes<T, kWrites>& writes, [[maybe_unused]] index_t i,
+                             std::integer_sequence<int, kIndex...>) {
+    ((writes.to[kIndex][i] = result.written[kIndex]), ...);
+}
+
 // Scalars are passed by value, so that the compiler sees that writes of elements do not change them.
-template <int kSums, class S, class T, int kReads, unsigned kMissing, int kWrites, class Step>
-SPMVGPU_SIMD_CLONES static Sums<T, kSums> sweep_part(std::int64_t begin, std::int64_t end, const S now,
-                                                     const Reads<T, kReads, kMissing> reads,
+template <int kSums, class S, class R, class T, int kWrites, class Step>
+SPMVGPU_SIMD_CLONES static Sums<T, kSums> sweep_part(std::int64_t begin, std::int64_t end, const S now, const R reads,
                                                      const Writes<T, kWrites> writes, const Step step) {
     static_assert(kSums <= kMaxSums);
-    Sums<T, kSums> total;
-    Wide<T> sum0{}, sum1{}, sum2{};
-    const auto loop = [&](std::int64_t k) {
-        const auto i = static_cast<index_t>(k);
+    constexpr int kReads = R::kSize;
+    // The loops add to the sums themselves, because a lambda that does would keep them in memory. They are vectorised
+    // only without loops inside.
+    const auto summands_of = [&](index_t i) {
         const auto result = of_element(step, now, reads, i, std::make_integer_sequence<int, kReads>{});
-        for (int w = 0; w < kWrites; ++w) writes.to[w][i] = result.written[w];
-        if constexpr (kSums > 0) sum0 += result.summands[0];
-        if constexpr (kSums > 1) sum1 += result.summands[1];
-        if constexpr (kSums > 2) sum2 += result.summands[2];
+        write_element(result, writes, i, std::make_integer_sequence<int, kWrites>{});
+        return result.summands;
     };
+    Wide<T> sum0{}, sum1{}, sum2{};
+    const auto first = static_cast<index_t>(begin), last = static_cast<index_t>(end);
     if constexpr (std::is_floating_point_v<T>) {
 #pragma omp simd reduction(+ : sum0, sum1, sum2)
-        for (std::int64_t k = begin; k < end; ++k) loop(k);
+        for (index_t i = first; i < last; ++i) {
+            const auto summands = summands_of(i);
+            if constexpr (kSums > 0) sum0 += summands[0];
+            if constexpr (kSums > 1) sum1 += summands[1];
+            if constexpr (kSums > 2) sum2 += summands[2];
+        }
     } else {
-        for (std::int64_t k = begin; k < end; ++k) loop(k);
+        for (index_t i = first; i < last; ++i) {
+            const auto summands = summands_of(i);
+            if constexpr (kSums > 0) sum0 += summands[0];
+            if constexpr (kSums > 1) sum1 += summands[1];
+            if constexpr (kSums > 2) sum2 += summands[2];
+        }
     }
+    Sums<T, kSums> total;
     if constexpr (kSums > 0) total.value[0] = sum0;
     if constexpr (kSums > 1) total.value[1] = sum1;
     if constexpr (kSums > 2) total.value[2] = sum2;
@@ -89,10 +137,11 @@ public:
         using Result = decltype(of_element(step, *scalars, reads, 0, std::make_integer_sequence<int, kReads>{}));
         constexpr int kSums = Result::kSums;
         const S now = *scalars;
-        const auto sums = parallel_sum<Sums<T, kSums>>(n, n, [&](std::int64_t begin, std::int64_t end) {
-            return sweep_part<kSums>(begin, end, now, reads, writes, step);
-        });
-        then(*scalars, sums);
+        then(*scalars, with_known(reads, [&](const auto& known) {
+            return parallel_sum<Sums<T, kSums>>(n, n, [&](std::int64_t begin, std::int64_t end) {
+                return sweep_part<kSums>(begin, end, now, known, writes, step);
+            });
+        }));
     }
 
     template <class T, int kReads, unsigned kMissing, int kWrites, class Step>

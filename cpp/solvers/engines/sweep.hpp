@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "core/types.hpp"
 #include "solvers/engines/scalar.hpp"
@@ -60,12 +61,17 @@ struct Element {
     Sums<T, kSums> summands;
 
     template <class... Values>
-    constexpr auto sum(Values... values) const {
+    constexpr Element<T, kWrites, sizeof...(Values)> sum(Values... values) const {
         static_assert(kSums == 0);
-        Element<T, kWrites, sizeof...(Values)> result{};
-        for (int i = 0; i < kWrites; ++i) result.written[i] = written[i];
-        result.summands = {{Wide<T>(values)...}};
-        return result;
+        return with_sums(std::make_integer_sequence<int, kWrites>{}, values...);
+    }
+
+private:
+    // A loop over the values would keep the CPU's loops over elements from being vectorised.
+    template <int... kIndex, class... Values>
+    constexpr Element<T, kWrites, sizeof...(Values)> with_sums(std::integer_sequence<int, kIndex...>,
+                                                               Values... values) const {
+        return {{written[kIndex]...}, {{Wide<T>(values)...}}};
     }
 };
 
