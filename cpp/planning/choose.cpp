@@ -94,8 +94,8 @@ std::vector<Prediction> close_ones(const std::vector<Prediction>& possible) {
     return close;
 }
 
-// Why a prediction decides: the shortest time is not always the best bet. Only the ratio of times with unknown errors,
-// which are those of another device, is worth a word.
+// Why a prediction decides: the shortest time is not always the best bet. If errors are unknown, another device was
+// measured, and the reason names ratios of times.
 std::string reason_for(const Prediction& prediction, const Prediction& best, Device device) {
     const bool has_times = prediction.error && best.error, is_best = &prediction == &best;
     const std::string shortest = "the shortest of the formats considered", on = " on " + device.name();
