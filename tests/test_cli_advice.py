@@ -52,7 +52,7 @@ def tried_and_suggested(run, path, options):
         ("definite", "--preconditioner jacobi", "cg jacobi, minres jacobi"),
         ("definite", "--preconditioner ic0", "cg ic0, minres ic0"),
         ("definite", "--preconditioner ilu0", "bicgstab ilu0, gmres ilu0"),
-        ("indefinite", "", "minres jacobi, gmres ilu0"),
+        ("indefinite", "", "cg jacobi, minres jacobi, gmres ilu0"),
         ("indefinite", "--preconditioner ilu0", "bicgstab ilu0, gmres ilu0"),
         ("negative", "--preconditioner none", "minres none"),
         ("zeros on the diagonal", "", "minres none, gmres none"),

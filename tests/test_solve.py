@@ -50,7 +50,7 @@ LARGE = {
     "indefinite": (
         lambda: sp.csr_array(gallery.poisson2d(80) - 0.31 * sp.eye_array(6400)),
         {"minres"},
-        "Lanczos",
+        "symmetric with a positive diagonal",
     ),
     "saddle": (saddle, {"minres"}, "diagonal is not positive"),
     "flow": (flow, {"bicgstab", "gmres"}, "not symmetric"),

@@ -284,15 +284,13 @@ void register_source(py::module_& module) {
              method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, bool of_sizes, std::uintptr_t to) {
                  const GilRelease release;
                  const DiagonalFacts of = source.invert_diagonal(of_sizes, at<T>(to));
-                 return std::tuple{of.negative, of.others, of.empty_rows, of.outweighed,
-                                   of.entries,  of.scaled, of.sum,        of.inverses};
+                 return std::tuple{of.negative, of.others, of.empty_rows, of.entries, of.scaled, of.sum, of.inverses};
              }),
              py::arg("of_sizes"), py::arg("to"),
              "Write the inverses of the diagonal of a square matrix, or of its sizes, to an address on the device. "
              "An empty row gets a one. Returns how many entries are negative, and how many have no such inverse; how "
-             "many "
-             "rows are empty, and how many have a diagonal that is less than the sizes of the others together; and the "
-             "sums of all entries, of all after rows are divided by the diagonal, of the diagonal and of the inverses.")
+             "many rows are empty; and the sums of all entries, of all after rows are divided by the diagonal, of the "
+             "diagonal and of the inverses.")
         .def("with_values", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;

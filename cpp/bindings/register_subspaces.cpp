@@ -77,6 +77,14 @@ void register_basis(py::module_& module) {
              }),
              py::arg("x"), py::arg("number"),
              "The vector at an address made orthonormal to those before `number`; its coefficients.")
+        .def("products",
+             method<BasisVectors>(
+                 []<class T>(KrylovBasis<T>& basis, const AnyMap& map, std::uintptr_t x, std::uintptr_t y) {
+                     const auto found = basis.products(*map.of<T>(), at<T>(x), at<T>(y));
+                     return Coefficients(found.begin(), found.end());
+                 }),
+             py::arg("map"), py::arg("x"), py::arg("y"),
+             "The products of vectors x, y and v = map x with v, and with v = map y, but for a power of two.")
         .def("exponent", method<BasisVectors>([]<class T>(KrylovBasis<T>& basis, const AnyMap& map) {
                  return basis.exponent(*map.of<T>());
              }),

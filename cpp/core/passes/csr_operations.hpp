@@ -174,7 +174,6 @@ struct PlaceValues {
 struct DiagonalFacts {
     index_t negative = 0, others = 0;  // others are zero, not real, or have no finite inverse
     index_t empty_rows = 0;            // in which all entries are zero
-    index_t outweighed = 0;            // rows in which the other entries together are larger than the diagonal's
     double sum = 0, inverses = 0;      // sums of the diagonal and of its inverse
     double entries = 0, scaled = 0;    // sums of all entries, as they are and divided by the diagonal of their row
 
@@ -182,7 +181,6 @@ struct DiagonalFacts {
         negative += more.negative;
         others += more.others;
         empty_rows += more.empty_rows;
-        outweighed += more.outweighed;
         sum += more.sum;
         inverses += more.inverses;
         entries += more.entries;
@@ -233,10 +231,8 @@ struct InvertDiagonal {
                 DiagonalFacts facts;
                 facts.empty_rows = is_empty;
                 if (is_empty) return facts;
-                constexpr double kRounding = 1e-6;  // rows may add up to zero but for rounding errors
                 facts.others = !(value == T(own) && own != 0 && is_finite(own) && is_finite(found) && found != 0);
                 facts.negative = facts.others == 0 && own < 0;
-                facts.outweighed = !(sums.sizes <= (2 + kRounding) * own);
                 facts.sum = own;
                 facts.inverses = found;
                 facts.entries = sums.entries;

@@ -22,6 +22,10 @@ public:
     // last of which is the norm of the remainder; if that is zero, so is v_place.
     virtual std::vector<Wide<T>> put(const T* x, int place) = 0;
 
+    // With v_0 = x, v_1 = y and v_2 = map v_j: the products of v_0, v_1 and v_2 with v_2, first for j = 0, then for 1,
+    // where both v_2 are divided by the same power of two. Not finite if map x or map y is not.
+    virtual std::vector<Wide<T>> products(const LinearMap<T>& map, const T* x, const T* y) = 0;
+
     // The exponent of |map v_0|, with that vector stored in v_1; none if it is zero or not finite.
     virtual std::optional<int> exponent(const LinearMap<T>& map) = 0;
 

@@ -61,6 +61,24 @@ public:
         return coefficients;
     }
 
+    std::vector<Wide<T>> products(const LinearMap<T>& map, const T* x, const T* y) override {
+        constexpr int kEach = 3;
+        Place place = here();
+        const T* const given[] = {x, y};
+        for (int j = 0; j < 2; ++j) scale_by_power(place.queue, n_, given[j], v_[j], 0);
+        int exponent = 0;
+        for (int j = 0; j < 2; ++j) {
+            T* const w = v_[2];
+            map.apply(v_[j], w, place.queue.stream());
+            if (j == 0) exponent = exponent_of(place.queue, magnitude_, n_, static_cast<const T*>(w)).value_or(0);
+            scale_by_power(place.queue, n_, static_cast<const T*>(w), w, -exponent);
+            place.queue.dots(scalars_, n_, v_, kEach, static_cast<const T*>(w), factors_ + kEach * j, NoWork{});
+        }
+        std::vector<Wide<T>> found(2 * kEach);
+        place.queue.download(found.data(), factors_, found.size() * sizeof(Wide<T>));
+        return found;
+    }
+
     std::optional<int> exponent(const LinearMap<T>& map) override {
         Place place = here();
         map.apply(v_[0], v_[1], place.queue.stream());

@@ -33,7 +33,7 @@ class DoubleSystemOverRanks(DoubleSystem):
         self.kind = "Hermitian" if op.dtype.kind == "c" else "symmetric"
 
     is_small, dominance = False, 0.0  # no rank has all entries
-    has_constant_null_space = is_dominated_by_diagonal = suits_multigrid = False
+    has_constant_null_space = suits_multigrid = False
 
     @cached_property
     def diagonal(self) -> HostArray:

@@ -401,8 +401,6 @@ class InverseDiagonal(NamedTuple):
     inverse : Jacobi
     negative, others, empty_rows : int
         Numbers of entries, and of rows.
-    outweighed : int
-        Number of rows in which the other entries together are larger than the one of the diagonal.
     ones : OnesInSystem, optional
         Without empty rows; None if not all of the diagonal is positive.
     """
@@ -411,7 +409,6 @@ class InverseDiagonal(NamedTuple):
     negative: int
     others: int
     empty_rows: int
-    outweighed: int
     ones: OnesInSystem | None
 
 
@@ -426,11 +423,11 @@ def _inverse_diagonal(csr: CanonicalCsr, of_sizes: bool = False) -> InverseDiago
     vector = empty((rows,), csr.dtype, csr.ordinal)
     inverse = Jacobi._there(vector, rows, csr.dtype, csr.ordinal)
     if csr.is_wide:
-        return InverseDiagonal(inverse, 0, rows, 0, rows, None)
+        return InverseDiagonal(inverse, 0, rows, 0, None)
     found = csr.source.invert_diagonal(of_sizes, vector.pointer)
-    negative, others, without_entries, outweighed = found[:4]
-    ones = OnesInSystem(rows - without_entries, *found[4:]) if negative == others == 0 else None
-    return InverseDiagonal(inverse, negative, others, without_entries, outweighed, ones)
+    negative, others, without_entries = found[:3]
+    ones = OnesInSystem(rows - without_entries, *found[3:]) if negative == others == 0 else None
+    return InverseDiagonal(inverse, negative, others, without_entries, ones)
 
 
 def empty_rows(csr: sp.csr_array) -> HostArray:

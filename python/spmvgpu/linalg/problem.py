@@ -29,7 +29,7 @@ from .forecast import OnesInSystem, Rival, iterations_of_multigrid, rival_of
 from .krylov import Watch
 from .nullspace import NullSpace
 from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
-from .systems import System, check_square, empty, random_vector, staged, system_of
+from .systems import System, check_square, random_vector, staged, system_of
 
 # Preconditioners that leave the system unsymmetric.
 _UNSYMMETRIC = ("ilu0",)
@@ -55,7 +55,6 @@ def choose(
     preconditioner: str,
     kind: str,
     *,
-    indefinite: bool = False,
     divides: bool = True,
     dominance: float = 0.0,
     on_gpu: bool = False,
@@ -73,8 +72,6 @@ def choose(
         The only one to use, or "auto".
     kind : {"symmetric", "Hermitian"}
         What a matrix of this type is called that equals its (conjugate) transpose.
-    indefinite : bool
-        Whether steps of the Lanczos method have shown that it is not positive definite.
     divides : bool
         Whether all of the diagonal has an inverse, without which there are no preconditioners.
     dominance : float
@@ -85,7 +82,7 @@ def choose(
     suits_multigrid : bool
         Whether the matrix nearly maps constant vectors to zero, if it is not Hermitian.
     """
-    solvers, reason = _solvers(hermitian, positive_diagonal, preconditioner, kind, indefinite)
+    solvers, reason = _solvers(hermitian, positive_diagonal, preconditioner, kind)
     if preconditioner != "auto":
         return [Approach(solver, preconditioner) for solver in solvers], reason
     jacobi = "jacobi" if divides else "none"
@@ -104,7 +101,7 @@ def choose(
 
 
 def _solvers(
-    hermitian: bool, positive_diagonal: bool, preconditioner: str, kind: str, indefinite: bool
+    hermitian: bool, positive_diagonal: bool, preconditioner: str, kind: str
 ) -> tuple[tuple[str, ...], str]:
     if not hermitian:
         return ("bicgstab", "gmres"), f"the matrix is not {kind}"
@@ -112,9 +109,6 @@ def _solvers(
         return ("bicgstab", "gmres"), f"{preconditioner} is not {kind}"
     if not positive_diagonal:
         why = f"the matrix is {kind}, and not positive definite: its diagonal is not positive"
-        return ("minres",), why
-    if indefinite:
-        why = f"the matrix is {kind}, and not positive definite: so steps of the Lanczos method show"
         return ("minres",), why
     return ("cg", "minres"), f"the matrix is {kind} with a positive diagonal"
 
@@ -340,20 +334,16 @@ class DoubleSystem:
             A, ordinal = system.core_map(), system.vectors(False).ordinal
         n = system.shape[0]
         basis = _core.KrylovBasis(self.dtype, n, 3, system.memory, system.max_threads, system.ranks)
-        product = empty((n,), self.dtype, ordinal)
-        for number in range(2):
-            vector = random_vector(n, self.dtype, number, ordinal, system.first)
-            basis.put(vector.pointer, number)
-        found = []  # of each product, its parts along both vectors and what is left
-        for number in range(2):
-            basis.multiply(A, number, product.pointer)
-            found.append(basis.put(product.pointer, 2))
-        size = float(np.abs(found).max())
-        if not np.isfinite(size):
+        x, y = (random_vector(n, self.dtype, number, ordinal, system.first) for number in range(2))
+        found = np.array(basis.products(A, x.pointer, y.pointer)).reshape(2, 3)
+        if not np.isfinite(found).all():
             raise ValueError("A contains inf or NaN, or its products overflow")
-        along = np.array(found)[:, :2]
+        of_vectors = found[:, :2]
+        size = np.sqrt(
+            np.abs(found[:, 2]).max() * self.rows
+        )  # of both factors: numbers of a vector are below 1
         allowed = 1e4 * float(np.finfo(self.dtype).eps) * size
-        return bool(np.abs(along - along.conj().T).max() <= allowed)
+        return bool(np.abs(of_vectors - of_vectors.conj().T).max() <= allowed)
 
     def multigrid(self, solver: str) -> Rival | None:
         """What may be faster than a solver, cg or bicgstab; None if the entries are not known."""
@@ -374,12 +364,6 @@ class DoubleSystem:
     def suits_multigrid(self) -> bool:
         """Whether the matrix nearly maps constant vectors to zero."""
         return self.ones is not None and self.ones.suit_multigrid
-
-    @property
-    def is_dominated_by_diagonal(self) -> bool:
-        """Whether a Hermitian matrix has no negative eigenvalue, as no row's diagonal is outweighed."""
-        signs = self._signs
-        return signs is not None and signs.ones is not None and signs.outweighed == 0
 
     @cached_property
     def has_constant_null_space(self) -> bool:

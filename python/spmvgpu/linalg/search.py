@@ -24,13 +24,11 @@ from .krylov import KrylovRequest, Watch
 from .named import SYMMETRIC_SOLVERS, named
 from .problem import Approach, DoubleSystem, choose, refine
 from .stopping import Info, SolverWarning
-from .systems import random_vector, system_of
 
 _LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has failed
 _MOST_COMPONENTS = 100  # for which a dense basis of the null space is small
 _DIRECT = Approach("direct", "none")
 _GUESS = Approach("guess", "none")
-_LANCZOS_STEPS = 12
 _RESTART = 50  # of gmres, which is the last to be tried
 # Iterations before a residual that has ceased to fall ends a method, and more of them, times the square root
 # of the rows, with cg and minres, whose residuals may fall late; and with bicgstab on a GPU, where the
@@ -198,11 +196,9 @@ class Search:
         hermitian, on_gpu = problem.is_hermitian, self._on_gpu
         positive = problem.has_positive_diagonal
         given = hermitian, positive, "none" if problem.is_foreign else self.preconditioner, problem.kind
-        definite = problem.is_dominated_by_diagonal or not (hermitian and positive) or self._seems_definite()
         dominance = 0.0 if hermitian or on_gpu else problem.dominance
         approaches, reason = choose(
             *given,
-            indefinite=not definite,
             divides=problem.divides,
             dominance=dominance,
             on_gpu=on_gpu,
@@ -211,16 +207,6 @@ class Search:
         if problem.is_foreign and approaches[0].solver == "cg":
             reason = f"products with random vectors are those of a {problem.kind} matrix"
         return approaches, reason
-
-    def _seems_definite(self) -> bool:
-        """Whether a few steps of cg, which is a Lanczos method, find no negative eigenvalue."""
-        problem = self.problem
-        system = system_of(problem.op, problem.vectors[0])
-        v = random_vector(system.shape[0], problem.dtype, 2, problem.ordinal, system.first).owner
-        M = problem.preconditioner("jacobi" if problem.divides else "none")
-        request = KrylovRequest("cg", None, M, 1e-8, 0.0, _LANCZOS_STEPS, self.nullspace, warns=False)
-        _, _, how = krylov.run(problem.op, v, request)
-        return how.status not in ("indefinite", "bad_preconditioner")
 
     def _attempt(self, approach: Approach, rival: Rival | None = None) -> str:
         """Try a method; its status. It ends early if it stalls, or if `rival` is better."""
@@ -254,7 +240,9 @@ class Search:
                 is_no_better = status in ("stalled", "exhausted") and residual > 0.5 * before
                 if is_no_better and "stagnated" in self.statuses:  # rounding errors keep x where it started
                     status, outcome = "stagnated", _WORDS["stagnated"]
-                if residual < min(1.0, before):
+                if (
+                    residual < min(1.0, before) and status != "indefinite"
+                ):  # minres gains nothing from that one
                     self._start = x
         seconds = perf_counter() - start
         self._keep(Attempt(*approach, outcome, iterations, residual, seconds), x, status)

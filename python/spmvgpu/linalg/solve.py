@@ -115,10 +115,10 @@ def solve(
     """Solve ``A x = b`` by a method that suits the matrix.
 
     Like `scipy.sparse.linalg.spsolve` it returns `x`. It looks at the matrix: its size, whether it is
-    symmetric or Hermitian, its diagonal, and a few Lanczos steps that show whether it is positive definite.
-    Small systems with little fill-in are solved by SciPy's direct solver on the CPU, others by a solver of
-    `spmvgpu.linalg` with a preconditioner. If one breaks down or stalls, others follow. What it returns has a
-    residual within the tolerance, which is computed from `x` in double precision.
+    symmetric or Hermitian, its diagonal, and the sums of its rows. Small systems with little fill-in are
+    solved by SciPy's direct solver on the CPU, others by a solver of `spmvgpu.linalg` with a preconditioner.
+    If one breaks down or stalls, others follow. What it returns has a residual within the tolerance, which is
+    computed from `x` in double precision.
 
     An empty row whose column is empty too, as of a vertex of a graph without edges, is set aside: `x` is
     there what `x0` is, or zero. If `b` is not zero in an empty row, the error names the row.
