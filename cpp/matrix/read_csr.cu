@@ -1,3 +1,4 @@
+#include "core/passes/lanes.hpp"
 #include "gpu/cuda/passes.cuh"
 #include "matrix/conversion.hpp"
 
@@ -5,36 +6,55 @@ namespace spmvgpu {
 
 namespace gpu {
 
-// Lists the entries of rows, see formats/rows.hpp, which have them by ascending column.
+// Calls body(lanes, i) for every i below n, with one lane or with those of a warp.
+template <class Body>
+struct WithOneLane {
+    Body body;
+    __device__ void operator()(std::int64_t i) const { body(OneLane{}, i); }
+};
+template <class Body>
+void each_by_lanes(const CudaPasses& passes, bool has_warps, std::int64_t n, const Body& body) {
+    if (has_warps) return passes.each_in_step(n, body);
+    passes.each(n, WithOneLane<Body>{body});
+}
+
+// Lists the entries of rows, see formats/rows.hpp, which have them by ascending column. A warp shares a long row, so
+// that neighbours are written at once.
 template <class T, class Rows>
 void list_entries(const CudaPasses& passes, const Rows& rows, CsrMatrix<T>& csr) {
+    constexpr index_t kLong = 24;
+    const bool are_long = csr.nnz / kLong >= csr.rows;
     index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
     T* const values = csr.values.data();
-    passes.each(csr.rows, [=] SPMVGPU_BODY(std::int64_t i) {
+    each_by_lanes(passes, are_long, csr.rows, [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
         const auto place = static_cast<index_t>(i);
         const Row row = rows.row(place);
-        index_t count = 0;
-        for (unsigned k = 0; k < row.count; ++k) {
+        const auto is_entry = [&](index_t k) {
             index_t col = -1;
             T value(0);
             rows.load(row, k, col, value);
-            count += col >= 0;
-        }
-        offsets[rows.number(place)] = count;
+            return index_t(col >= 0);
+        };
+        const index_t count = lanes.add_up(static_cast<index_t>(row.count), is_entry, [](index_t, index_t) {});
+        lanes.once([&] { offsets[rows.number(place)] = count; });
     });
     passes.scan(offsets, csr.rows);
-    passes.each(csr.rows, [=] SPMVGPU_BODY(std::int64_t i) {
+    each_by_lanes(passes, are_long, csr.rows, [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
         const auto place = static_cast<index_t>(i);
         const Row row = rows.row(place);
-        index_t to = offsets[rows.number(place)];
-        for (unsigned k = 0; k < row.count; ++k) {
-            index_t col = -1;
-            T value(0);
+        const index_t begin = offsets[rows.number(place)];
+        index_t col = -1;
+        T value(0);
+        const auto load = [&](index_t k) {
+            col = -1;
             rows.load(row, k, col, value);
-            if (col < 0) continue;
-            cols[to] = col;
-            values[to++] = value;
-        }
+            return index_t(col >= 0);
+        };
+        lanes.add_up(static_cast<index_t>(row.count), load, [&](index_t, index_t before) {
+            if (col < 0) return;
+            cols[begin + before] = col;
+            values[begin + before] = value;
+        });
     });
 }
 

@@ -40,12 +40,13 @@ constexpr index_t most_in_table(int slot_bits) { return static_cast<index_t>(3) 
 
 // Number of rows of each kind, and bounds of their numbers.
 struct RowBounds {
-    std::int64_t of_thread = 0, of_warp = 0;
+    std::int64_t of_thread = 0, of_few = 0, of_warp = 0;
     std::int64_t all = 0;
     index_t longest = 0;
 
     constexpr RowBounds& operator+=(const RowBounds& other) {
         of_thread += other.of_thread;
+        of_few += other.of_few;
         of_warp += other.of_warp;
         all += other.all;
         if (other.longest > longest) longest = other.longest;
@@ -248,44 +249,31 @@ struct Tables {
 template <class Passes, class GroupOf>
 PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const GroupOf& group_of, std::int64_t work) {
     Array<Mark> sharing_of_rows = passes.template scratch<Mark>(rows);
+    Array<index_t> lists_of_rows = passes.template scratch<index_t>(std::size_t(rows) * kListed);
     Mark* const sharing = sharing_of_rows.data();
+    index_t* const lists = lists_of_rows.data();  // place i of all rows before place i + 1
+    PatternArrays pattern{rows, cols, 0, passes.template make<index_t>(rows + std::size_t(1)), {}};
+    index_t* const offsets = pattern.row_offsets.data();
     const auto found = passes.template reduce<RowBounds>(
         rows,
         [=] SPMVGPU_BODY(std::int64_t row) {
-            const std::int64_t sum = count_numbers(group_of(row));
+            const auto group = group_of(row);
+            const std::int64_t sum = count_numbers(group);
+            index_t list[kListed];
+            const index_t count = sum <= kTried ? list_distinct(group, list) : kTooMany;
             RowBounds own;
             own.all = own.longest = static_cast<index_t>(sum < cols ? sum : cols);
-            own.of_warp = sum > kTried;
-            own.of_thread = !own.of_warp;
-            sharing[row] = own.of_warp ? kOfWarp : kOfThread;
+            own.of_thread = count != kTooMany;
+            own.of_few = count == kTooMany && sum <= kOfFew;
+            own.of_warp = count == kTooMany && sum > kOfFew;
+            sharing[row] = own.of_thread ? kOfThread : own.of_few ? kOfFewLanes : kOfWarp;
+            offsets[row] = count;
+            for (index_t i = 0; i < count; ++i) lists[std::int64_t(i) * rows + row] = list[i];
             return own;
         },
         work);
-    PatternArrays pattern{rows, cols, 0, passes.template make<index_t>(rows + std::size_t(1)), {}};
-    index_t* const offsets = pattern.row_offsets.data();
     constexpr std::int64_t kFewSlots = std::int64_t(1) << kFewSlotBits;
-    bool is_any_of_few = false, is_any_of_warp = found.of_warp > 0;
-    if (found.of_thread > 0) {
-        Array<Mark> kinds = passes.template scratch<Mark>(kOfWarp + 1);
-        Mark* const is_any = kinds.data();
-        passes.fill(is_any, kOfWarp + 1, Mark(0));
-        passes.each(
-            rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
-                if (sharing[row] != kOfThread) return;
-                const auto group = group_of(row);
-                index_t list[kListed];
-                offsets[row] = list_distinct(group, list);
-                if (offsets[row] != kTooMany) return;
-                sharing[row] = count_numbers(group) <= kOfFew ? kOfFewLanes : kOfWarp;
-                set_mark(is_any + sharing[row]);
-            },
-            work);
-        const std::vector<Mark> found_kinds = passes.read_all(kinds);
-        is_any_of_few = found_kinds[kOfFewLanes] != 0;
-        is_any_of_warp |= found_kinds[kOfWarp] != 0;
-    }
-    if (is_any_of_few) {
+    if (found.of_few > 0) {
         passes.each_by_few_with(
             rows, kFewSlots,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {
@@ -297,7 +285,7 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
     }
     std::vector<Tables> tables;
     const int bits_for_all = slot_bits_for(found.longest);
-    while (is_any_of_warp && (tables.empty() || tables.back().slot_bits < bits_for_all)) {
+    while (found.of_warp > 0 && (tables.empty() || tables.back().slot_bits < bits_for_all)) {
         const bool is_first = tables.empty();
         const std::size_t size = tables.size();
         const int slot_bits = size < std::size(kSlotBits) ? std::min(kSlotBits[size], bits_for_all) : bits_for_all;
@@ -331,17 +319,13 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
     pattern.col_indices = passes.template make<index_t>(pattern.nnz);
     index_t* const to = pattern.col_indices.data();
     if (found.of_thread > 0) {
-        passes.each(
-            rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
-                if (sharing[row] != kOfThread) return;
-                index_t list[kListed];
-                const index_t count = list_distinct(group_of(row), list);
-                for (index_t i = 0; i < count; ++i) to[offsets[row] + i] = list[i];
-            },
-            work);
+        passes.each(rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            if (sharing[row] != kOfThread) return;
+            const index_t begin = offsets[row], count = offsets[row + 1] - begin;
+            for (index_t i = 0; i < count; ++i) to[begin + i] = lists[std::int64_t(i) * rows + row];
+        });
     }
-    if (is_any_of_few) {
+    if (found.of_few > 0) {
         passes.each_by_few_with(
             rows, kFewSlots + 1 + kOfFew,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {

@@ -113,64 +113,51 @@ struct Tentative {
 };
 
 // Orthonormalises the columns of B in the rows of an aggregate by the modified Gram-Schmidt method, with the factors in
-// `r`; linearly dependent columns are left out. Returns the number of columns.
-template <class V>
-SPMVGPU_IN_BODY index_t orthonormalise(const index_t* members, index_t member_count, const Nodes::View& nodes,
-                                       index_t modes, const V* B, V* Q, V* r) {
+// `r`; linearly dependent columns are left out. Returns the number of columns. A few lanes share the nodes.
+template <class Lanes, class V>
+SPMVGPU_IN_BODY index_t orthonormalise(const Lanes& lanes, const index_t* members, index_t member_count,
+                                       const Nodes::View& nodes, index_t modes, const V* B, V* Q, V* r) {
     constexpr double kDependent = 1e-10;
-    index_t rank = 0;
-    for (index_t i = 0; i < modes * modes; ++i) r[i] = V(0);
-    for (index_t mode = 0; mode < modes; ++mode) {
-        double before = 0, after = 0;
-        for (index_t m = 0; m < member_count; ++m) {
+    // The sum of term(row) over the rows of all members, each of which is always the same lane's.
+    const auto over_rows = [&]<class Sum, class Term>(Sum zero, const Term& term) {
+        return lanes.template total<Sum>(member_count, [&](index_t m) {
+            Sum sum = zero;
             const index_t end = nodes.first(members[m] + 1);
-            for (index_t row = nodes.first(members[m]); row < end; ++row) {
-                const V own = B[std::int64_t(row) * modes + mode];
-                Q[std::int64_t(row) * modes + rank] = own;
-                before += squared(own);
-            }
-        }
-        after = before;
+            for (index_t row = nodes.first(members[m]); row < end; ++row) sum += term(std::int64_t(row) * modes);
+            return sum;
+        });
+    };
+    index_t rank = 0;
+    lanes.share(modes * modes, [&](index_t i) { r[i] = V(0); });
+    for (index_t mode = 0; mode < modes; ++mode) {
+        const double before = over_rows(0.0, [&](std::int64_t at) {
+            Q[at + rank] = B[at + mode];
+            return squared(Q[at + rank]);
+        });
+        double after = before;
         for (index_t other = 0; other < rank; ++other) {
-            V along(0);
-            for (index_t m = 0; m < member_count; ++m) {
-                const index_t end = nodes.first(members[m] + 1);
-                for (index_t row = nodes.first(members[m]); row < end; ++row) {
-                    const V* const q = Q + std::int64_t(row) * modes;
-                    along += conjugate(q[other]) * q[rank];
-                }
-            }
-            after = 0;
-            for (index_t m = 0; m < member_count; ++m) {
-                const index_t end = nodes.first(members[m] + 1);
-                for (index_t row = nodes.first(members[m]); row < end; ++row) {
-                    V* const q = Q + std::int64_t(row) * modes;
-                    q[rank] = q[rank] - along * q[other];
-                    after += squared(q[rank]);
-                }
-            }
-            r[other * modes + mode] = along;
+            const V along = over_rows(V(0), [&](std::int64_t at) { return conjugate(Q[at + other]) * Q[at + rank]; });
+            after = over_rows(0.0, [&](std::int64_t at) {
+                Q[at + rank] = Q[at + rank] - along * Q[at + other];
+                return squared(Q[at + rank]);
+            });
+            lanes.once([&] { r[other * modes + mode] = along; });
         }
         const double norm = square_root(after);
         const bool is_new = norm > kDependent * square_root(before);
-        for (index_t m = 0; m < member_count; ++m) {
-            const index_t end = nodes.first(members[m] + 1);
-            for (index_t row = nodes.first(members[m]); row < end; ++row) {
-                V& own = Q[std::int64_t(row) * modes + rank];
-                own = is_new ? own / norm : V(0);
-            }
-        }
+        over_rows(0.0, [&](std::int64_t at) {
+            Q[at + rank] = is_new ? Q[at + rank] / norm : V(0);
+            return 0.0;
+        });
         if (is_new) {
-            r[rank * modes + mode] = V(norm);
+            lanes.once([&] { r[rank * modes + mode] = V(norm); });
             ++rank;
         }
     }
-    for (index_t m = 0; m < member_count; ++m) {
-        const index_t end = nodes.first(members[m] + 1);
-        for (index_t row = nodes.first(members[m]); row < end; ++row) {
-            for (index_t c = rank; c < modes; ++c) Q[std::int64_t(row) * modes + c] = V(0);
-        }
-    }
+    over_rows(0.0, [&](std::int64_t at) {
+        for (index_t c = rank; c < modes; ++c) Q[at + c] = V(0);
+        return 0.0;
+    });
     return rank;
 }
 
@@ -206,11 +193,12 @@ Tentative<T> tentative_prolongator(Passes& passes, index_t rows, const Nodes& no
     V *const Q = made.entries.data(), *const R = factors.data();
     const V* const B = near_null.entries.data();
     index_t* const offsets = made.offsets.data();
-    passes.each(
-        count,
-        [=] SPMVGPU_BODY(std::int64_t a) {
-            offsets[a] = orthonormalise(member + begin[a], begin[a + 1] - begin[a], node_view, modes, B, Q,
-                                        R + a * modes * modes);
+    passes.each_by_few_with(
+        count, 0,
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t a, Word* /*memory*/) {
+            const index_t rank = orthonormalise(lanes, member + begin[a], begin[a + 1] - begin[a], node_view, modes, B,
+                                                Q, R + a * modes * modes);
+            lanes.once([&] { offsets[a] = rank; });
         },
         nanoseconds);
     made.cols = passes.scan(offsets, count);

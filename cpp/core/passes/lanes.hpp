@@ -17,6 +17,8 @@
 //                                         the sum of all
 //     lanes.sort(n, from, to)             to[0] to to[n - 1] become the different index_t from[0] to from[n - 1],
 //                                         ascending; what is in `from` is lost
+//     lanes.total<V>(n, value)            the sum of the V value(i) of all i below n, for few lanes: those of equal
+//                                         remainders of i first, so that it has the same bits with one lane
 //     lanes.meet()            what lanes wrote before is there for all of them afterwards
 //
 // clang-format on
@@ -31,6 +33,8 @@
 
 namespace spmvgpu {
 
+constexpr int kFewLanes = 8;
+
 struct OneLane {
     SPMVGPU_IN_BODY std::uint64_t sum(std::uint64_t own) const { return own; }
     template <class Body>
@@ -40,6 +44,16 @@ struct OneLane {
     template <class Body>
     SPMVGPU_IN_BODY void share(index_t n, const Body& body) const {
         for (index_t i = 0; i < n; ++i) body(i);
+    }
+    template <class Value, class Body>
+    SPMVGPU_IN_BODY index_t add_up(index_t n, const Value& value, const Body& body) const {
+        index_t sum = 0;
+        for (index_t i = 0; i < n; ++i) {
+            const index_t own = value(i);
+            body(i, sum);
+            sum += own;
+        }
+        return sum;
     }
 };
 
@@ -91,15 +105,15 @@ struct HostLanes : OneLane {
         for (index_t i = 0; i < n; ++i) found = std::max<index_t>(found, value(i));
         return found;
     }
-    template <class Value, class Body>
-    index_t add_up(index_t n, const Value& value, const Body& body) const {
-        index_t sum = 0;
-        for (index_t i = 0; i < n; ++i) {
-            const index_t own = value(i);
-            body(i, sum);
-            sum += own;
+    template <class V, class Value>
+    V total(index_t n, const Value& value) const {
+        V sums[kFewLanes];
+        std::fill_n(sums, kFewLanes, V(0));
+        for (index_t i = 0; i < n; ++i) sums[i % kFewLanes] += value(i);
+        for (int half = kFewLanes / 2; half > 0; half /= 2) {
+            for (int k = 0; k < half; ++k) sums[k] += sums[k + half];
         }
-        return sum;
+        return sums[0];
     }
     void sort(index_t n, const index_t* from, index_t* to) const {
         std::copy_n(from, n, to);

@@ -1,7 +1,7 @@
 // The lanes of core/passes/lanes.hpp on a GPU: the threads of a warp.
 #pragma once
 
-#include "core/passes/passes.hpp"
+#include "core/passes/lanes.hpp"
 #include "gpu/cuda/warp.cuh"
 
 namespace spmvgpu::gpu {
@@ -36,6 +36,21 @@ struct SomeLanes {
 
     __device__ __forceinline__ std::uint64_t sum(unsigned long long own) const {
         for (int mask = lanes / 2; mask > 0; mask /= 2) own += __shfl_xor_sync(all(), own, mask);
+        return own;
+    }
+    template <class V, class Value>
+    __device__ __forceinline__ V total(index_t n, const Value& value) const {
+        static_assert(lanes == kFewLanes && sizeof(V) % sizeof(unsigned) == 0);
+        V own(0);
+        for (index_t i = lane(); i < n; i += lanes) own += value(i);
+        for (int mask = lanes / 2; mask > 0; mask /= 2) {
+            V other = own;
+            auto* const words = reinterpret_cast<unsigned*>(&other);
+            for (unsigned i = 0; i < sizeof(V) / sizeof(unsigned); ++i) {
+                words[i] = __shfl_xor_sync(all(), words[i], mask);
+            }
+            own += other;
+        }
         return own;
     }
     template <class Body>
@@ -77,7 +92,7 @@ struct SomeLanes {
     }
 };
 
-using FewLanes = SomeLanes<8>;
+using FewLanes = SomeLanes<kFewLanes>;
 
 struct WarpLanes : SomeLanes<kWarp> {
     template <class T>
