@@ -44,6 +44,9 @@ public:
     int columns() const { return queue.columns(); }  // solved at once, each with its own scalars
     double shift() const { return std::ldexp(limits.shift, scales_.A); }
     bool has_preconditioner() const { return work.has_preconditioner(); }
+    // Whether the host looks at every iteration. A preconditioner that is no diagonal takes its time even where sweeps
+    // are idle, as they are after the end.
+    bool looks_often() const { return limits.look_each || (has_preconditioner() && work.diagonal() == nullptr); }
 
     void multiply(const T* from, T* to) {
         report.products += !iterates_;
@@ -182,9 +185,11 @@ public:
             work.system.A->can_be_recorded() && (!has_preconditioner() || work.system.M->can_be_recorded());
         // Ranks wait for each other, so none may queue iterations beyond the end. A Python function must not be called
         // beyond it either, with meaningless vectors.
-        pace.each = limits.look_each || limits.look_restarts || work.system.ranks != nullptr || !can_be_recorded;
+        pace.each = limits.look_each || limits.look_restarts || work.system.ranks != nullptr || !can_be_recorded ||
+                    (looks_often() && iterations_each > 1);  // within those
         pace.period = period;
-        pace.first = std::max(1, pace.first / iterations_each);
+        pace.first = looks_often() ? 1 : std::max(1, pace.first / iterations_each);
+        pace.direct = std::max(4, pace.direct / iterations_each);
         pace.every = (limits.look_every + iterations_each - 1) / iterations_each;
         pace.most = std::max(1, static_cast<int>(work.history_size - 1) / iterations_each);
         pace.recordable = can_be_recorded;

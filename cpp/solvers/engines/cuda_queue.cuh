@@ -146,7 +146,6 @@ public:
             while (look());
             return;
         }
-        constexpr int kDirectBatches = 4;  // a solve that ends within them is over before a graph pays
         const auto whole = [&](int iterations) { return (iterations + pace.period - 1) / pace.period * pace.period; };
         const int size = whole(pace.every > 0 ? std::min(pace.every, pace.most) : std::min(pace.first, pace.most));
         const auto batch = [&] {
@@ -162,8 +161,7 @@ public:
                 k += size;
             }
             // Recorded while the device is busy with queued work.
-            if (!replay && pace.recordable && batches >= kDirectBatches)
-                replay.emplace(stream(), [&] { record(batch); });
+            if (!replay && pace.recordable && k >= pace.direct) replay.emplace(stream(), [&] { record(batch); });
         } while (look());
     }
     template <class Iterate, class Look>

@@ -193,7 +193,7 @@ struct Gmres {
 
             // w = w - sum of h_k v_k, twice;  v_col+1 = w / |w|
             solve.orthogonalise(s, v, col + 1, first.h, first.again);
-            if (solve.limits.look_each && solve.is_idle(s)) break;
+            if (solve.looks_often() && solve.is_idle(s)) break;
         }
 
         // x = x + sum of y_k v_k, or of y_k z_k,  r = b - A x
