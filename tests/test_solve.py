@@ -94,9 +94,10 @@ def skew(n):
     return np.triu(np.ones((n, n)), 1) - np.tril(np.ones((n, n)), -1)
 
 
+@pytest.mark.parametrize("scale", [2.0**-500, 1.0, 2.0**500])
 @pytest.mark.parametrize("n", [1, 2, 3, 150])
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
-def test_whether_a_matrix_is_hermitian(dtype, n, device, run, tmp_path):
+def test_whether_a_matrix_is_hermitian(dtype, n, scale, device, run, tmp_path):
     """By random vectors, whatever part of it is not: beside, on all of, or at one place of the diagonal."""
     rng = np.random.default_rng(n)
     G = rng.standard_normal((n, n)).astype(dtype)
@@ -106,7 +107,7 @@ def test_whether_a_matrix_is_hermitian(dtype, n, device, run, tmp_path):
         others += [(1e-3j, np.eye(n)), (1j, np.diag(np.arange(n) == n // 2)), (1e-3j, G + G.conj().T)]
     H = G + G.conj().T
     for factor, other in [(0, H), *others]:
-        A = sp.csr_array(H + factor * other)
+        A = sp.csr_array(scale * (H + factor * other))
         sg.matrix_io.write_matrix(tmp_path / "A.npz", A)
         arguments = ["--device", device, "--preconditioner", "none", "--maxiter", 1, "--json"]
         _, out, _ = run("solve", tmp_path / "A.npz", *arguments)

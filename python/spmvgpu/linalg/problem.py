@@ -31,8 +31,8 @@ from .nullspace import NullSpace
 from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
 from .systems import System, check_square, random_vector, staged, system_of
 
-# Preconditioners that leave the system unsymmetric.
-_UNSYMMETRIC = ("ilu0",)
+# Preconditioners that leave the system unsymmetric, and those of triangular factors.
+_UNSYMMETRIC, _OF_TRIANGLES = ("ilu0",), ("ic0", "ilu0")
 
 # Incomplete factors are stable where the diagonal outweighs its rows, or nearly so. Where it does so by far,
 # the diagonal is a good preconditioner alone.
@@ -78,7 +78,7 @@ def choose(
         As `dominance` gives it; 0 if it is not known.
     on_gpu : bool
         Whether solvers run on a GPU, where a solve with triangular factors may take as long as a thousand
-        products.
+        products, so that they are the last to be tried.
     suits_multigrid : bool
         Whether the matrix nearly maps constant vectors to zero, if it is not Hermitian.
     """
@@ -92,11 +92,13 @@ def choose(
         names = [*factors, jacobi] if factors_first else [jacobi, *factors]
         approaches = [Approach(solver, name) for name in names for solver in solvers]
         approaches[1:1] = [Approach(solvers[0], "amg")] if suits_multigrid else []
-        return approaches, reason
-    approaches = [Approach(solver, jacobi) for solver in solvers]
-    if "cg" in solvers:
-        approaches[1:1] = [Approach("cg", name) for name in ("amg", "ic0")]
-    approaches += [Approach("gmres", name) for name in (*factors, jacobi)]
+    else:
+        approaches = [Approach(solver, jacobi) for solver in solvers]
+        if "cg" in solvers:
+            approaches[1:1] = [Approach("cg", name) for name in ("amg", "ic0")]
+        approaches += [Approach("gmres", name) for name in (*factors, jacobi)]
+    if on_gpu:
+        approaches.sort(key=lambda approach: approach.preconditioner in _OF_TRIANGLES)
     return approaches, reason
 
 

@@ -169,7 +169,8 @@ class Search:
             if status == "exhausted" and self.maxiter is not None and self.tried[-1].residual < 1:
                 return False
             if status == "slow":  # it is the way to the solution if no other is
-                last = max(k for k, other in enumerate(approaches) if other.solver == first)
+                alike = [k for k, other in enumerate(approaches) if other.solver == first]
+                last = alike[0] if self._on_gpu else alike[-1]  # that of multigrid, or of incomplete factors
                 approaches.insert(last + 1, approach)
             if status in ("indefinite", "unsymmetric"):
                 unsuitable.add(approach.solver)
