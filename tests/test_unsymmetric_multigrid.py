@@ -209,6 +209,13 @@ def test_indefinite_coarse_levels_of_complex_matrices(device):
     assert iterations(A, linalg.bicgstab, linalg.amg(A, device=device)) <= 60
 
 
+def test_a_coarse_diagonal_that_is_not_positive_ends_the_levels(device):
+    A = convection(80)
+    M = linalg.amg(A, max_coarse=5, device=device)
+    assert M.levels[-1].A.shape[0] > 5
+    assert iterations(A, linalg.bicgstab, M) <= 15
+
+
 def test_matrices_that_do_not_suit_are_refused(device):
     """A walk that drifts to one side of a grid: the adjoint has no near null vector like a constant."""
     W = sp.coo_array(gallery.poisson2d(60))

@@ -16,6 +16,8 @@ namespace spmvgpu::multigrid {
 
 namespace {
 
+constexpr index_t kMostOfLast = 2000;  // unknowns of a coarsest matrix, of which the inverse is made
+
 Nodes nodes_of(index_t rows, const Array<index_t>& first_rows, Device device) {
     if (first_rows.size() == 0) return {rows, {}, {}};
     Nodes nodes{static_cast<index_t>(first_rows.size() - 1), {}, first_rows.to(device)};
@@ -85,6 +87,13 @@ Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& first_rows,
             if (!is_last) here = copy_to((*decided)[level], device);
         }
         const double negligible = checked(next, settings.finer + level, is_last);
+        // A smoother needs a positive diagonal, which the inverse of the coarsest matrix does not. A matrix that lacks
+        // one at once is not suited.
+        const bool may_be_last = level > 1 && decided == nullptr && next.rows <= kMostOfLast;
+        if (may_be_last && !refusals_.empty() && refusals_.back().is_finite) {
+            refusals_.clear();
+            is_last = true;
+        }
         if (!refusals_.empty()) break;
         auto made = gpu::run(Coarsen<T>{next, nodes, near_null, negligible, settings_, is_last,
                                         decided != nullptr && !is_last ? &here : nullptr},
