@@ -137,15 +137,30 @@ SPMVGPU_IN_BODY bool hash_distinct(const Lanes& lanes, const Group& group, Word*
 }
 
 // The number of distinct numbers of a group, or kTooMany if it exceeds `most`, and the numbers, ascending. The table is
-// at the beginning of the memory; behind it there are `count` words and one more for the second.
+// at the beginning of the memory. Behind it there is a word, and a list: of `count` numbers for the second function,
+// and of the numbers up to kKept for the first one, which keeps them at `kept` in any order unless that is null.
+constexpr index_t kKept = 64;
+
 template <class Lanes, class Group>
 SPMVGPU_IN_BODY index_t count_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits,
-                                       index_t most) {
+                                       index_t most, index_t* kept = nullptr) {
     constexpr std::uint64_t kDoesNotFit = std::uint64_t(1) << 32;
     std::uint64_t own = 0;
-    if (!hash_distinct(lanes, group, memory, slot_bits, [&](index_t) { ++own; })) own = kDoesNotFit;
+    Word* const size = memory + (std::int64_t(1) << slot_bits);
+    auto* const list = reinterpret_cast<index_t*>(size + 1);
+    if (kept != nullptr) lanes.once([&] { *size = 0; });
+    const auto add = [&](index_t number) {
+        ++own;
+        if (kept == nullptr) return;
+        const index_t place = take_place(size);
+        if (place < kKept) list[place] = number;
+    };
+    if (!hash_distinct(lanes, group, memory, slot_bits, add)) own = kDoesNotFit;
     const std::uint64_t all = lanes.sum(own);
-    return all <= static_cast<std::uint64_t>(most) ? static_cast<index_t>(all) : kTooMany;
+    if (all > static_cast<std::uint64_t>(most)) return kTooMany;
+    const auto count = static_cast<index_t>(all);
+    if (kept != nullptr && count <= kKept) lanes.share(count, [&](index_t i) { kept[i] = list[i]; });
+    return count;
 }
 template <class Lanes, class Group>
 SPMVGPU_IN_BODY void write_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits, index_t count,
@@ -244,6 +259,7 @@ struct Tables {
     index_t most;  // numbers that fit
     std::int64_t count;
     Array<index_t> rows;
+    Array<index_t> kept;  // kKept places for each row; empty if nothing is kept
 };
 
 template <class Passes, class GroupOf>
@@ -298,16 +314,21 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
         }
         const auto tries = tried.data() == nullptr ? std::int64_t(rows) : static_cast<std::int64_t>(tried.size());
         const index_t most = slot_bits == bits_for_all ? found.longest : most_in_table(slot_bits);
+        constexpr std::int64_t kMostKept = std::int64_t(1) << 27;
+        const bool keeps = is_first && tries * kKept <= kMostKept;
+        Array<index_t> lists_of_tried = passes.template scratch<index_t>(keeps ? tries * kKept : 0);
         const index_t* const listed = tried.data();
+        index_t* const kept = lists_of_tried.data();
         passes.each_in_step_with(
-            tries, std::int64_t(1) << slot_bits,
+            tries, (std::int64_t(1) << slot_bits) + 1 + kKept,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
                 const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
-                const index_t count = count_distinct(lanes, group_of(row), memory, slot_bits, most);
+                index_t* const own = kept == nullptr ? nullptr : kept + i * kKept;
+                const index_t count = count_distinct(lanes, group_of(row), memory, slot_bits, most, own);
                 lanes.once([&] { offsets[row] = count; });
             },
             work + (std::int64_t(1) << slot_bits));
-        tables.push_back({slot_bits, most, tries, std::move(tried)});
+        tables.push_back({slot_bits, most, tries, std::move(tried), std::move(lists_of_tried)});
     }
 
     if (found.all > std::numeric_limits<index_t>::max()) {
@@ -337,7 +358,7 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
     }
     index_t fitted = 0;  // in the smaller tables
     for (const Tables& table : tables) {
-        const index_t* const listed = table.rows.data();
+        const index_t *const listed = table.rows.data(), *const kept = table.kept.data();
         const index_t least = fitted, most = table.most;
         const int slot_bits = table.slot_bits;
         const std::int64_t slots = std::int64_t(1) << slot_bits;
@@ -347,7 +368,12 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
                 const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
                 const index_t count = offsets[row + 1] - offsets[row];
                 if (count <= least || count > most) return;
-                write_distinct(lanes, group_of(row), memory, slot_bits, count, to + offsets[row]);
+                if (kept == nullptr || count > kKept) {
+                    return write_distinct(lanes, group_of(row), memory, slot_bits, count, to + offsets[row]);
+                }
+                auto* const list = reinterpret_cast<index_t*>(memory);
+                lanes.share(count, [&](index_t k) { list[k] = kept[i * kKept + k]; });
+                lanes.sort(count, list, to + offsets[row]);
             },
             work + slots);
         fitted = most;
