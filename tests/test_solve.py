@@ -14,7 +14,7 @@ from battery import vector
 from generators.systems import convection, flow, neumann2d
 from internals import refuse
 from spmvgpu import gallery
-from spmvgpu.linalg import NotSolvedError, solve
+from spmvgpu.linalg import NotSolvedError, cudss, solve
 from systems import SPD, spd, with_empty
 
 
@@ -87,7 +87,8 @@ def test_what_is_chosen(name, device):
     assert how.reason in text
     assert how.method in text.splitlines()[-1]
     assert x.dtype == np.result_type(A.dtype, np.float64)
-    np.testing.assert_array_equal(solve(A, b, device=device), x)
+    if how.method != "direct" or how.device == "cpu":  # the last bits of factors of a GPU may differ
+        np.testing.assert_array_equal(solve(A, b, device=device), x)
 
 
 def skew(n):
@@ -374,6 +375,18 @@ SMALL = {
     ),
     "shift": lambda n: sp.csr_array(sp.diags_array([1.0, 1.0], offsets=[1, 1 - n], shape=(n, n))),
 }
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_triangular_factors_are_tried_last(cuda_device):
+    A = scattered()
+    b = vector(A.shape[0], np.float64)
+    x, how = solve(A, b, device=cuda_device, full_output=True)
+    assert residual(A, x, b) <= 1.01e-8
+    slow = [attempt.preconditioner in ("ic0", "ilu0") for attempt in how.tried]
+    assert slow == sorted(slow)
+    assert not (cudss.is_available() and any(slow))
+    assert how.method == "direct"
 
 
 @pytest.mark.gpu

@@ -49,6 +49,9 @@ class Approach(NamedTuple):
         return self.solver if self.preconditioner == "none" else f"{self.solver} with {self.preconditioner}"
 
 
+DIRECT = Approach("direct", "none")
+
+
 def choose(
     hermitian: bool,
     positive_diagonal: bool,
@@ -59,6 +62,7 @@ def choose(
     dominance: float = 0.0,
     on_gpu: bool = False,
     suits_multigrid: bool = False,
+    direct: bool = False,
 ) -> tuple[list[Approach], str]:
     """What to try with a matrix, each where the one before fails, and why the first was chosen.
 
@@ -81,10 +85,13 @@ def choose(
         products, so that they are the last to be tried.
     suits_multigrid : bool
         Whether the matrix nearly maps constant vectors to zero, if it is not Hermitian.
+    direct : bool
+        Whether to try factors on a GPU.
     """
     solvers, reason = _solvers(hermitian, positive_diagonal, preconditioner, kind)
+    factorized = [DIRECT] if direct else []
     if preconditioner != "auto":
-        return [Approach(solver, preconditioner) for solver in solvers], reason
+        return [*(Approach(solver, preconditioner) for solver in solvers), *factorized], reason
     jacobi = "jacobi" if divides else "none"
     factors = ["ilu0"] if divides else []
     if not hermitian:
@@ -97,9 +104,10 @@ def choose(
         if "cg" in solvers:
             approaches[1:1] = [Approach("cg", name) for name in ("amg", "ic0")]
         approaches += [Approach("gmres", name) for name in (*factors, jacobi)]
-    if on_gpu:
-        approaches.sort(key=lambda approach: approach.preconditioner in _OF_TRIANGLES)
-    return approaches, reason
+    if not on_gpu:
+        return approaches, reason
+    slow = [approach for approach in approaches if approach.preconditioner in _OF_TRIANGLES]
+    return [approach for approach in approaches if approach not in slow] + factorized + slow, reason
 
 
 def _solvers(

@@ -22,12 +22,13 @@ from .factors import contradiction, solve_by_factors
 from .forecast import Patience, Rival
 from .krylov import KrylovRequest, Watch
 from .named import SYMMETRIC_SOLVERS, named
-from .problem import Approach, DoubleSystem, choose, refine
+from .problem import DIRECT, Approach, DoubleSystem, choose, refine
 from .stopping import Info, SolverWarning
 
-_LARGEST_DIRECT = 100_000  # rows of which factors are made where all else has failed
+# Rows of which factors are made where all else has failed, and of which a GPU makes them before it tries
+# incomplete ones: on an H200 these took up to 1 s in two dimensions, and 4 s of circuits.
+_LARGEST_DIRECT, _LARGEST_ON_GPU = 100_000, 500_000
 _MOST_COMPONENTS = 100  # for which a dense basis of the null space is small
-_DIRECT = Approach("direct", "none")
 _GUESS = Approach("guess", "none")
 _RESTART = 50  # of gmres, which is the last to be tried
 # Iterations before a residual that has ceased to fall ends a method, and more of them, times the square root
@@ -127,9 +128,10 @@ class Search:
 
     def solve(self) -> bool:
         """Try what suits the problem; whether it is solved."""
-        if self._is_direct() and self.problem.is_small:
+        is_direct = self._may_factorize(_LARGEST_DIRECT)
+        if is_direct and self.problem.is_small:
             return self._direct() or self._iterate()
-        return self._iterate() or (self._is_direct() and self._direct())
+        return self._iterate() or (is_direct and self._direct())
 
     @property
     def x(self) -> AnyArray:
@@ -160,7 +162,7 @@ class Search:
         rival = self.problem.multigrid(first) if Approach(first, "amg") in approaches else None
         while approaches:
             approach = approaches.pop(0)
-            if approach.solver in unsuitable:
+            if approach.solver in unsuitable or (approach == DIRECT and not cudss.is_available()):
                 continue
             status = self._attempt(approach, rival)
             rival = None  # of the first one alone
@@ -204,6 +206,7 @@ class Search:
             dominance=dominance,
             on_gpu=on_gpu,
             suits_multigrid=not hermitian and problem.suits_multigrid,
+            direct=problem.ordinal != CPU and not problem.is_small and self._may_factorize(_LARGEST_ON_GPU),
         )
         if problem.is_foreign and approaches[0].solver == "cg":
             reason = f"products with random vectors are those of a {problem.kind} matrix"
@@ -274,7 +277,7 @@ class Search:
         request = KrylovRequest(
             solver, None, M, *limits, restart=self.restart, callback_type="legacy", watch=look, warns=False
         )
-        if self.refines and approach != _DIRECT:
+        if self.refines and approach != DIRECT:
 
             def solve(b: HostArray, rtol: float, most: int, look: Watch) -> tuple[HostArray, SolveInfo]:
                 one = replace(request, rtol=rtol, atol=0.0, maxiter=most, watch=look)
@@ -286,7 +289,7 @@ class Search:
         else:
             b, x0 = problem.vectors
             x0 = x0 if self._start is None else self._start
-            if approach == _DIRECT:
+            if approach == DIRECT:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", SolverWarning)  # the residual is computed here
                     request = replace(request, method="bicgstab", maxiter=0)
@@ -307,18 +310,15 @@ class Search:
 
     # Direct solver
 
-    def _is_direct(self) -> bool:
-        """Whether factors can be tried."""
+    def _may_factorize(self, most: int) -> bool:
+        """Whether factors can be tried, of a matrix with at most so many rows."""
         problem = self.problem
         is_possible = self.direct and not problem.is_foreign and self.nullspace is None
-        return is_possible and problem.rows <= _LARGEST_DIRECT
+        return is_possible and problem.rows <= most
 
     def _direct(self) -> bool:
-        """Try factors, of cuDSS if the matrix is on a GPU, and of SciPy; whether one has solved it."""
+        """Try SciPy's factors; whether they have solved it."""
         problem = self.problem
-        is_on_gpu = not problem.is_small and problem.ordinal != CPU and cudss.is_available()
-        if is_on_gpu and self._attempt(_DIRECT) == "converged":
-            return True
         start = perf_counter()
         b, x0 = problem.host_vectors
         if self.contradiction():
@@ -328,14 +328,14 @@ class Search:
         matrix = problem.matrix.astype(problem.dtype)
         if not np.isfinite(matrix.data).all():
             raise ValueError("A contains inf or NaN")
-        with self.shown(_DIRECT, self.reason):
+        with self.shown(DIRECT, self.reason):
             x, residual, outcome = solve_by_factors(matrix, b, x0, self.rtol, self.atol)
         if x is not None:
             x = problem.library.from_host(np.ascontiguousarray(x), problem.b)
         seconds = perf_counter() - start
         self.seconds["solve"] += seconds
         status = outcome if outcome == "converged" else "stagnated"
-        self._keep(Attempt(*_DIRECT, outcome, 0, residual, seconds), x, status)
+        self._keep(Attempt(*DIRECT, outcome, 0, residual, seconds), x, status)
         return status == "converged"
 
     # Messages for the caller

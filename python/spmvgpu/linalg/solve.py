@@ -166,10 +166,10 @@ def solve(
 
     Notes
     -----
-    Up to 100,000 rows, the direct solver is also tried where all else has failed: by cuDSS if the matrix is
-    on a GPU and cuDSS is installed, and then by SciPy on the CPU. SciPy's factors are estimated first, and
-    are not made where they seem to take more than a minute. Ctrl-C ends `solve` at once. Since SciPy's direct
-    solver cannot be stopped, it goes on in a thread until it is done.
+    Up to 100,000 rows, SciPy's direct solver is also tried where all else has failed. Its factors are
+    estimated first, and are not made where they seem to take more than a minute. On a GPU, if cuDSS is
+    installed, factors of up to 500,000 rows are tried before `ic0` and `ilu0`. Ctrl-C ends `solve` at once.
+    Since SciPy's direct solver cannot be stopped, it goes on in a thread until it is done.
 
     Examples
     --------
