@@ -17,8 +17,8 @@
 //                                         the sum of all
 //     lanes.sort(n, from, to)             to[0] to to[n - 1] become the different index_t from[0] to from[n - 1],
 //                                         ascending; what is in `from` is lost
-//     lanes.total<V>(n, value)            the sum of the V value(i) of all i below n, for few lanes: those of equal
-//                                         remainders of i first, so that it has the same bits with one lane
+//     lanes.total<V>(n, value)            the sum of the V value(i) of all i below n, for few lanes: each adds every
+//                                         eighth number first, and so does a single one, for the same bits
 //     lanes.meet()            what lanes wrote before is there for all of them afterwards
 //
 // clang-format on
