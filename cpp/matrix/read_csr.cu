@@ -6,7 +6,7 @@ namespace spmvgpu {
 
 namespace gpu {
 
-// Calls body(lanes, i) for every i below n, with one lane or with those of a warp.
+// Calls body(lanes, i) for every i below n, with one lane or with the lanes of a warp.
 template <class Body>
 struct WithOneLane {
     Body body;

@@ -44,7 +44,7 @@ public:
     int columns() const { return queue.columns(); }  // solved at once, each with its own scalars
     double shift() const { return std::ldexp(limits.shift, scales_.A); }
     bool has_preconditioner() const { return work.has_preconditioner(); }
-    // Whether the host looks at every iteration. A preconditioner that is no diagonal takes its time even where sweeps
+    // True if the host looks at every iteration. A preconditioner that is no diagonal takes its time even where sweeps
     // are idle, as they are after the end.
     bool looks_often() const { return limits.look_each || (has_preconditioner() && work.diagonal() == nullptr); }
 

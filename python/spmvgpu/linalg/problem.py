@@ -31,7 +31,7 @@ from .nullspace import NullSpace
 from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
 from .systems import System, check_square, random_vector, staged, system_of
 
-# Preconditioners that leave the system unsymmetric, and those of triangular factors.
+# Preconditioners that leave the system unsymmetric, and the ones made of triangular factors.
 _UNSYMMETRIC, _OF_TRIANGLES = ("ilu0",), ("ic0", "ilu0")
 
 # Incomplete factors are stable where the diagonal outweighs its rows, or nearly so. Where it does so by far,
