@@ -410,7 +410,7 @@ def test_meshes_are_smoothed_by_default(name, device):
 def test_one_solve_takes_what_is_cheaper(device):
     plane, space = gallery.poisson2d(200), gallery.poisson3d(20, points=27)
     is_smoothed = ["AMLI" not in repr(linalg.amg(A, device=device, cycle="once")) for A in (plane, space)]
-    assert is_smoothed == ([False, False] if device == "cpu" else [True, False])
+    assert is_smoothed == [True, False]
 
 
 @pytest.mark.parametrize(

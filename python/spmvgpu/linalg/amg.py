@@ -13,7 +13,7 @@ from .. import _core
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.plugins import Plugins
 from .._util.types import HostArray
-from ..devices import CPU, device_name, resolve_device
+from ..devices import device_name, resolve_device
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
@@ -33,8 +33,8 @@ _MOST_MODES = 64  # columns of B
 _STRENGTH, _STRENGTH_OF_OTHERS = 0.1, 0.25  # defaults for Hermitian matrices and for others
 
 # Prolongators are smoothed if products with them have few terms, see `Arguments`. On meshes there are 2 to 6
-# for each entry, and beside hubs of a graph 8 and more; the second number is for coarser levels. On a GPU,
-# unsmoothed levels pay for one solve where there are more than on grids in three dimensions, which have 3.5.
+# for each entry, and beside hubs of a graph 8 and more; the second number is for coarser levels. Unsmoothed
+# levels pay for one solve where there are more than on grids in three dimensions, which have 3.5.
 _MOST_TERMS = {"auto": (7.0, 8.0), "V": (np.inf, np.inf), "AMLI": (0.0, 0.0), "once": (3.6, 8.0)}
 
 
@@ -60,7 +60,7 @@ def amg(
     device where the matrix is stored: aggregates from maximal independent sets of distance 2 [2]_ [3]_,
     prolongators that contain the vectors `B`, and sparse products. One application is one cycle. The
     coarsest system is solved with its dense inverse. The same matrix gives the same hierarchy on every
-    device, to the last bit, but for ``cycle="once"``.
+    device, to the last bit.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def amg(
         next finer one. The coefficients are constants, so the cycle is linear and suits the same solvers. On
         meshes it takes more iterations than "V". "auto" is "V", but for levels from which on smoothing would
         make coarser matrices nearly dense, as on graphs with hubs. "once" is what is likely to be faster for
-        the setup and one solve on the device; ``M="amg"`` of solvers is that.
+        the setup and one solve; ``M="amg"`` of solvers is that.
     max_coarse : int, default 300
         Largest number of unknowns of the coarsest level. At most 2000.
     max_levels : int, default 20
@@ -174,7 +174,7 @@ def amg(
         by_default = _STRENGTH if hermitian is not False else _STRENGTH_OF_OTHERS
         weak = strength if strength is not None else by_default if is_scalar else 0.0
         if hermitian is not False:
-            terms = _MOST_TERMS["AMLI" if cycle == "once" and op._ordinal == CPU else cycle]
+            terms = _MOST_TERMS[cycle]
         elif cycle == "AMLI":
             raise ValueError("cycle='AMLI' is for a symmetric or Hermitian matrix; use 'V' or 'auto'")
         else:
