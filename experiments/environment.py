@@ -16,8 +16,7 @@ import scipy
 
 import spmvgpu as sg
 from spmvgpu._core import device_properties
-from spmvgpu.devices import resolve_device
-from spmvgpu.versions import nvidia_driver
+from spmvgpu.devices import nvidia_driver, resolve_device
 
 COMMIT_VARIABLE = "SPMVGPU_COMMIT"
 CODE = ("cpp", "python", "CMakeLists.txt", "pyproject.toml", "experiments", "generators")

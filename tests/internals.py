@@ -6,11 +6,13 @@ Tests make public calls. test_layers.py has the list of the files that may impor
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import scipy.sparse as sp
 
 from spmvgpu import _core, arrays
+from spmvgpu.devices import _warn_once, _with_drivers
 from spmvgpu.inputs import jax_sparse, limits, torch_sparse
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.linalg import forecast, multigrid_in_pieces, named
@@ -39,6 +41,16 @@ def predict_considered(A, mode="cached", products=None, profile="nvidia-h200"):
     csr = canonical_csr(sp.csr_array(A))
     model = Profile.read(SHIPPED / f"{profile}.json").model(csr.dtype, True)
     return csr.source.predict_considered(GPU, model, mode, None, products)[0]
+
+
+def let_cuda_fail(monkeypatch, error, driver, needed, name=None):
+    """Let CUDA fail to list its devices, with a driver of some version: such a driver is not here."""
+    monkeypatch.delenv("SPMVGPU_DEVICE", raising=False)
+    monkeypatch.setattr(_core, "device_count", lambda: 0)
+    monkeypatch.setattr(_core, "driver", lambda: {"error": error, "version": driver, "needed": needed})
+    monkeypatch.setattr(sys.modules[_warn_once.__module__], "nvidia_driver", lambda: name)
+    _with_drivers.cache_clear()
+    _warn_once.cache_clear()
 
 
 def hold_at_most(monkeypatch, entries):

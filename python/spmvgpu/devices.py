@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -175,8 +177,8 @@ def device_name(ordinal: int) -> str:
 def resolve_device(device: object) -> int:
     """The number of the device that a caller named.
 
-    Only ``"auto"`` falls back to the CPU. The environment variable ``SPMVGPU_DEVICE`` says what ``"auto"``
-    means; an empty one says nothing.
+    Only ``"auto"`` falls back to the CPU, with a warning if that is for an error of CUDA. The environment
+    variable ``SPMVGPU_DEVICE`` says what ``"auto"`` means; an empty one says nothing.
 
     Raises
     ------
@@ -191,7 +193,11 @@ def resolve_device(device: object) -> int:
         )
     name = automatic_device() if device == "auto" else device
     if name == "auto":
-        return 0 if _core.device_count() > 0 else CPU
+        if _core.device_count() > 0:
+            return 0
+        if error := cuda_error():
+            _warn_once(f"operators are on the CPU: {error}; device='cpu' does without this warning")
+        return CPU
     if name == "cpu":
         return CPU
     kind, _, number = name.partition(":")
@@ -201,11 +207,56 @@ def resolve_device(device: object) -> int:
     # A number with more digits than any device has may be too long for the core, or for Python, to read.
     ordinal = int(number or 0) if len(number) < 10 else 10**9
     if ordinal >= _core.device_count():
+        if why := cuda_error():
+            raise _core.CudaError(f"device={name!r}: {why}; or give device='cpu'")
         try:
             _core.device_properties(ordinal)  # raises CudaError that says what is missing
         except _core.CudaError as error:
             raise _core.CudaError(f"device={name!r}: {error}") from None
     return ordinal
+
+
+def cuda_error() -> str | None:
+    """CUDA's error of listing the GPUs, with the driver here and the one needed.
+
+    None without an error: there are GPUs, or no GPU, or no driver.
+    """
+    driver = _core.driver()
+    return _with_drivers(driver["error"], driver["version"], driver["needed"]) if driver["error"] else None
+
+
+_OLDEST_DRIVERS = {12: "525", 13: "580"}  # for a major version of CUDA
+
+
+@lru_cache
+def _with_drivers(error: str, version: int, needed: int) -> str:
+    here, major = nvidia_driver(), needed // 1000
+    text = f"{error}; the NVIDIA driver is of CUDA {version // 1000}.{version % 1000 // 10}"
+    text += f" (driver {here})" if here else ""
+    text += f", and this build needs one of CUDA {major}"
+    text += f" (driver {_OLDEST_DRIVERS[major]} or later)" if major in _OLDEST_DRIVERS else ""
+    if version // 1000 >= major:
+        return text
+    builds = min(_OLDEST_DRIVERS) <= version // 1000
+    own = f", or build spmvgpu with the CUDA Toolkit {version // 1000}" if builds else ""
+    return f"{text}: install a newer driver{own}"
+
+
+@lru_cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def nvidia_driver() -> str | None:
+    """Version of the NVIDIA driver, as ``nvidia-smi`` says it; None without it."""
+    import subprocess  # takes longer than a first product needs of the rest
+
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return lines[0] if lines else None
 
 
 def automatic_device() -> str:

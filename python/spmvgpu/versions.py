@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions, version
 
 from . import _core, cache
 from ._util.show import in_bytes
-from .devices import build_info, devices
+from .devices import build_info, cuda_error, devices, nvidia_driver
 
 _LIBRARIES = {
     "NumPy": "numpy",
@@ -77,18 +76,10 @@ def _facts() -> Iterator[tuple[str, str]]:
 
 
 def _why_no_gpu() -> str:
+    if why := cuda_error():
+        return f"not usable: {why}"
     try:
         _core.device_properties(0)
     except _core.CudaError as error:
         return f"not usable: {error}"
     return "not usable"
-
-
-def nvidia_driver() -> str | None:
-    """Version of the NVIDIA driver, as ``nvidia-smi`` says it; None without it."""
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return lines[0] if lines else None

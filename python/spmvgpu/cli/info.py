@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import spmvgpu as sg
 
+from ..devices import cuda_error
 from .output import Fields, Report, fields_of, in_bytes
 
 HELP = "show the devices, the storage formats and the build"
@@ -68,6 +69,7 @@ class _Option(NamedTuple):
 FIELDS: Fields = {
     "versions": ("object", "versions of spmvgpu, Python, NumPy and SciPy, and the platform, as strings"),
     **fields_of("devices[]", _Device),
+    "cuda_error": ("string or null", "why CUDA cannot list its devices; null without such an error"),
     "formats[].name": ("string", "what `--format` takes"),
     **fields_of("formats[].options[]", _Option),
     "build": ("object", "how this copy was built, like `spmvgpu.build_info()`"),
@@ -87,11 +89,14 @@ def run(args: argparse.Namespace) -> int:
         "platform": " ".join([platform.system(), platform.machine(), *platform.libc_ver()]),
     }
     devices = [_Device.of(device) for device in sg.devices()]
+    no_gpus = cuda_error()
     formats = {name: [_Option.of(option) for option in sg.format_options(name)] for name in sg.formats()}
     build = sg.build_info()
     report.text("devices")
     for device in devices:
         report.wrapped(f"  {device.name:<18}", ", ".join(device.details))
+    if no_gpus:
+        report.wrapped(f"  {'cuda':<18}", f"not usable: {no_gpus}")
     report.text("formats and their options")
     for name, options in formats.items():
         report.wrapped(f"  {name:<18}", ", ".join(map(str, options)) or "no options")
@@ -100,5 +105,5 @@ def run(args: argparse.Namespace) -> int:
         for key, value in values.items():
             report.text(f"  {key:<18} {'none' if value == '' else value}")
     found = [{"name": name, "options": options} for name, options in formats.items()]
-    report.finish(versions=versions, devices=devices, formats=found, build=build)
+    report.finish(versions=versions, devices=devices, cuda_error=no_gpus, formats=found, build=build)
     return 0
