@@ -85,7 +85,8 @@ class Library:
         self.alive[config].append(parameter.name)
 
     def data_get(self, handle, data, parameter, value, size, written):
-        ctypes.memmove(value, np.array([self.alive[data][parameter.name]], f"i{size}").ctypes.data, size)
+        number = np.array([self.alive[data][parameter.name]], f"i{size}")
+        ctypes.memmove(value, number.ctypes.data, size)
 
     def matrix_create_csr(self, rows, cols, nnz, start, end, indices, values, *types):
         about = {"rows": rows, "nnz": nnz, "start": start, "indices": indices, "values": values}
