@@ -225,12 +225,15 @@ TRIED = [
 ]
 # What cannot be tried here, by file and what the text has.
 NOT_TRIED = {
+    ("devices.py", "or give device='cpu'"): "test_no_gpu.py",
     ("distributed/", ""): "tests/distributed",
     ("linalg/cudss.py", ""): "needs a GPU with cuDSS",
     ("linalg/eigsh.py", "needs the whole matrix"): "tests/distributed",
     ("linalg/systems.py", "A.replicated()"): "tests/distributed",
     ("linalg/direct.py", "splu("): "needs a GPU with cuDSS",
     ("linalg/cycles.py", "ml.aspreconditioner()"): "a function of pyamg",
+    ("linalg/multigrid.py", "does not suit"): "test_unsymmetric_multigrid.py",
+    ("linalg/multigrid_in_pieces.py", "which amg over devices or ranks is for"): "tests/distributed",
     ("linalg/requests.py", "traced or transformed"): "test_torch_solves.py",
     ("multi_device/operator.py", "use vector(x)"): "a warning: test_multi.py",
     ("operator/construct.py", "max_threads={}"): "needs a GPU",
