@@ -16,6 +16,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._core import LinearMap
+from .._util.locks import ForkableLock
 from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, ArrayInfo, array_and_library, library_of, on_host
 from ..arrays.products import kind_of
@@ -208,15 +209,18 @@ class DevicePreconditioner(Preconditioner):
         # A weak reference, so that the pair is freed as soon as nothing uses it.
         self._own_adjoint: weakref.ref[DevicePreconditioner] | None = None
         self._turned: tuple[Any, Any] | None = None  # a state and that of the adjoint, made at first use
+        self._turning = ForkableLock()
 
     def _now(self) -> Any:
         """The state: for an adjoint, the one that follows from that of the original."""
         original = self._adjoint_of
         if original is None:
             return self._state
-        state, turned = original._now(), original._turned
-        if turned is None or turned[0] is not state:
-            turned = original._turned = state, original._conjugate_transposed(state)
+        state = original._now()
+        with original._turning.hold():  # one state for all threads: a map of the core has its addresses
+            turned = original._turned
+            if turned is None or turned[0] is not state:
+                turned = original._turned = state, original._conjugate_transposed(state)
         return turned[1]
 
     def _renew(self, data: object) -> None:
@@ -276,6 +280,7 @@ class DevicePreconditioner(Preconditioner):
         check_place(name, located, (self._ordinal,), "the preconditioner is on")
 
     def _product_of(self, x: ArrayInfo) -> AnyArray:
+        state = self._now()  # which new values may replace meanwhile
         if x.host is None:
             return multiply_by_map(self._core_map(), self.shape, self.dtype, x)
         n, columns = self.shape[0], math.prod(x.shape[1:])
@@ -285,6 +290,7 @@ class DevicePreconditioner(Preconditioner):
             source, target = staged(given, self._ordinal), staged(results, self._ordinal, upload=False)
             _core.apply_map(self._core_map(), source.pointer, target.pointer, n, columns, self._ordinal)
             target.read(results)
+        del state
         return results.T
 
 
