@@ -219,7 +219,8 @@ def test_no_more_products_than_arpack(k, which):
     A = gallery.poisson2d(30, 30)
     v0 = np.random.default_rng(k).standard_normal(A.shape[0])
     options = dict(k=k, which=which, v0=v0)
-    assert products(eigsh, A, **options) <= 1.05 * products(spla.eigsh, A, **options)
+    most = 1.1  # times as many: rounding errors decide in which restart the last one is found
+    assert products(eigsh, A, **options) <= most * products(spla.eigsh, A, **options)
 
 
 def test_all_eigenvalues(device):

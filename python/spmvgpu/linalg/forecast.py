@@ -20,7 +20,7 @@ _LEAST = 20  # iterations that show something
 _CLEARLY = 1.3  # times as many iterations as multigrid is worth, from which on it is preferred
 # Seconds of multigrid on a GPU, for each row and each entry; and of an iteration of cg, with the bytes of the
 # vectors for each row, and those that take as long as the arithmetic of an entry.
-_MULTIGRID, _MULTIGRID_ROW, _MULTIGRID_ENTRY = 14e-3, 6.5e-9, 0.35e-9
+_MULTIGRID, _MULTIGRID_ROW, _MULTIGRID_ENTRY = 14e-3, 7e-9, 0.45e-9
 _ITERATION, _BYTES_PER_SECOND, _BYTES_ROW, _BYTES_ENTRY = 5e-6, 4e12, 112, 3
 _ON_CPU = 200.0  # iterations of cg that take as long as multigrid on a CPU
 _SMOOTH = 0.1  # the largest sum of a row, as a share of its diagonal, for which multigrid takes constants
