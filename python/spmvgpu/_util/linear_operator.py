@@ -68,4 +68,4 @@ def _executed() -> ModuleType | None:
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator as LinearOperator
 else:
-    LinearOperator = (_executed() or import_module(_NAME)).LinearOperator
+    LinearOperator = (_executed() or import_module(_PACKAGE)).LinearOperator
