@@ -352,9 +352,8 @@ class DoubleSystem:
         if not np.isfinite(found).all():
             raise ValueError("A contains inf or NaN, or its products overflow")
         of_vectors = found[:, :2]
-        size = np.sqrt(
-            np.abs(found[:, 2]).max() * self.rows
-        )  # of both factors: numbers of a vector are below 1
+        # The size of both factors of an inner product; the numbers of a random vector are below 1.
+        size = np.sqrt(np.abs(found[:, 2]).max() * self.rows)
         allowed = 1e4 * float(np.finfo(self.dtype).eps) * size
         return bool(np.abs(of_vectors - of_vectors.conj().T).max() <= allowed)
 

@@ -244,9 +244,8 @@ class Search:
                 is_no_better = status in ("stalled", "exhausted") and residual > 0.5 * before
                 if is_no_better and "stagnated" in self.statuses:  # rounding errors keep x where it started
                     status, outcome = "stagnated", _WORDS["stagnated"]
-                if (
-                    residual < min(1.0, before) and status != "indefinite"
-                ):  # minres gains nothing from that one
+                # minres takes more iterations from where cg found a negative eigenvalue than from zero.
+                if residual < min(1.0, before) and status != "indefinite":
                     self._start = x
         seconds = perf_counter() - start
         self._keep(Attempt(*approach, outcome, iterations, residual, seconds), x, status)
