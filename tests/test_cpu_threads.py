@@ -272,8 +272,15 @@ STARTED = """
         made @ np.ones((len(x), 8), made.dtype)
         made.spmv(x)
         made.time_products(3)
-    if op.device == "cpu":  # which the solver needs
+    if op.device == "cpu":  # which solvers and most preconditioners need
         sg.linalg.cg(op, np.ones(op.shape[0]), maxiter=3)
+        grid = sg.aslinearoperator(sg.gallery.poisson2d(250), device="cpu", max_threads=1)
+        for name in ("amg", "block_jacobi", "chebyshev", "ic0", "ilu0", "jacobi"):
+            M = getattr(sg.linalg, name)(grid)
+            M.update_values(2 * grid.tocsr())
+            sg.linalg.cg(grid, np.ones(grid.shape[0]), M=M, maxiter=3)
+        grid.update_values(2 * grid.tocsr())
+        sg.linalg.solve(grid, np.ones(grid.shape[0]))
     bounded = count()
     sg.aslinearoperator(A, device={device!r}) @ np.ones(A.shape[1])
     print(bounded - before, count() > before)

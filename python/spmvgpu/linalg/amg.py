@@ -13,7 +13,7 @@ from .. import _core
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.plugins import Plugins
 from .._util.types import HostArray
-from ..devices import device_name, resolve_device
+from ..devices import at_most, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
@@ -191,12 +191,13 @@ def amg(
             return MultigridOverDevices(op, arguments)
     if op._stored.description.is_divided:
         op = op.to(device_name(op._ordinal))
-    csr = csr or checked_csr(op)
-    declared = op._stored.symmetry or Symmetry.NEITHER
-    is_known = arguments.hermitian is not None or Symmetry.HERMITIAN in declared
-    if not is_known and not _core.is_nearly_hermitian(csr.source):
-        arguments = arguments_for(op, False)
-    return Multigrid(op, csr, arguments)
+    with at_most(op.max_threads):
+        csr = csr or checked_csr(op)
+        declared = op._stored.symmetry or Symmetry.NEITHER
+        is_known = arguments.hermitian is not None or Symmetry.HERMITIAN in declared
+        if not is_known and not _core.is_nearly_hermitian(csr.source):
+            arguments = arguments_for(op, False)
+        return Multigrid(op, csr, arguments)
 
 
 def _operator_and_csr(

@@ -13,7 +13,7 @@ from .. import _core
 from .._core import LinearMap
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.types import DType, HostArray
-from ..devices import device_name
+from ..devices import at_most, device_name
 from ..inputs.source import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
@@ -454,7 +454,9 @@ class BlockJacobiOperator(SparseOperator):
         array([[ 2., -2.],
                [-2.,  4.]])
         """
-        super().update_values(_inverse_of_blocks(matrix_with(self, data).host, self._block).data)
+        stored = self._pattern_of
+        with at_most(None if stored is None else stored.description.threads):
+            super().update_values(_inverse_of_blocks(matrix_with(self, data).host, self._block).data)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _block_jacobi_of, (SparseOperator(self._stored),)

@@ -268,7 +268,8 @@ class Lanczos:
         for _ in range(3):
             self.seed += 1
             kind = self.space.shape[0], self.dtype
-            vector = random_vector(*kind, self.seed, self.ordinal, self.space.first)
+            of_space = self.space.first, self.space.max_threads
+            vector = random_vector(*kind, self.seed, self.ordinal, *of_space)
             parts = np.abs(self.basis.put(vector.pointer, number))
             if parts[-1] > 1e-6 * np.linalg.norm(parts):
                 return True

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import LinearMap
 from .._util.types import HostArray
-from ..devices import device_name, resolve_device
+from ..devices import at_most, device_name, resolve_device
 from ..inputs.csr import CanonicalCsr
 from ..operator.build import build, build_values
 from ..operator.description import Description
@@ -237,7 +237,12 @@ class Multigrid(DevicePreconditioner):
         >>> sg.linalg.cg(M.A, np.ones(900), M=M)[1]
         0
         """
-        self._renew(data)
+        with at_most(self._max_threads):
+            self._renew(data)
+
+    @property
+    def _max_threads(self) -> int | None:
+        return self._now().finest.max_threads
 
     def _state_with(self, data: object) -> _Grids:
         own = self._now()

@@ -100,7 +100,14 @@ class Preconditioner(Composable):
         >>> sg.linalg.cg(2 * A, np.ones(900), M=M)[1]
         0
         """
-        self._renew(data)
+        with at_most(self._max_threads):
+            self._renew(data)
+
+    @property
+    def _max_threads(self) -> int | None:
+        """The bound of the operator that it was made of."""
+        stored = self._pattern_of
+        return stored.description.threads if isinstance(stored, StoredMatrix) else None
 
     def _renew(self, data: object) -> None:
         """Take new values of the matrix, as a caller gives them."""
@@ -365,14 +372,18 @@ def matrix_with(M: Any, data: object) -> CanonicalCsr:
 
 
 def of_own_block(make: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a function of a matrix: of one over ranks, each rank makes a preconditioner of its block."""
+    """Decorate a function of a matrix: of one over ranks, each rank makes a preconditioner of its block.
+
+    It takes no more threads than the operator does.
+    """
     name = next(iter(inspect.signature(make).parameters))
 
     @wraps(make)
     def of_any(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         op = args[0] if args else kwargs.get(name)
         if not isinstance(op, OverRanks):
-            return make(*args, **kwargs)
+            with at_most(getattr(op, "max_threads", None)):
+                return make(*args, **kwargs)
         with op.agreement():
             check_square(op.shape)
             others: Any = {key: value for key, value in kwargs.items() if key != name}

@@ -347,7 +347,8 @@ class DoubleSystem:
             A, ordinal = system.core_map(), system.vectors(False).ordinal
         n = system.shape[0]
         basis = _core.KrylovBasis(self.dtype, n, 3, system.memory, system.max_threads, system.ranks)
-        x, y = (random_vector(n, self.dtype, number, ordinal, system.first) for number in range(2))
+        at, threads = system.first, system.max_threads
+        x, y = (random_vector(n, self.dtype, number, ordinal, at, threads) for number in range(2))
         found = np.array(basis.products(A, x.pointer, y.pointer)).reshape(2, 3)
         if not np.isfinite(found).all():
             raise ValueError("A contains inf or NaN, or its products overflow")

@@ -11,7 +11,7 @@ from .. import _core
 from .._core import LinearMap
 from .._util.arguments import one_of, whole_number, with_hints
 from .._util.types import HostArray
-from ..devices import device_name
+from ..devices import at_most, device_name
 from ..operator.construct import aslinearoperator
 from .lanczos import (
     Eigenpairs,
@@ -187,9 +187,10 @@ def svds(
 def _exponent(map: LinearMap, domain: System, image: Lanczos) -> int:
     """The exponent of the norm of a map, about; 0 if squares of such numbers stay in the range."""
     n = domain.shape[0]
-    x = random_vector(n, image.dtype, 1, image.ordinal, domain.first)
+    x = random_vector(n, image.dtype, 1, image.ordinal, domain.first, domain.max_threads)
     y = empty(image.space.shape[:1], image.dtype, image.ordinal)
-    _core.apply_map(map, x.pointer, y.pointer, n, 1, image.ordinal)
+    with at_most(domain.max_threads):
+        _core.apply_map(map, x.pointer, y.pointer, n, 1, image.ordinal)
     norm = abs(image.basis.put(y.pointer, 0)[0]) / np.sqrt(domain.unknowns)
     exponent = int(np.frexp(norm)[1]) if 0 < norm < np.inf else 0
     return exponent if 2 * abs(exponent) > far_exponent(image.dtype) else 0

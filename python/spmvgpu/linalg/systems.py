@@ -17,7 +17,7 @@ from .._core import AnyMatrix, LinearMap, MultiDeviceMatrix
 from .._util.types import DType, HostArray
 from ..arrays import NUMPY, AnyArray, AnyLibrary, ArrayInfo, array_and_library, on_host
 from ..arrays.products import common_type, kind_of
-from ..devices import CPU
+from ..devices import CPU, at_most
 from ..operator.construct import as_operator
 from ..operator.operands import check_place, converted_vector
 from ..operator.operator import SparseOperator
@@ -167,10 +167,13 @@ def empty(shape: tuple[int, ...], dtype: DType, ordinal: int) -> DeviceVector:
     return staged(np.empty(shape, dtype), ordinal, upload=False)
 
 
-def random_vector(length: int, dtype: DType, seed: int, ordinal: int, first: int = 0) -> DeviceVector:
+def random_vector(
+    length: int, dtype: DType, seed: int, ordinal: int, first: int, max_threads: int | None
+) -> DeviceVector:
     """Entries from `first` on of a vector of random numbers from -1 to 1, the same on every device."""
     vector = empty((length,), dtype, ordinal)
-    _core.draw_vector(dtype, length, seed, vector.pointer, ordinal, first)
+    with at_most(max_threads):
+        _core.draw_vector(dtype, length, seed, vector.pointer, ordinal, first)
     return vector
 
 

@@ -332,7 +332,8 @@ class SparseOperator(algebra.MatrixAlgebra, StoredEntries):
         >>> op @ np.ones(2)
         array([5., 3.])
         """
-        self._update(NewValues(self._stored, data))
+        with at_most(self.max_threads):
+            self._update(NewValues(self._stored, data))
 
     def _update(self, values: NewValues) -> None:
         """Have these values from now on."""
