@@ -408,8 +408,11 @@ def test_ctrl_c_ends_the_wait_for_a_lock():
 
 @pytest.mark.parametrize("name", ["solve", "spsolve", "splu", "update_values"])
 def test_a_signal_ends_a_call_that_makes_factors(name, monkeypatch):
-    """SuperLU looks for no signals, so that it goes on in a thread that is left behind."""
-    A, b = gallery.poisson2d(5), np.ones(25)
+    """SuperLU looks for no signals, so that it goes on in a thread that is left behind.
+
+    Only a matrix whose factors would take long if they were full has one.
+    """
+    A, b = gallery.poisson1d(800), np.ones(800)
     factors = sg.linalg.splu(A, device="cpu")
     begun, may_end = threading.Event(), threading.Event()
 
