@@ -168,7 +168,7 @@ def empty(shape: tuple[int, ...], dtype: DType, ordinal: int) -> DeviceVector:
 
 
 def random_vector(
-    length: int, dtype: DType, seed: int, ordinal: int, first: int, max_threads: int | None
+    length: int, dtype: DType, seed: int, ordinal: int, first: int = 0, max_threads: int | None = None
 ) -> DeviceVector:
     """Entries from `first` on of a vector of random numbers from -1 to 1, the same on every device."""
     vector = empty((length,), dtype, ordinal)
