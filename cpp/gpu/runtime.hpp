@@ -29,7 +29,7 @@ struct Memory {
 struct Driver {
     int version = 0;    // newest CUDA that the driver knows, 1000 major + 10 minor; 0 without a driver
     int needed = 0;     // CUDA of this build
-    std::string error;  // of listing the devices; empty without a driver or a device, which are no errors
+    std::string error;  // why the devices cannot be listed; empty if there are none, or no driver
 };
 
 int device_count() noexcept;  // number of GPUs; 0 if there are none or they cannot be listed; never throws

@@ -287,7 +287,7 @@ class DevicePreconditioner(Preconditioner):
         check_place(name, located, (self._ordinal,), "the preconditioner is on")
 
     def _product_of(self, x: ArrayInfo) -> AnyArray:
-        state = self._now()  # which new values may replace meanwhile
+        state = self._now()  # held to the end, as the core has its addresses and new values may replace it
         if x.host is None:
             return multiply_by_map(self._core_map(), self.shape, self.dtype, x)
         n, columns = self.shape[0], math.prod(x.shape[1:])
