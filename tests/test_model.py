@@ -123,6 +123,20 @@ def test_rows_that_are_the_same():
     assert features_of_ones(columns, 3 * n)["different_values"] == 1
 
 
+def test_rows_that_share_their_columns_are_counted_by_their_entries():
+    def node_rows(sizes, length):  # rows of a node have the columns of the node
+        sizes = np.tile(sizes, 3000 // sum(sizes))
+        columns = np.repeat(np.arange(len(sizes)), sizes)[:, None] + np.arange(length)
+        return features_of_ones(columns, len(sizes) + length)["node_rows"]
+
+    assert node_rows([1], 5) == 1
+    assert node_rows([3], 70) == pytest.approx(3, rel=0.1)
+    assert node_rows([8], 5) == pytest.approx(8, rel=0.25)
+    assert node_rows([16], 5) == pytest.approx(8, rel=0.25)  # the most that share
+    assert node_rows([1, 5], 5) == pytest.approx(3, rel=0.1)
+    assert of([0] * 5, [], 4)["node_rows"] == of([2], [0, 1], 4)["node_rows"] == 1
+
+
 def features_of_ones(columns, cols):
     return of([columns.shape[1]] * columns.shape[0], columns.ravel(), cols)
 

@@ -52,6 +52,7 @@ void register_model(py::module_& module) {
         .def_readonly("longer", &Features::longer)
         .def_readonly("run_sectors", &Features::run_sectors)
         .def_readonly("long_run_sectors", &Features::long_run_sectors)
+        .def_readonly("node_rows", &Features::node_rows)
         .def_readonly("diagonals", &Features::diagonals)
         .def_readonly("different_rows", &Features::different_rows)
         .def_readonly("different_values", &Features::different_values);

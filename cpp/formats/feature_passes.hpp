@@ -8,6 +8,7 @@
 #include "core/passes/bits.hpp"
 #include "core/passes/sectors.hpp"
 #include "formats/features.hpp"
+#include "formats/shared/node_rows.hpp"
 
 namespace spmvgpu::feature_passes {
 
@@ -120,6 +121,8 @@ private:
 
 struct Sampled {
     Tally run, long_run;  // sectors and entries
+    std::int64_t in_rows = 0,
+                 in_repeated = 0;  // entries of some rows, and of those that repeat the columns of the last
     Tally few[static_cast<int>(Sample::kCount)];
 
     constexpr Tally& of(Sample what) { return few[static_cast<int>(what)]; }
@@ -136,6 +139,32 @@ void sample_rows_and_values(Passes& passes, const AnyCsr& csr, Sampled* sampled)
             return FewOf{what, &sampled->of(what), csr, what == Sample::kValues ? 1 : rows};
         },
         10 * kMost);
+}
+
+template <class Passes>
+void sample_repeated_rows(Passes& passes, const AnyCsr& csr, Sampled* sampled) {
+    constexpr std::int64_t kNanosecondsPerRow = 200;
+    const index_t rows = csr.rows, count = std::min(rows, Features::kNodeSample);
+    const index_t *const row_offsets = csr.row_offsets, *const cols = csr.col_indices;
+    const auto add = [&](std::int64_t* to, bool repeated) {
+        passes.add(
+            to, count,
+            [=] SPMVGPU_BODY(std::int64_t i) {
+                const auto row = static_cast<index_t>(sample_place(rows, count, i));
+                const index_t length = row_offsets[row + 1] - row_offsets[row];
+                const bool counts = !repeated || (row > 0 && node_rows::repeats(row_offsets, cols, row, kAllEntries));
+                return std::int64_t(counts ? length : 0);
+            },
+            kNanosecondsPerRow);
+    };
+    add(&sampled->in_rows, false);
+    add(&sampled->in_repeated, true);
+}
+
+inline double node_rows_of(const Sampled& sampled) {
+    const auto others = std::max<std::int64_t>(sampled.in_rows - sampled.in_repeated, 1);
+    const double rows = static_cast<double>(sampled.in_rows) / static_cast<double>(others);
+    return std::clamp<double>(rows, 1, Features::kNodeRows);
 }
 
 constexpr index_t kInWindows = 1 << 18;
@@ -165,8 +194,11 @@ Features for_options(Passes& passes, const AnyCsr& csr, const Target& target) {
     Sampled* const sampled = tallies.data();
     passes.fill(sampled, 1, Sampled{});
     sample_windows(passes, csr.nnz, csr.col_indices, shift, Features::kRun, kInWindows, &sampled->run);
+    sample_repeated_rows(passes, csr, sampled);
     read_row_lengths(passes, features, csr.row_offsets);
-    features.run_sectors = sectors_per_entry(passes.read(sampled).run);
+    const Sampled found = passes.read(sampled);
+    features.run_sectors = sectors_per_entry(found.run);
+    features.node_rows = node_rows_of(found);
     return features;
 }
 
@@ -181,10 +213,12 @@ Features extract(Passes& passes, const AnyCsr& csr) {
     sample_windows(passes, csr.nnz, csr.col_indices, shift, Features::kRun, kInWindows, &sampled->run);
     sample_windows(passes, csr.nnz, csr.col_indices, shift, Features::kLongRun, kInWindows, &sampled->long_run);
     sample_rows_and_values(passes, csr, sampled);
+    sample_repeated_rows(passes, csr, sampled);
     read_row_lengths(passes, features, csr.row_offsets);
     Sampled found = passes.read(sampled);
     features.run_sectors = sectors_per_entry(found.run);
     features.long_run_sectors = sectors_per_entry(found.long_run);
+    features.node_rows = node_rows_of(found);
     features.diagonals = static_cast<index_t>(found.of(Sample::kDiagonals).different);
     features.different_rows = static_cast<index_t>(found.of(Sample::kRows).different);
     features.different_values = static_cast<index_t>(found.of(Sample::kValues).different);

@@ -59,6 +59,11 @@ struct Features {
     static constexpr index_t kSmall = 1 << 17;
     double run_sectors = 0, long_run_sectors = 0;
 
+    // Entries for each column that is read where up to kNodeRows neighbouring rows with equal columns share it; from a
+    // sample of rows.
+    static constexpr index_t kNodeRows = 8, kNodeSample = 1024;
+    double node_rows = 1;
+
     // Distinct diagonals that the first entries of a few rows lie on: a lower bound.
     static constexpr index_t kFewRows = 48, kDiagonalEntries = 64;
     index_t diagonals = 0;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<Rate, kTermCount> kRateOf = {SPMVGPU_FOR_TERMS(SPMVGPU_TERM)};
 #undef SPMVGPU_TERM
 
-constexpr double kWarpsOfProcessor = kThreadsOfProcessor / 32;
+constexpr double kWarp = 32, kLine = 128, kWarpsOfProcessor = kThreadsOfProcessor / kWarp;
 constexpr double kSectorsOfMesh = 0.15;
 constexpr double kL1Bytes = 2.5e5;
 
@@ -27,17 +27,28 @@ double waves_of(double fills) {
     return fills < kFew ? std::max(1.0, std::ceil(fills)) : fills + 0.5;
 }
 
+// Lines of the L1 that groups of lanes touch. Each group reads `run` items, one after the other.
+double lines_touched(double groups, double run, double item) {
+    return groups * (1 + std::max(0.0, run * item - item) / kLine);
+}
+
 }  // namespace
 
-double time_us(const Terms& terms, const Terms& costs, const Machine& machine) {
+Time time_of(const Terms& terms, const Terms& costs, const Machine& machine) {
     const auto sum = [&](Term begin, Term end) {
         double total = 0;
         for (int term = begin; term < end; ++term) total += terms[term] * costs[term] * machine.rates[kRateOf[term]];
         return total;
     };
-    if (!machine.is_gpu) return sum(kLaunch, kTermCount);
-    const double moved = sum(kMemory, kLines), worked = sum(kLines, kWaves), waited = sum(kWaves, kTermCount);
-    return sum(kLaunch, kMemory) + std::sqrt(moved * moved + worked * worked + waited * waited);
+    Time time{.start = sum(kLaunch, kMemory),
+              .bytes = sum(kMemory, kXMemory),
+              .gathers = sum(kXMemory, kLines),
+              .work = sum(kLines, kWaves),
+              .waits = sum(kWaves, kTermCount)};
+    const double moved = time.bytes + time.gathers;
+    const double overlapping = std::sqrt(moved * moved + time.work * time.work + time.waits * time.waits);
+    time.us = time.start + (machine.is_gpu ? overlapping : moved + time.work + time.waits);
+    return time;
 }
 
 double Work::run_sectors() const {
@@ -115,13 +126,12 @@ Terms Work::on_cpu(std::int64_t parts) const {
 }
 
 Terms Work::by_rows(int lanes) const {
-    constexpr double kWarp = 32, kLine = 128, kColumn = 4;
+    constexpr double kColumn = 4;
     const int i = std::bit_width(static_cast<unsigned>(lanes)) - 1;
     const double rows = features.rows, mean = std::max(features.mean, 1e-3), groups = kWarp / lanes;
     // Lines that a warp's load touches: one for each of its rows, but not more than all of them occupy.
     const auto touched = [&](double item) {
-        const double beyond_first = std::max(0.0, std::min<double>(lanes, mean) * item - item);
-        return std::min(groups * (1 + beyond_first / kLine), groups * mean * item / kLine + 1);
+        return std::min(lines_touched(groups, std::min<double>(lanes, mean), item), groups * mean * item / kLine + 1);
     };
     const double steps = features.warp_steps[i], warps = rows * lanes / kWarp;
     const double full = machine.processors * kWarpsOfProcessor, fills = warps / full;
@@ -159,6 +169,26 @@ Terms Work::by_tiles(const Tiling& tiling) const {
     terms[kDepth] = waves * long_of_tile / (threads / 32);
     terms[kLoads] = std::ceil((is_cut ? tiling.segment : features.longest) / threads / kInFlight);
     terms[kGathers] = (terms[kLoads] + waves) * run_sectors();
+    return terms;
+}
+
+Terms Work::by_nodes(int lanes, index_t longest_row) const {
+    constexpr double kNodeBytes = 16, kColumn = 4, kBlocks = 7, kWarpsOfBlock = 4;
+    const double of_node = features.node_rows, nodes = rows() / of_node, columns = features.nnz / of_node;
+    const double in_flight = of_node > 2 ? 2 : 4, at_once = lanes * in_flight, groups = kWarp / lanes;
+    // Nodes of a warp wait for the one with the longest rows.
+    const int i = std::clamp(int(std::floor(std::log2(lanes / of_node))), 0, Features::kLaneCounts - 1);
+    const double uneven = groups == 1 ? 1 : features.warp_steps[i] * kWarp / std::max<index_t>(features.nnz, 1);
+    const double rounds = std::max(1.0, features.mean / at_once + 0.5) * uneven;
+    const double warps = nodes / groups, waves = waves_of(warps / (kBlocks * kWarpsOfBlock * machine.processors));
+    const double lines = of_node * lines_touched(groups, lanes, item_) + lines_touched(groups, lanes, kColumn);
+    Terms terms = base(features.nnz * item_ + columns * kColumn + nodes * kNodeBytes);
+    terms[kXStart] = terms[kXCache] / (1 + waves);
+    terms[kCut] = features.longest > longest_row;
+    terms[kLines] = warps * rounds * in_flight * lines / kMillion;
+    terms[kWaves] = waves;
+    terms[kLoads] = std::max(waves * rounds, std::ceil(std::min(features.longest, longest_row) / at_once));
+    terms[kGathers] = terms[kLoads] * run_sectors();
     return terms;
 }
 

@@ -108,7 +108,19 @@ struct Machine {
     Rates rates = rates_of_one();
 };
 
-double time_us(const Terms& terms, const Terms& costs, const Machine& machine);
+// Microseconds of a product, and of what it consists of: traffic, work and waits overlap.
+struct Time {
+    double us = 0;
+    double start = 0;            // before and after everything else
+    double bytes = 0;            // of the matrix, x and y, once each,
+    double gathers = 0;          // and reads of x
+    double work = 0, waits = 0;  // instructions; loads and sums that wait for each other
+};
+
+Time time_of(const Terms& terms, const Terms& costs, const Machine& machine);
+inline double time_us(const Terms& terms, const Terms& costs, const Machine& machine) {
+    return time_of(terms, costs, machine).us;
+}
 
 // The amount of a matrix that a format stores: from a plan, or a lower bound.
 struct Amount {
@@ -151,6 +163,8 @@ public:
     // CSR by rows, with this many lanes each.
     Terms by_rows(int lanes) const;
     Terms by_tiles(const Tiling& tiling) const;
+    // CSR by nodes of rows with equal columns, with this many lanes each; longer rows are cut.
+    Terms by_nodes(int lanes, index_t longest_row) const;
     Terms by_slices(const Slicing& slicing) const;
 
     // Work on the CPU, where threads traverse slots and entries row by row: as many threads as there are processors, or

@@ -104,6 +104,8 @@ class Features:
     @property
     def nnz(self) -> int: ...
     @property
+    def node_rows(self) -> float: ...
+    @property
     def rows(self) -> int: ...
     @property
     def run_sectors(self) -> float: ...
@@ -276,7 +278,14 @@ class CsrSource:
     ) -> tuple[
         list[
             tuple[
-                str, dict[str, int | float | str], float | None, int | None, float | None, float | None, str
+                str,
+                dict[str, int | float | str],
+                float | None,
+                int | None,
+                float | None,
+                float | None,
+                str,
+                dict[str, float],
             ]
         ],
         list[tuple[str, str, float]],
@@ -291,7 +300,14 @@ class CsrSource:
     ) -> tuple[
         list[
             tuple[
-                str, dict[str, int | float | str], float | None, int | None, float | None, float | None, str
+                str,
+                dict[str, int | float | str],
+                float | None,
+                int | None,
+                float | None,
+                float | None,
+                str,
+                dict[str, float],
             ]
         ],
         list[tuple[str, str, float]],
@@ -743,7 +759,16 @@ def projected_map(
 ) -> LinearMap: ...
 def rank_predictions(
     predictions: Sequence[
-        tuple[str, Mapping[str, int | float | str], float | None, int | None, float | None, float | None, str]
+        tuple[
+            str,
+            Mapping[str, int | float | str],
+            float | None,
+            int | None,
+            float | None,
+            float | None,
+            str,
+            Mapping[str, float],
+        ]
     ],
     nnz: int,
     ordinal: int,

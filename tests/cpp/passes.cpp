@@ -291,7 +291,7 @@ CsrPlan plan_by_rows(const std::vector<index_t>& offsets, index_t tile, int proc
                          static_cast<std::uint16_t>(offsets[end] - begin), has_long_rows});
         row = end;
     }
-    std::stable_partition(tiles.begin(), tiles.end(), [](const Tile& t) { return t.rows <= 1; });
+    std::ranges::stable_sort(tiles, {}, [](const Tile& t) { return std::min<int>(t.rows, 2); });
     plan.tiles = Array<Tile>::from(tiles);
     plan.spans = Array<RowSpan>::from(spans);
     return plan;

@@ -77,3 +77,46 @@ def test_rows_that_are_waited_for_are_shared_by_a_block():
     for rows in (5000, 50_000, 500_000):
         assert kernel_of(rows, 16) == "shuffle"
         assert kernel_of(rows, 1000) == "balanced"
+
+
+def in_nodes(sizes, length=40, repeats=1):
+    """Rows of `length` entries in neighbouring columns, where as many as these sizes have equal columns."""
+    sizes = np.tile(sizes, repeats)
+    node = np.repeat(np.arange(len(sizes)), sizes)
+    cols = (7 * node[:, None] + np.arange(length)).ravel()
+    indptr = length * np.arange(len(node) + 1)
+    values = np.random.default_rng(3).uniform(-1, 1, len(cols))
+    return sp.csr_array((values, cols, indptr), shape=(len(node), 7 * len(sizes) + length))
+
+
+@each_type
+def test_neighbouring_rows_with_equal_columns_are_a_node(dtype, device):
+    A = in_nodes([1, 3, 8, 9, 20, 5])
+    A = sp.csr_array((typed(A, dtype), A.indices, A.indptr), shape=A.shape)
+    for lanes in (8, 16, 32):
+        op = sg.aslinearoperator(A, format="csr", kernel="nodes", lanes_per_row=lanes, device=device)
+        assert_product(op @ vector(A.shape[1], dtype), A, vector(A.shape[1], dtype))
+        if device != "cpu":
+            nodes = op.arrays()["nodes"].reshape(-1, 4)
+            assert nodes[:, 1].tolist() == [1, 3, 8, 5, 4, 8, 6, 6, 5]
+            assert (nodes[:, 3] == 40).all()
+
+
+def test_the_bytes_of_nodes_are_counted():
+    A = in_nodes([1, 3, 8, 9, 20, 5])
+    tiles = plan(A, "csr", kernel="balanced", tile=1024).bytes
+    assert plan(A, "csr", kernel="nodes", tile=1024).bytes == tiles + 16 * 9
+
+
+def test_kernels_are_chosen_by_how_many_rows_share_their_columns():
+    def kernel_of(sizes):
+        return plan(in_nodes(sizes, 80, 20_000 // sum(sizes)), "csr").options["kernel"]
+
+    assert kernel_of([8]) == kernel_of([3, 7, 12]) == "nodes"
+    assert kernel_of([1]) != "nodes"
+
+
+def test_few_lanes_are_too_few_for_nodes():
+    A = in_nodes([4])
+    with pytest.raises(ValueError, match=r"lanes_per_row is 4; kernel 'nodes' takes 8, 16 or 32 lanes"):
+        sg.aslinearoperator(A, format="csr", kernel="nodes", lanes_per_row=4, device="cpu")

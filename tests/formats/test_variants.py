@@ -34,7 +34,8 @@ VARIANTS = [
     ("coo", {}, ["two_split"], False),
     ("csr", KERNELS, CASES, True),
     ("csr", {**KERNELS, **values_of("csr", "lanes_per_row", "tile")}, NASTIEST, True),
-    ("csr", {"kernel": ["balanced"], "tile": [512, 2048, 4096]}, ["thousands"], False),
+    ("csr", {"kernel": ["balanced", "nodes"], "tile": [512, 2048, 4096]}, ["thousands"], False),
+    ("csr", {"kernel": ["nodes"], "lanes_per_row": [8, 16, 32]}, [*CASES, *SPANNING, *TILED], True),
     ("csr_b", {"fragment": [256, 4096]}, CASES, False),
     ("csr_b", values_of("csr_b", "fragment", "lanes_per_row"), NASTIEST, True),
     (

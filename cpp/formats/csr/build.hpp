@@ -20,10 +20,6 @@ constexpr index_t tile_end(const index_t* row_offsets, index_t rows, index_t row
     return end > row ? end : row + 1;
 }
 
-struct SegmentBounds {
-    index_t tiles_end = 0, segments_end = 0;
-};
-
 constexpr bool has_rows_longer_than(const index_t* row_offsets, index_t row, index_t end, index_t limit) {
     for (; row < end; ++row) {
         if (row_offsets[row + 1] - row_offsets[row] > limit) return true;
@@ -41,22 +37,27 @@ struct Builder<Csr<T>, Passes> {
         plan.cost.bytes = csr.bytes();
         plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
         if (target.device.is_gpu()) {
-            if (plan.tuning.kernel == CsrKernel::kBalanced) plan_tiles(passes, plan, csr.pattern(), target.processors);
-            plan.cost.bytes +=
-                plan.tiles.bytes() + plan.spans.bytes() + Csr<T>::workspace_bytes(plan.segments, plan.spans.size());
+            const bool by_nodes = plan.tuning.kernel == CsrKernel::kNodes;
+            if (by_nodes || plan.tuning.kernel == CsrKernel::kBalanced) {
+                plan_tiles(passes, plan, csr.pattern(), target.processors);
+            }
+            if (by_nodes) plan.nodes = find_nodes(passes, csr.pattern(), Node::longest_row(plan.tuning.tile));
+            plan.cost.bytes += plan.tiles.bytes() + plan.spans.bytes() + plan.nodes.bytes() +
+                               Csr<T>::workspace_bytes(plan.segments, plan.spans.size());
             plan.node_rows = find_node_rows(passes, csr.rows, csr.row_offsets.data(), csr.col_indices.data());
-            plan.cost.launches = csr.rows > 0;
+            plan.cost.launches = csr.rows > 0 ? 1 + (by_nodes && plan.segments > 0) : 0;
         }
         return plan;
     }
 
     static Csr<T> from_csr(Passes&, const CsrMatrix<T>& csr, const CsrPlan& plan) {
         return {csr.rows,   csr.cols,   csr.nnz,       csr.row_offsets, csr.col_indices, csr.values,
-                plan.tiles, plan.spans, plan.segments, plan.tuning,     plan.node_rows};
+                plan.tiles, plan.spans, plan.segments, plan.nodes,      plan.tuning,     plan.node_rows};
     }
 
     // Chooses the parameters that the tuning leaves open. The CPU has a single method.
     static CsrTuning complete(Passes& passes, const CsrMatrix<T>& csr, const CsrTuning& asked, const Target& target) {
+        csr_choice::check(asked);
         if (asked.kernel != CsrKernel::kAuto && asked.lanes_per_row != 0 && asked.tile != 0) return asked;
         const Features features = feature_passes::for_options(passes, any_csr(csr), target);
         return csr_choice::fastest(asked, features, sizeof(T), target.processors);
@@ -65,7 +66,8 @@ struct Builder<Csr<T>, Passes> {
     static void plan_tiles(Passes& passes, CsrPlan& plan, const CsrPattern& csr, int processors) {
         const index_t rows = csr.rows, tile = plan.tuning.tile;
         const index_t* const row_offsets = csr.row_offsets;
-        const index_t longest_row = Tile::longest_row(tile, rows, csr.nnz);
+        const bool by_nodes = plan.tuning.kernel == CsrKernel::kNodes;
+        const index_t longest_row = by_nodes ? Node::longest_row(tile) : Tile::longest_row(tile, rows, csr.nnz);
         const index_t segment = Tile::segment(tile, csr.nnz, processors);
         const int threads = Tile::threads(tile);
         const Array<index_t> first_rows = passes.chain(
@@ -73,31 +75,30 @@ struct Builder<Csr<T>, Passes> {
         const auto groups = static_cast<index_t>(first_rows.size());  // groups of rows, each one tile or one cut row
         const index_t* const first_row = first_rows.data();
 
-        // Long rows come first, because a block that starts late on one would be waited for: tiles of at most one row
-        // precede the others, both in the order of their rows. The counts of all kinds are contiguous, so that one scan
-        // gives all positions.
-        enum { kSingle, kOther, kSegments, kCut, kCounted };
+        // Long rows come first, because a block that starts late on one would be waited for: segments, then tiles of
+        // one row, then the others, all in the order of their rows. The counts of all kinds are contiguous, so that one
+        // scan gives all positions.
+        enum { kSegments, kSingle, kOther, kCut, kCounted };
         Array<index_t> counts = passes.template scratch<index_t>(kCounted * std::size_t(groups) + 1);
-        index_t *const single = counts.data() + kSingle * std::size_t(groups), *const other = single + groups;
-        index_t *const segments_before = other + groups, *const cut = segments_before + groups;
+        index_t *const segments_before = counts.data(), *const single = segments_before + kSingle * std::size_t(groups);
+        index_t *const other = single + groups, *const cut = other + groups;
         passes.each(
             groups,
             [=] SPMVGPU_BODY(std::int64_t g) {
                 const index_t row = first_row[g], end = g + 1 < groups ? first_row[g + 1] : rows;
                 const index_t length = row_offsets[row + 1] - row_offsets[row];
                 const bool is_cut = length > longest_row;
-                const index_t pieces = is_cut ? length / segment + (length % segment != 0) : 0;
                 cut[g] = is_cut;
-                segments_before[g] = pieces;
-                single[g] = is_cut ? pieces : end - row == 1;
+                segments_before[g] = is_cut ? length / segment + (length % segment != 0) : 0;
+                single[g] = !is_cut && end - row == 1;
                 other[g] = !is_cut && end - row > 1;
             },
             8);
         const index_t all = passes.scan(counts.data(), kCounted * std::int64_t(groups));
-        const csr_choice::SegmentBounds bounds = bounds_of_segments(passes, segments_before, cut);
-        const index_t tiles_end = bounds.tiles_end, segments_end = bounds.segments_end;
-        plan.segments = segments_end - tiles_end;
-        plan.spans = passes.template make<RowSpan>(all - segments_end);
+        const CountsOfTiles found = counts_of_tiles(passes, single, cut);
+        const index_t tiles_end = found.tiles;
+        plan.segments = found.segments;
+        plan.spans = passes.template make<RowSpan>(all - tiles_end);
         plan.tiles = passes.template make<Tile>(tiles_end);
         Tile* const tiles = plan.tiles.data();
         RowSpan* const spans = plan.spans.data();
@@ -107,12 +108,11 @@ struct Builder<Csr<T>, Passes> {
                 const index_t row = first_row[g], end = g + 1 < groups ? first_row[g + 1] : rows;
                 const index_t begin = row_offsets[row], nonzeros = row_offsets[end] - begin;
                 if (cut[g + 1] != cut[g]) {
-                    const index_t first = segments_before[g] - tiles_end, last = segments_before[g + 1] - tiles_end - 1;
-                    const index_t span = cut[g] - segments_end;
+                    const index_t first = segments_before[g], last = segments_before[g + 1] - 1;
+                    const index_t span = cut[g] - tiles_end;
                     for (index_t s = first; s <= last; ++s) {
                         const index_t nz = begin + (s - first) * segment, left = begin + nonzeros - nz;
-                        tiles[single[g] + s - first] = {span, nz, 0,
-                                                        static_cast<std::uint16_t>(left < segment ? left : segment), s};
+                        tiles[s] = {span, nz, 0, static_cast<std::uint16_t>(left < segment ? left : segment), s};
                     }
                     spans[span] = {row, first, last};
                     return;
@@ -125,13 +125,54 @@ struct Builder<Csr<T>, Passes> {
             500);
     }
 
-    // The first segment's number and the first cut row's in the scan of plan_tiles, read at once.
-    static csr_choice::SegmentBounds bounds_of_segments(Passes& passes, const index_t* segments_before,
-                                                        const index_t* cut) {
-        Array<csr_choice::SegmentBounds> bounds = passes.template scratch<csr_choice::SegmentBounds>(1);
-        csr_choice::SegmentBounds* const to = bounds.data();
-        passes.each(1, [=] SPMVGPU_BODY(std::int64_t) { *to = {*segments_before, *cut}; });
-        return passes.read(bounds.data());
+    struct CountsOfTiles {
+        index_t segments = 0, tiles = 0;
+    };
+    // The scan of plan_tiles() before the first single row, and before the first cut one. Both are read at once.
+    static CountsOfTiles counts_of_tiles(Passes& passes, const index_t* single, const index_t* cut) {
+        Array<CountsOfTiles> counts = passes.template scratch<CountsOfTiles>(1);
+        CountsOfTiles* const to = counts.data();
+        passes.each(1, [=] SPMVGPU_BODY(std::int64_t) { *to = {*single, *cut}; });
+        return passes.read(counts.data());
+    }
+
+    static Array<Node> find_nodes(Passes& passes, const CsrPattern& csr, index_t longest_row) {
+        const index_t rows = csr.rows;
+        const index_t *const row_offsets = csr.row_offsets, *const cols = csr.col_indices;
+        Array<Mark> marks = passes.template scratch<Mark>(rows);  // rows with other columns than the one before
+        Mark* const differs = marks.data();
+        passes.each(
+            rows,
+            [=] SPMVGPU_BODY(std::int64_t row) {
+                const index_t length = row_offsets[row + 1] - row_offsets[row];
+                differs[row] = row == 0 || length > longest_row || length != row_offsets[row] - row_offsets[row - 1];
+            },
+            4);
+        passes.each_entry(rows, row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            if (is_marked(differs + row)) return;
+            if (cols[k] != cols[k - (row_offsets[row + 1] - row_offsets[row])]) set_mark(differs + row);
+        });
+        // Nodes of more rows than lanes take are divided into equal ones.
+        const Array<index_t> firsts = passes.chain(rows, [=] SPMVGPU_BODY(index_t row) {
+            constexpr index_t kMost = Node::kMostRows;
+            index_t more = 1;
+            while (more < 2 * kMost && row + more < rows && differs[row + more] == 0) ++more;
+            if (more <= kMost) return row + more;
+            return row + (more < 2 * kMost ? (more + 1) / 2 : kMost);
+        });
+        const index_t* const first_rows = firsts.data();
+        const auto count = static_cast<index_t>(firsts.size());
+        Array<Node> nodes = passes.template make<Node>(count);
+        Node* const to = nodes.data();
+        passes.each(
+            count,
+            [=] SPMVGPU_BODY(std::int64_t i) {
+                const index_t row = first_rows[i], end = i + 1 < count ? first_rows[i + 1] : rows;
+                const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
+                to[i] = length > longest_row ? Node{row, 0, begin, 0} : Node{row, end - row, begin, length};
+            },
+            4);
+        return nodes;
     }
 };
 

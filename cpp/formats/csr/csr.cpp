@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <limits>
+#include <stdexcept>
+#include <string>
 
 #include "formats/csr/build.hpp"
 #include "formats/csr/layout.hpp"
@@ -15,6 +18,7 @@ times::Terms terms_of(const times::Work& work, const CsrTuning& tuning) {
     if (tuning.kernel == CsrKernel::kShuffle) return work.by_rows(tuning.lanes_per_row);
     if (tuning.kernel == CsrKernel::kShared) return work.by_rows(32);
     if (tuning.kernel == CsrKernel::kHalfWarp) return work.by_rows(16);
+    if (tuning.kernel == CsrKernel::kNodes) return work.by_nodes(tuning.lanes_per_row, Node::longest_row(tuning.tile));
     const int tile = tuning.tile;
     const Features& features = work.features;
     return work.by_tiles({.tile = tile,
@@ -86,10 +90,29 @@ const times::Terms& costs_of(const CsrTuning& tuning) {
                                                                {times::kRounds, 0.486},
                                                                {times::kHasLong, 0.24},
                                                                {times::kLoads, 0.219}});
+    static constexpr times::Terms kByNodes = times::costs({{times::kLaunch, 0.44},
+                                                           {times::kCut, 3},
+                                                           {times::kXStart, 7},
+                                                           {times::kMemory, 0.293},
+                                                           {times::kCache, 0.124},
+                                                           {times::kXMemory, 11},
+                                                           {times::kXCache, 3},
+                                                           {times::kLines, 5.4},
+                                                           {times::kWaves, 0.51},
+                                                           {times::kLoads, 0.304},
+                                                           {times::kGathers, 1.38}});
+    if (tuning.kernel == CsrKernel::kNodes) return kByNodes;
     if (tuning.kernel != CsrKernel::kBalanced) return kByRows;
     if (tuning.tile <= 512) return kTilesOf512;
     if (tuning.tile == 1024) return kTilesOf1024;
     return tuning.tile == 2048 ? kTilesOf2048 : kTilesOf4096;
+}
+
+void check(const CsrTuning& asked) {
+    const int lanes = asked.lanes_per_row;
+    if (asked.kernel != CsrKernel::kNodes || lanes == 0 || lanes >= Node::kLeastLanes) return;
+    throw std::invalid_argument("lanes_per_row is " + std::to_string(lanes) +
+                                "; kernel 'nodes' takes 8, 16 or 32 lanes");
 }
 
 CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_bytes, int processors) {
@@ -109,14 +132,20 @@ CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_byt
     // Smaller tiles were never fastest by more than noise. The products of a tile lie in shared memory.
     const bool holds_large = item_bytes <= 8;
     const auto [lanes, rows_us] = best_of(CsrKernel::kShuffle, &CsrTuning::lanes_per_row, {1, 2, 4, 8, 16, 32});
+    const auto [node_lanes, nodes_us] = best_of(CsrKernel::kNodes, &CsrTuning::lanes_per_row, {16, 8, 32});
     const auto [tile, tiles_us] =
         best_of(CsrKernel::kBalanced, &CsrTuning::tile, {1024, 512, 2048, holds_large ? 4096 : 2048});
+    constexpr double kWorthSharing = 1.5;
     CsrTuning chosen = asked;
-    chosen.lanes_per_row = lanes;
-    chosen.tile = tile;
     if (asked.kernel == CsrKernel::kAuto) {
         chosen.kernel = rows_us < tiles_us ? CsrKernel::kShuffle : CsrKernel::kBalanced;
+        if (features.node_rows >= kWorthSharing && nodes_us < std::min(rows_us, tiles_us)) {
+            chosen.kernel = CsrKernel::kNodes;
+        }
     }
+    const bool by_nodes = chosen.kernel == CsrKernel::kNodes;
+    chosen.lanes_per_row = by_nodes ? node_lanes : lanes;
+    chosen.tile = by_nodes && asked.tile == 0 ? Node::kTile : tile;
     return chosen;
 }
 
@@ -127,6 +156,7 @@ std::vector<Options> CsrTuning::candidates() {
     std::vector<Options> list;
     for (std::int64_t tile : {1024, 512, 2048, 4096}) list.push_back({{"kernel", "balanced"s}, {"tile", tile}});
     for (std::int64_t lanes : {8, 4, 16, 2, 32, 1}) list.push_back({{"kernel", "shuffle"s}, {"lanes_per_row", lanes}});
+    for (std::int64_t lanes : {16, 32, 8}) list.push_back({{"kernel", "nodes"s}, {"lanes_per_row", lanes}});
     return list;
 }
 

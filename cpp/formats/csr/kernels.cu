@@ -243,7 +243,7 @@ void launch_shared(const Csr<T>& csr, const Product<T>& product, Stream stream) 
 }
 
 template <class T, int kTile>
-void launch_balanced(const Csr<T>& csr, const Product<T>& product, Stream stream) {
+void launch_balanced(const Csr<T>& csr, index_t tiles, const Product<T>& product, Stream stream) {
     auto* const column_sums = static_cast<T*>(product.scratch);
     auto* const segment_sums = reinterpret_cast<Message<T>*>(column_sums + std::size_t(csr.segments) * kMaxColumns);
     const BalancedPlan<T> plan{csr.tiles.data(),       csr.spans.data(),  csr.row_offsets.data(),
@@ -252,7 +252,7 @@ void launch_balanced(const Csr<T>& csr, const Product<T>& product, Stream stream
     const auto kernel = csr_balanced_block_per_tile<T, kTile / kThreads, kThreads>;
     constexpr int kBytes = dynamic_bytes<T, kTile>();
     if constexpr (kBytes > 0) allow_shared_bytes(kernel, kBytes);
-    launch_early(kernel, {static_cast<unsigned>(csr.tiles.size()), kThreads, kBytes}, stream, plan, product);
+    launch_early(kernel, {static_cast<unsigned>(tiles), kThreads, kBytes}, stream, plan, product);
 }
 
 }  // namespace
@@ -260,7 +260,11 @@ void launch_balanced(const Csr<T>& csr, const Product<T>& product, Stream stream
 template <class T>
 void Csr<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
-    dispatch<CsrKernel::kBalanced, CsrKernel::kShuffle, CsrKernel::kShared, CsrKernel::kHalfWarp>(
+    const auto multiply_tiles = [&](index_t count) {
+        dispatch<256, 512, 1024, 2048, 4096>(
+            "tile", tuning.tile, [&]<int kTile>() { launch_balanced<T, kTile>(*this, count, product, stream); });
+    };
+    dispatch<CsrKernel::kBalanced, CsrKernel::kShuffle, CsrKernel::kShared, CsrKernel::kHalfWarp, CsrKernel::kNodes>(
         "kernel", tuning.kernel, [&]<CsrKernel kKernel>() {
             if constexpr (kKernel == CsrKernel::kShared) {
                 launch_shared<T, 32>(*this, product, stream);
@@ -269,9 +273,11 @@ void Csr<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
             } else if constexpr (kKernel == CsrKernel::kShuffle) {
                 dispatch<1, 2, 4, 8, 16, 32>("lanes_per_row", tuning.lanes_per_row,
                                              [&]<int kLanes>() { launch_shuffle<T, kLanes>(*this, product, stream); });
+            } else if constexpr (kKernel == CsrKernel::kNodes) {
+                if (segments > 0) multiply_tiles(segments);
+                multiply_nodes_cuda(product, stream);
             } else {
-                dispatch<256, 512, 1024, 2048, 4096>(
-                    "tile", tuning.tile, [&]<int kTile>() { launch_balanced<T, kTile>(*this, product, stream); });
+                multiply_tiles(static_cast<index_t>(tiles.size()));
             }
         });
 }

@@ -12,8 +12,12 @@
 //     half_warp  16 lanes per row, 256 threads, same reduction: CSR-O of Yin et al. 2012, section 5.1
 //     shuffle    lanes_per_row lanes per row, warp-shuffle reduction: Tao and Huang 2015
 //     balanced   tiles of whole rows with a bounded number of non-zeros, one thread block each (see Tile)
+//     nodes      lanes_per_row lanes for up to eight neighbouring rows with equal columns (see Node), as dense blocks
+//     and
+//                the unknowns of a finite element's node have them: the inodes of PETSc. Columns and x are read once
 // The first three suit rows of similar length; a few long rows stall them. `balanced` has no bad case, but passes every
-// product through shared memory; so `shuffle` is the default where rows are even enough, and `balanced` elsewhere.
+// product through shared memory; so `shuffle` is the default where rows are even enough, `nodes` where most rows share
+// their columns, and `balanced` elsewhere.
 #pragma once
 
 #include "formats/format.hpp"
@@ -22,16 +26,17 @@
 
 namespace spmvgpu {
 
-enum class CsrKernel { kAuto, kBalanced, kShuffle, kShared, kHalfWarp };
+enum class CsrKernel { kAuto, kBalanced, kShuffle, kShared, kHalfWarp, kNodes };
 
 struct CsrTuning {
-    CsrKernel kernel = CsrKernel::kAuto;  // auto: shuffle for even rows, else balanced
-    int lanes_per_row = 0;                // shuffle: 0 chooses from the mean row length
+    CsrKernel kernel =
+        CsrKernel::kAuto;   // auto: the one that is predicted to be the fastest of shuffle, nodes, balanced
+    int lanes_per_row = 0;  // shuffle, nodes (8 at least): 0 chooses from the mean row length
     int tile = 0;  // balanced: non-zeros per tile; 0 chooses from nnz, the processors of the device and the columns
 
     template <class Self, class Visit>
     static void each_param(Self& self, Visit&& visit) {
-        visit("kernel", self.kernel, Names{"auto", "balanced", "shuffle", "shared", "half_warp"});
+        visit("kernel", self.kernel, Names{"auto", "balanced", "shuffle", "shared", "half_warp", "nodes"});
         visit("lanes_per_row", self.lanes_per_row, OneOf{0, 1, 2, 4, 8, 16, 32});
         visit("tile", self.tile, OneOf{0, 256, 512, 1024, 2048, 4096});
     }
@@ -80,14 +85,26 @@ struct alignas(16) Tile {
     }
 };
 
-// The tiles of the balanced kernel; other kernels and the CPU have none.
+// The work of some lanes in the nodes kernel: neighbouring rows with equal columns. Longer rows are cut, as tiles are:
+// their nodes are empty, and the balanced kernel multiplies their segments.
+struct alignas(16) Node {
+    index_t row, rows;  // the first one, and how many
+    index_t begin;      // first non-zero
+    index_t length;     // non-zeros of each row
+
+    static constexpr int kMostRows = Features::kNodeRows, kLeastLanes = 8, kTile = 1024;
+    static constexpr index_t longest_row(int tile) { return tile > kTile ? tile : kTile; }
+};
+
+// The tiles of the balanced kernel, also with the nodes kernel; the others and the CPU have none.
 struct CsrPlan {
     CsrTuning tuning;
     Cost cost;
     Array<Tile> tiles;
     Array<RowSpan> spans;  // rows that are cut into segments
     index_t segments = 0;  // partial sums that the spans refer to
-    int node_rows = 1;     // see find_node_rows
+    Array<Node> nodes;
+    int node_rows = 1;  // see find_node_rows
 };
 
 template <class T>
@@ -102,9 +119,10 @@ struct Csr {
     Array<index_t> row_offsets;  // length rows + 1
     Array<index_t> col_indices;  // length nnz, ascending in each row
     Array<T> values;             // length nnz
-    Array<Tile> tiles;           // work of the balanced kernel; empty on the CPU and for the other kernels
+    Array<Tile> tiles;           // segments of rows first; empty on the CPU and for kernels but balanced and nodes
     Array<RowSpan> spans;        // rows that are cut into segments
     index_t segments = 0;        // partial sums that the spans refer to
+    Array<Node> nodes;           // work of the nodes kernel
     Tuning tuning;
     int node_rows = 1;  // see find_node_rows
 
@@ -115,6 +133,7 @@ struct Csr {
         visit("values", self.values);
         visit("tiles", self.tiles);
         visit("spans", self.spans);
+        visit("nodes", self.nodes);
     }
 
     static Plan plan(const CsrMatrix<T>& csr, const Tuning& tuning, const Target& target);
@@ -132,6 +151,7 @@ struct Csr {
     void multiply_panel(const Product<T>& product) const;
     void spmv_cuda(const Product<T>& product, Stream stream) const;
     void multiply_columns_cuda(const Product<T>& product, Stream stream) const;
+    void multiply_nodes_cuda(const Product<T>& product, Stream stream) const;  // rows that are not cut
 };
 
 }  // namespace spmvgpu

@@ -8,6 +8,9 @@ namespace spmvgpu::csr_choice {
 times::Terms terms_of(const times::Work& work, const CsrTuning& tuning);
 const times::Terms& costs_of(const CsrTuning& tuning);
 
+// Throws std::invalid_argument if options do not go together.
+void check(const CsrTuning& asked);
+
 // The fastest completion of a tuning, for values of this size.
 CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_bytes, int processors);
 
@@ -30,13 +33,20 @@ struct FormatModel<Csr<T>> : GeneralModel<Csr<T>> {
     template <class Visit>
     static void each_choice(const Features&, CsrPlan& plan, const Visit& visit) {
         const CsrKernel asked = plan.tuning.kernel;
-        if (asked != CsrKernel::kShuffle) {
-            plan.tuning.kernel = CsrKernel::kBalanced;
+        const auto takes = [&](CsrKernel kernel) {
+            plan.tuning.kernel = kernel;
+            return asked == CsrKernel::kAuto || asked == kernel;
+        };
+        if (takes(CsrKernel::kBalanced)) {
             for (plan.tuning.tile = 512; plan.tuning.tile <= 4096; plan.tuning.tile *= 2) visit();
         }
-        if (asked == CsrKernel::kBalanced) return;
-        plan.tuning.kernel = CsrKernel::kShuffle;
-        each_power_of_two(plan.tuning.lanes_per_row, 32, visit);
+        if (takes(CsrKernel::kNodes)) {
+            for (plan.tuning.lanes_per_row = Node::kLeastLanes; plan.tuning.lanes_per_row <= 32;
+                 plan.tuning.lanes_per_row *= 2) {
+                visit();
+            }
+        }
+        if (takes(CsrKernel::kShuffle)) each_power_of_two(plan.tuning.lanes_per_row, 32, visit);
     }
 };
 
