@@ -147,7 +147,7 @@ def rank_predictions(table, **more):
     No matrix has predictions as close as a test wants them.
     """
     given = {"mode": "off", "products": math.inf, "spent_us": 0.0, "is_wide": False} | more
-    return _core.rank_predictions(table, 10**6, GPU, *given.values())
+    return _core.rank_predictions([(*row[:7], {}) for row in table], 10**6, GPU, *given.values())
 
 
 def formats_to_consider(device, mode, symmetric, has_few_values=False):

@@ -28,6 +28,30 @@ def test_every_format_is_there_once(dtype):
             assert sg.estimate(A, entry.format, "cpu") == {"bytes": entry.bytes, "padding": entry.padding}
 
 
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_times_consist_of_parts(on_gpu, request):
+    device = request.getfixturevalue("gpu") if on_gpu else "cpu"
+    names = {"start", "bytes", "gathers", "work", "waits"}
+    for entry in sg.predict(gallery.poisson2d(700), device):
+        parts = entry.parts_us
+        assert parts.keys() == (names if entry.time_us else set())
+        if entry.time_us:
+            assert max(parts.values()) <= entry.time_us * (1 + 1e-12)
+            overlap = sum(parts.values()) > entry.time_us * (1 + 1e-12)
+            assert overlap == on_gpu
+
+
+def test_what_binds_a_product_is_explained(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPMVGPU_CACHE_DIR", str(tmp_path))
+    write_profile(own_profile(), processors=sg.devices()[0].multiprocessors)
+    lines = explained(sg.aslinearoperator(gallery.poisson2d(100), "csr", "cpu"))
+    found = re.search(r"a product of ([\d.]+) us is bound by (.*?): (.*) [\d.]+, ", lines)
+    total, bound, first = found.groups()
+    assert first.startswith(bound)
+    each = [float(us) for us in re.findall(r" ([\d.]+)(?:,|$|;)", lines[found.start() :])][:5]
+    assert sum(each) == pytest.approx(float(total), abs=0.3)
+
+
 def test_refusals_say_why_and_come_last():
     table = sg.predict(gallery.powerlaw(5000, 6), "cpu")
     last = table[-1]

@@ -27,8 +27,9 @@ StepTuples tuples(const Steps& steps) {
 namespace {
 
 using Model = std::shared_ptr<DeviceModel>;
-using PredictionTuple = std::tuple<std::string, Options, std::optional<double>, std::optional<std::int64_t>,
-                                   std::optional<double>, std::optional<double>, std::string>;
+using PredictionTuple =
+    std::tuple<std::string, Options, std::optional<double>, std::optional<std::int64_t>, std::optional<double>,
+               std::optional<double>, std::string, std::map<std::string, double>>;
 using PredictionTuples = std::vector<PredictionTuple>;
 using CandidateTuples = std::vector<std::tuple<std::string, Options, std::string, double>>;
 
@@ -46,7 +47,7 @@ AnySource& untyped(const AnyCsrSource& source) {
 PredictionTuples tuples(const std::vector<Prediction>& predictions) {
     PredictionTuples list;
     for (const Prediction& p : predictions) {
-        list.emplace_back(p.format, p.options, p.time_us, p.bytes, p.padding, p.error, p.note);
+        list.emplace_back(p.format, p.options, p.time_us, p.bytes, p.padding, p.error, p.note, p.parts_us);
     }
     return list;
 }

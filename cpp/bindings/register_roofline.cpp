@@ -60,7 +60,7 @@ void register_roofline(py::module_& module) {
     module.def(
         "roofline_time_us",
         [](const Features& features, int item_bytes, const Machine& machine, const MatrixPlan& plan) {
-            return plan.time_us({features, item_bytes, machine}, plan, {});
+            return plan.time_of({features, item_bytes, machine}, plan, {}).us;
         },
         py::arg("features"), py::arg("item_bytes"), py::arg("machine"), py::arg("plan"),
         "Microseconds of a product as planned, on a device with these rates.");

@@ -77,11 +77,11 @@ template <class Format>
 struct FormatModel : GeneralModel<Format> {};
 
 template <class Format>
-double time_us(const Subject& subject, const Amount& stored, const typename Format::Plan& plan) {
+times::Time time_of(const Subject& subject, const Amount& stored, const typename Format::Plan& plan) {
     using Model = FormatModel<Format>;
     const Work work(subject.features, subject.item_bytes, subject.machine, stored);
-    if (subject.machine.is_gpu) return times::time_us(Model::on_gpu(work, plan), Model::gpu_costs(plan), work.machine);
-    return times::time_us(Model::on_cpu(work, plan), Model::kCpuCosts, work.machine);
+    if (subject.machine.is_gpu) return times::time_of(Model::on_gpu(work, plan), Model::gpu_costs(plan), work.machine);
+    return times::time_of(Model::on_cpu(work, plan), Model::kCpuCosts, work.machine);
 }
 
 template <class Visit>

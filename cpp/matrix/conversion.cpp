@@ -73,19 +73,20 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
         result.options = list_options(plan.tuning);
         result.counts = counts_of(plan);
         result.made = std::move(plan);
-        result.time_us = [](const roofline::Subject& subject, const MatrixPlan& plan, const Options& changed) {
+        result.time_of = [](const roofline::Subject& subject, const MatrixPlan& plan, const Options& changed) {
             const roofline::Amount stored{double(plan.cost.bytes), double(plan.cost.slots), plan.cost.padding()};
             const auto& made = std::any_cast<const typename Format::Plan&>(plan.made);
-            if (changed.empty()) return roofline::time_us<Format>(subject, stored, made);
+            if (changed.empty()) return roofline::time_of<Format>(subject, stored, made);
             auto other = made;
             Options options = changed;
             for (const OptionInfo& choice : plan.options) options.try_emplace(choice.name, choice.value);
             other.tuning = read_options<typename Format::Tuning>(Format::kName, options);
             if constexpr (requires { other.tuning.sigma; }) {  // the window of the sort of rows; 0: unsorted
                 if (other.tuning.sigma == 0) other.tuning.sigma = made.tuning.sigma;
-                if (other.tuning.sigma != made.tuning.sigma) return std::numeric_limits<double>::infinity();
+                if (other.tuning.sigma != made.tuning.sigma)
+                    return times::Time{.us = std::numeric_limits<double>::infinity()};
             }
-            return roofline::time_us<Format>(subject, stored, other);
+            return roofline::time_of<Format>(subject, stored, other);
         };
     });
     return result;

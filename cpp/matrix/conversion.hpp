@@ -32,8 +32,8 @@ struct MatrixPlan {
     std::map<std::string, double> counts;  // see counts_of()
     std::any made;                         // the format's own plan
 
-    // Microseconds of a product, also with other options; infinite if they change the stored arrays.
-    double (*time_us)(const roofline::Subject&, const MatrixPlan&, const Options&) = nullptr;
+    // The time of a product, also with other options; infinite if they change the stored arrays.
+    times::Time (*time_of)(const roofline::Subject&, const MatrixPlan&, const Options&) = nullptr;
 };
 
 // The matrix is canonical, in host memory or on a GPU. The target need not be present. Throws as convert() does.

@@ -71,7 +71,7 @@ double ModelOf<T>::least_time_us(const Subject& subject, const std::string& form
             Model::each_choice(features, plan, [&] {
                 const double slots = Model::least_slots(features, plan);
                 const Amount stored{kLess * slots * band.bytes, is_half ? kLess * slots * band.slots : slots};
-                least = std::min(least, time_us<Format>(subject, stored, plan));
+                least = std::min(least, time_of<Format>(subject, stored, plan).us);
             });
         }
     });

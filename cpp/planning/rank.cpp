@@ -102,6 +102,7 @@ private:
             return {own};
         }
         own.time_us = case_.time_us(format, *plan);
+        own.parts_us = case_.parts_us(format, *plan);
         own.error = model_->of(format).error;
         static const std::vector<FormatInfo> kFormats = list_formats();
         std::vector<Prediction> found = {own};

@@ -77,7 +77,17 @@ public:
 
     // Microseconds of a product as planned, or with other options that do not change the stored arrays.
     double time_us(const std::string& format, const MatrixPlan& plan, const Options& changed = {}) const {
-        return plan.time_us(subject_, plan, changed) * model_->of(format).scale;
+        return plan.time_of(subject_, plan, changed).us * model_->of(format).scale;
+    }
+    std::map<std::string, double> parts_us(const std::string& format, const MatrixPlan& plan) const {
+        const times::Time time = plan.time_of(subject_, plan, {});
+        std::map<std::string, double> parts{{"start", time.start},
+                                            {"bytes", time.bytes},
+                                            {"gathers", time.gathers},
+                                            {"work", time.work},
+                                            {"waits", time.waits}};
+        for (auto& [name, us] : parts) us *= model_->of(format).scale;
+        return parts;
     }
 
     // A lower bound for a matrix that suits the format as well as its features allow. It spares many formats a plan,

@@ -13,7 +13,7 @@ from ..formats import traits
 from ..inputs import limits
 from ..multi_device.division import DevicePart
 from ..planning.parts import counts, format_of, options, value_map_bytes
-from ..planning.predict import Predictions, predict_csr, without_times
+from ..planning.predict import Prediction, Predictions, predict_csr, without_times
 from ..planning.profile import load_profile
 from .stored import StoredMatrix
 
@@ -69,7 +69,7 @@ def _alone(stored: StoredMatrix) -> list[str]:
     predictions = predict_csr(stored.canonical(), ordinal, "roofline", load_profile(ordinal))
     notes: Iterable[str] = ()
     if predictions.is_calibrated:
-        lines += ["", predictions.caption]
+        lines += ["", predictions.caption, *_bound(predictions.used(choice.format, options(matrix)), ordinal)]
         notes = _faster(stored, predictions, ordinal)
     else:  # Times of another device often contradict the choice, which knows this matrix.
         lines += [
@@ -78,6 +78,27 @@ def _alone(stored: StoredMatrix) -> list[str]:
         ]
         predictions = without_times(predictions)
     return [*map(wrapped, lines), predictions.table(choice.format, options(matrix)), *map(wrapped, notes)]
+
+
+_PARTS = {
+    "bytes": "the bytes",
+    "gathers": "reads of x",
+    "work": "instructions",
+    "waits": "loads that wait for others",
+    "start": "the start",
+}
+
+
+def _bound(used: Sequence[Prediction], ordinal: int) -> Iterator[str]:
+    """What binds the time of a product, as far as that is predicted."""
+    for entry in used:
+        if not entry.parts_us:
+            continue
+        parts = sorted(entry.parts_us.items(), key=lambda part: -part[1])
+        words = [f"{_PARTS[name]} {us:.1f}" for name, us in parts]
+        overlap = "; they overlap" if ordinal != CPU else ""
+        bound = _PARTS[parts[0][0]]
+        yield f"a product of {entry.time_us:.1f} us is bound by {bound}: {', '.join(words)}{overlap}"
 
 
 def _faster(stored: StoredMatrix, predictions: Predictions, ordinal: int) -> Iterator[str]:

@@ -46,6 +46,11 @@ class Prediction(Brief):
         unknown, as with the profile of another device.
     note : str
         Why there is no time, or a remark on it.
+    parts_us : dict
+        What the time consists of, in microseconds: "start", before and after everything else; "bytes", of the
+        matrix and of both vectors once; "gathers", reads of x; "work", instructions; "waits", loads and sums
+        that wait for each other. On a GPU, traffic (bytes and gathers), work and waits overlap. Empty without
+        a time.
 
     Examples
     --------
@@ -63,6 +68,7 @@ class Prediction(Brief):
     padding: float | None = None
     error: float | None = None
     note: str = ""
+    parts_us: dict[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -127,6 +133,16 @@ class Predictions(Sequence[Prediction]):
     def __iter__(self) -> Iterator[Prediction]:
         return iter(self._entries)
 
+    def used(self, in_use: str | None, options: Mapping[str, Any] | None) -> list[Prediction]:
+        """The predictions for a format with options, as `SparseOperator.options` holds them."""
+        in_force = (options or {}).get("parts", [options])
+        return [
+            entry
+            for entry in self
+            if entry.format == in_use
+            and any(entry.options.items() <= (given or entry.options).items() for given in in_force)
+        ]
+
     @property
     def best(self) -> Prediction:
         """The prediction with the shortest time."""
@@ -154,20 +170,14 @@ class Predictions(Sequence[Prediction]):
         >>> predictions.table().split()[0]
         'format'
         """
-        in_force = (options or {}).get("parts", [options])
-
-        def is_used(entry: Prediction) -> bool:
-            return entry.format == in_use and any(
-                entry.options.items() <= (given or entry.options).items() for given in in_force
-            )
-
+        used = self.used(in_use, options)
         lines, below, notes = [self._head], [], []
-        for entry in sorted(self, key=is_used, reverse=True):
+        for entry in sorted(self, key=lambda entry: entry in used, reverse=True):
             if entry.bytes is None and entry.note:
                 refusal = entry.note.removeprefix(f"format '{entry.format}' ")
                 below.append(wrapped(f"{entry.name}: {refusal}"))
                 continue
-            mark = "  <- in use" if is_used(entry) else ""
+            mark = "  <- in use" if entry in used else ""
             if entry.note:
                 notes += [entry.note] if entry.note not in notes else []
                 mark += f"  [{notes.index(entry.note) + 1}]"
@@ -360,7 +370,8 @@ def _together(pieces: Sequence[Sequence[Prediction]]) -> list[Prediction]:
             time = sum(times) if len(times) == len(same) else None
             size = sum(entry.bytes or 0 for entry in same)
             padding = max(entry.padding or 0.0 for entry in same)
-            entries.append(replace(same[0], time_us=time, bytes=size, padding=padding))
+            parts = {name: sum(entry.parts_us[name] for entry in same) for name in same[0].parts_us}
+            entries.append(replace(same[0], time_us=time, bytes=size, padding=padding, parts_us=parts))
     return entries
 
 
