@@ -5,6 +5,7 @@ Tests make public calls. test_layers.py has the list of the files that may impor
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 
@@ -19,6 +20,7 @@ from spmvgpu.linalg import forecast, multigrid_in_pieces, named
 from spmvgpu.linalg.problem import DoubleSystem
 from spmvgpu.linalg.systems import random_vector
 from spmvgpu.multi_device import division
+from spmvgpu.planning import choosing
 from spmvgpu.planning.profile import SHIPPED, Profile, profile_path
 
 CPU, GPU = -1, 0
@@ -169,6 +171,12 @@ def take_times(monkeypatch, time_of):
         return time_of(matrix.format, matrix.options, order, product_us), 13
 
     monkeypatch.setattr(_core.AnyMatrix, "try_products", try_products)
+
+
+def let_searches_take(monkeypatch, seconds):
+    """Let a set-up take no time, and so many seconds pass whenever a search looks at the clock after it."""
+    clock = itertools.chain([0] * 3, itertools.count(0, seconds))
+    monkeypatch.setattr(choosing, "perf_counter", lambda: next(clock))
 
 
 def refuse_to_build(monkeypatch, **errors):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import sys
 import warnings
@@ -51,7 +52,7 @@ def predict():
     assert sg.predict(A, "cpu").best.time_us > 0
 
 
-SCHEMA = 4  # of results that this version reads
+SCHEMA = 5  # of results that this version reads
 
 
 def content(**changes):
@@ -62,6 +63,7 @@ def content(**changes):
         "options": {"warps_per_slice": 2},
         "reorder": None,
         "time_us": 1.5,
+        "budget": math.inf,
     } | changes
 
 
@@ -99,6 +101,8 @@ DAMAGED = [
     json.dumps(content(time_us=10**400)),
     json.dumps(content(time_us=float("nan"))),
     json.dumps(content(time_us=float("inf"))),
+    json.dumps(content(budget=-1)),
+    json.dumps(content(budget=None)),
     json.dumps(content(surplus=1)),
     json.dumps({"schema": SCHEMA}),
 ]

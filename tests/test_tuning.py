@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import matrix, vector
-from internals import CPU, formats_to_consider, own_profile, refuse_to_build, take_times
+from internals import CPU, formats_to_consider, let_searches_take, own_profile, refuse_to_build, take_times
 from reference import assert_product
 from spmvgpu import gallery
 from support import explained, write_profile
@@ -121,6 +121,34 @@ def test_full_tries_the_tunables_of_those_that_come_close(gpu, take):
     assert min(counts["sell"], counts["csr"]) > 1
     assert len({trial.name for trial in trials}) == len(trials)
     assert counts["bsell"] == 1
+
+
+def test_full_ends_after_some_set_ups_or_seconds(take, monkeypatch):
+    take()
+    alone = {"reorder": None, "budget": math.inf}
+    every = full(**alone).tuning
+    assert not every.out_of_time
+
+    def counted(seconds, **options):
+        let_searches_take(monkeypatch, seconds)
+        with sg.cache.ignored():
+            tuning = full(**alone | options).tuning
+        assert tuning.out_of_time == (len(tuning.trials) < len(every.trials))
+        return len(tuning.trials)
+
+    # 2 s, and 4 s: products take 20 us.
+    assert counted(0.5, budget=50) < counted(0.5, budget=2e5) < len(every.trials)
+    assert counted(0.5) == counted(0.001, budget=50) == len(every.trials)
+
+
+def test_what_full_found_in_less_time_is_not_used_for_more(take, monkeypatch):
+    take()
+    let_searches_take(monkeypatch, 0.5)
+    assert full().tuning.out_of_time
+    assert full().tuning.cached
+    assert not full(budget=math.inf).tuning.cached
+    assert full(budget=math.inf).tuning.cached
+    assert full().tuning.cached
 
 
 def test_full_tuning_of_a_format_keeps_given_options(gpu, take):

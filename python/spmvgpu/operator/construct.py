@@ -115,13 +115,15 @@ def aslinearoperator(
         a GPU times the two or three formats with the best predictions, unless one is clearly the best, and
         the CPU takes csr, or stencil for a matrix whose rows repeat. "off": time nothing and reuse nothing.
         "full": time every format, in the given order of rows and in others, or all options of the given
-        format, unless that was done before. It takes 0.1 to 1 s on a GPU, and thousands of products on a CPU.
-        Results are kept on disk, see `spmvgpu.cache`. `SparseOperator.tuning` has the times.
+        format, unless that was done before. No trial begins after 2 s, or 40 times the time until the first
+        one if that is more. Results are kept on disk, see `spmvgpu.cache`. `SparseOperator.tuning` has the
+        times.
     budget : float, default 50
         Time limit for ``tune="cached"``, in products of the matrix, without the upload. Formats are timed
         only if predictions, conversions and trials are expected to take less, and until the time is used up.
         For matrices below some millions of non-zeros it is too short for two formats, and the prediction
-        decides. 0: time nothing. ``math.inf``: time all formats with close predictions.
+        decides. 0: time nothing. ``math.inf``: time all formats with close predictions. ``tune="full"`` may
+        take as long, too, if that is longer than its own limit; ``math.inf``: it leaves nothing out.
     powers : sequence of float, optional
         Relative speeds of the devices in a list. By default devices of one kind are equal, and others are
         measured.

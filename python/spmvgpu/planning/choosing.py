@@ -90,7 +90,7 @@ class _Search:
                 continue  # like that other matrix, but not enough
             self.tuning.cached = True
             return where.reordered(known), matrix
-        trials = Trials(request, self._ordinal, self.tuning, self._build)
+        trials = Trials(request, self._ordinal, self.tuning, self._build, self.spent_us)
         if request.tune == "full":
             trials.add_all(csr, lambda csr: [choice for choice, _ in self._ranked(csr)[1]], self._may_reorder)
         else:
@@ -105,7 +105,7 @@ class _Search:
             for choice in while_time_lasts(candidates, self.tuning, request.budget, self.spent_us):
                 trials.add(self.where, choice)
         best = trials.best
-        results.keep(best.choice, best.time_us, best.where.reorder)
+        results.keep(best.choice, best.time_us, best.where.reorder, self.tuning.out_of_time)
         reason = reason_for(self.tuning, best.time_us)
         return best.where.reordered(replace(best.choice, reason=reason)), best.matrix
 

@@ -28,6 +28,10 @@ _NEAR, _TURNS = 1.35, 5
 _CLOSE = 2.0
 # Other formats are tried in an order of rows and columns if csr takes at most this many times as long in it.
 _WORTHWHILE = 1.1
+# No trial begins after that many times the set-up of an operator, or these seconds if they are more.
+_SETUPS, _SECONDS = 40, 2.0
+# Microseconds of an entry to find the order "rcm" on a CPU, about.
+_RCM_US = 0.3
 # Reading memory is faster than copying it, which the bandwidth of a profile is, by less than this.
 _READING = 1.15
 
@@ -88,6 +92,8 @@ class Trials:
         To which the trials are added.
     build : callable
         Makes a canonical matrix what is chosen.
+    spent_us : callable
+        Gives the microseconds since the search began.
     """
 
     def __init__(
@@ -96,8 +102,10 @@ class Trials:
         ordinal: int,
         tuning: Tuning,
         build: Callable[[CanonicalCsr, Choice], AnyMatrix],
+        spent_us: Callable[[], float],
     ) -> None:
         self._request, self._ordinal, self._tuning, self._build = request, ordinal, tuning, build
+        self._spent_us, self._limit_us = spent_us, inf
         self._best: Best | None = None
         self._refusals: list[Exception] = []
         self._times: dict[tuple[object, ...], float] = {}  # by what is stored
@@ -138,10 +146,13 @@ class Trials:
     ) -> None:
         """Try all that `ranked` says of a matrix, as it is given and in other orders of its rows and columns.
 
-        By what is known of their bytes, some need no trial: they cannot be faster than the best.
+        By what is known of their bytes, some need no trial: they cannot be faster than the best. Others get
+        none where the time is used up.
         """
         given_us = self._add_formats(Ordered(csr), ranked(csr))
         for reorder in NAMED if may_reorder else ():
+            if not self._has_time(_RCM_US * csr.nnz if reorder == "rcm" else 0.0):
+                return
             try:
                 where = ordered(csr, reorder, self._ordinal)
             except (ValueError, MemoryError):
@@ -162,7 +173,9 @@ class Trials:
         return next((time_us for time_us, choice in times if choice.format == "csr"), 0.0)
 
     def _add_new(self, where: Ordered, choice: Choice) -> float:
-        """`add`, unless the same is stored already, or moves more bytes than the best has time for."""
+        """`add`, unless there is no time, the same is stored already, or it is too large to be as fast."""
+        if not self._has_time():
+            return inf
         if where.csr.is_wide:
             return self.add(where, choice)
         try:
@@ -177,6 +190,18 @@ class Trials:
             is_hopeless = self._best is not None and self._least_us(plan.bytes) >= self._best.time_us
             self._times[stored] = inf if is_hopeless and not is_measure else self.add(where, choice)
         return self._times[stored]
+
+    def _has_time(self, needed_us: float = 0.0) -> bool:
+        """Whether something that takes so long may begin."""
+        if self._best is None:
+            return True
+        products_us = self._request.budget * self._best.time_us
+        if self._limit_us == inf:  # now that there is an operator
+            self._limit_us = max(1e6 * _SECONDS, _SETUPS * self._spent_us())
+        if self._spent_us() + needed_us <= max(self._limit_us, products_us):
+            return True
+        self._tuning.out_of_time = True
+        return False
 
     def _in_turns(self, matrix: AnyMatrix, short_us: float) -> float:
         """Microseconds of a product. If short series are near, it is timed in turns with the best, anew."""

@@ -69,7 +69,7 @@ class Tuning:
     cached : bool
         Whether the result of an earlier tuning was used.
     out_of_time : bool
-        Whether the argument `budget` ended the trials early.
+        Whether the time limit ended the trials early.
     steps : list of Step
         Where the time went, from the matrix to the operator. Their seconds add up to the whole.
 

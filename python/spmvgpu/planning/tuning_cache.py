@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import cache as cache_result
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,13 +25,14 @@ from .profile import load_profile, slug
 from .reordering import NAMED, Reorder
 from .request import Request
 
-SCHEMA = 4
+SCHEMA = 5
 _TABLE = {
     "schema": {SCHEMA},
     "format": str,
     "options": dict,
     "reorder": (type(None), set(NAMED)),
     "time_us": Range(0, 1e12),
+    "budget": Range(0, inf),
 }
 
 #: A choice, and the order of rows and columns that it is for.
@@ -55,15 +57,17 @@ class Results:
         """The best first, less those in orders that take longer to find than `tune="cached"` may take."""
         if self._request.tune == "off" or not cache.holds_tuning():
             return
+        budget = self._request.budget if self._request.tune == "full" else 0.0
         for path in self._paths:
             with step("cache"):
-                found = recall(path, self._request.format, self._request.options)
+                found = recall(path, self._request.format, self._request.options, budget)
             if found is not None and (self._request.tune == "full" or found[1] != "rcm"):
                 yield found
 
-    def keep(self, choice: Choice, time_us: float, reorder: Reorder) -> None:
+    def keep(self, choice: Choice, time_us: float, reorder: Reorder, was_cut: bool) -> None:
+        """Keep the best of trials, which the budget may have cut short."""
         with step("cache"):
-            keep(self._paths[-1], choice, time_us, reorder)
+            keep(self._paths[-1], choice, time_us, reorder, self._request.budget if was_cut else inf)
 
     @lazy
     def _paths(self) -> list[Path | None]:
@@ -115,10 +119,11 @@ def _package() -> tuple[object, ...]:
     return build["version"], build["cuda_version"], formats()
 
 
-def recall(path: Path | None, format: str, options: Options) -> Found | None:
+def recall(path: Path | None, format: str, options: Options, budget: float) -> Found | None:
     """The choice and order kept there for a request for this format with these options.
 
-    None without a file; and, with one warning, if it is not what `keep` writes for such a request.
+    None without a file, and if it was found within less than the budget; and, with one warning, if it is
+    not what `keep` writes for such a request.
     """
     if path is None:
         return None
@@ -131,6 +136,8 @@ def recall(path: Path | None, format: str, options: Options) -> Found | None:
         if name not in ((format,) if format != "auto" else formats()):
             raise ValueError(f"its format is {name!r}")
         _check_options(name, content["options"], options)
+        if content["budget"] < budget:
+            return None
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -158,7 +165,9 @@ def _check_options(format: str, kept: Options, given: Options) -> None:
     check(kept, {name: tuned[name] for name in kept}, "options")
 
 
-def keep(path: Path | None, choice: Choice, time_us: float, reorder: Reorder = False) -> None:
+def keep(
+    path: Path | None, choice: Choice, time_us: float, reorder: Reorder = False, budget: float = inf
+) -> None:
     """Write a result. Where that is not possible, the next operator is tuned again: no reason to fail."""
     if path is None:
         return
@@ -168,6 +177,7 @@ def keep(path: Path | None, choice: Choice, time_us: float, reorder: Reorder = F
         "options": choice.options,
         "reorder": reorder or None,
         "time_us": time_us,
+        "budget": budget,
     }
     try:
         cache.write(path, json.dumps(content))
