@@ -12,13 +12,14 @@ from support import each_type
 
 
 # Below and above what a GPU loads at once: rows are cut more finely below.
+@pytest.mark.parametrize("kernel", ["balanced", "nodes"])
 @pytest.mark.parametrize("others", [500, 120_000])
 @each_type
-def test_a_row_of_several_blocks_is_summed_anew_by_every_product(others, dtype, device):
+def test_a_row_of_several_blocks_is_summed_anew_by_every_product(others, kernel, dtype, device):
     """What a block leaves for the one that adds a row up is not what it left for the product before."""
     A = from_lengths([3] * 300 + [9000, 0, 5000] + [17] * others, 9001)
     A = sp.csr_array((typed(A, dtype), A.indices, A.indptr), shape=A.shape)
-    op = sg.aslinearoperator(A, format="csr", kernel="balanced", device=device)
+    op = sg.aslinearoperator(A, format="csr", kernel=kernel, device=device)
     for power in range(20):
         x = vector(A.shape[1], dtype) * A.dtype.type(2.0**power)
         assert_product(op @ x, A, x)
