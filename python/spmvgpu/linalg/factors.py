@@ -77,12 +77,12 @@ def superlu(matrix: sp.csr_array) -> sla.SuperLU:
     What a signal handler raises ends the wait, and leaves the thread behind until the factors are made.
     """
     if _seconds_of_full(matrix) <= _WAIT:
-        return sla.splu(sp.csc_array(matrix))
+        return sla.splu(matrix.tocsc())
     made: Future[sla.SuperLU] = Future()
 
     def run() -> None:
         try:
-            made.set_result(sla.splu(sp.csc_array(matrix)))
+            made.set_result(sla.splu(matrix.tocsc()))
         except BaseException as error:
             made.set_exception(error)
 
@@ -97,7 +97,7 @@ def superlu(matrix: sp.csr_array) -> sla.SuperLU:
 def solve_by_factors(
     A: sp.csr_array, b: HostArray, x0: HostArray | None, rtol: float, atol: float
 ) -> tuple[HostArray | None, float, str]:
-    """Solve with the factors of a matrix.
+    """Solve with the factors of a canonical matrix.
 
     A row without entries whose column has none either is set aside: `x` is there what `x0` is, or zero. The
     caller has checked that `b` is zero in such rows.
@@ -110,23 +110,25 @@ def solve_by_factors(
     outcome : str
         "converged", or what went wrong.
     """
-    A.sum_duplicates()
-    A.eliminate_zeros()
+    if not A.data.all():
+        A = A.copy()
+        A.eliminate_zeros()
     connected = np.flatnonzero((np.diff(A.indptr) > 0) | (np.bincount(A.indices, minlength=len(b)) > 0))
     x = np.zeros_like(b) if x0 is None else x0.copy()
+    sizes = norms(b)
+    goals = np.maximum(rtol * sizes, atol)
     part = A if len(connected) == len(b) else A[connected][:, connected]
     try:
         refusal = _refusal(part)
         if refusal:
             return None, np.inf, refusal
-        x[connected] = _refined(part, b[connected], rtol, atol)
+        x[connected], left = _refined(part, b[connected], goals)
     except RuntimeError:  # of SuperLU
         return None, np.inf, "the matrix is singular"
     except MemoryError:
         return None, np.inf, "there is no memory for the factors"
-    sizes, left = norms(b), norms(b - A @ x)
     worst = float(np.max(left / np.where(sizes > 0, sizes, 1.0), initial=0.0))
-    is_solved = bool((left <= np.maximum(rtol * sizes, atol)).all())
+    is_solved = bool((left <= goals).all())
     outcome = "converged" if is_solved else "came to where rounding errors keep the residual"
     return x, worst if np.isfinite(worst) else np.inf, outcome
 
@@ -152,20 +154,20 @@ def norms(X: HostArray) -> HostArray:
         return np.asarray(sizes * np.linalg.norm(X / np.where(sizes > 0, sizes, 1.0), axis=0))
 
 
-def _refined(A: sp.csr_array, b: HostArray, rtol: float, atol: float) -> HostArray:
-    """The solution with the factors, and with a few refinements where it is not exact enough."""
+def _refined(A: sp.csr_array, b: HostArray, goals: HostArray) -> tuple[HostArray, HostArray]:
+    """The solution, refined a few times where it is not exact enough, and the norms of its residuals."""
     if not len(b):
-        return b
-    goals = np.maximum(rtol * norms(b), atol)
+        return b, norms(b)
     factors = superlu(A)
     x: HostArray = factors.solve(b)
-    for _ in range(_MOST_REFINEMENTS):
+    refinements = 0
+    while True:
         residual = b - A @ x
         left = norms(residual)
-        if (left <= goals).all() or not np.isfinite(left).all():
-            break
+        if (left <= goals).all() or not np.isfinite(left).all() or refinements == _MOST_REFINEMENTS:
+            return x, left
         x = x + factors.solve(residual)
-    return x
+        refinements += 1
 
 
 def _refusal(A: sp.csr_array) -> str:

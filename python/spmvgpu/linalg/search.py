@@ -324,7 +324,7 @@ class Search:
             return False
         self.reason = self.reason or f"the matrix is small ({problem.rows} rows)"
         self.device = "cpu"
-        matrix = problem.matrix.astype(problem.dtype)
+        matrix = problem.matrix.astype(problem.dtype, copy=False)
         if not np.isfinite(matrix.data).all():
             raise ValueError("A contains inf or NaN")
         with self.shown(DIRECT, self.reason):
