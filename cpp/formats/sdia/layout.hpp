@@ -45,7 +45,7 @@ struct SdiaTuning {
         visit("max_padding", self.max_padding, Range{1.0, 1e6});
     }
 
-    static std::vector<Options> candidates() { return {{{"block_size", 128}}, {{"block_size", 256}}}; }
+    static std::vector<Options> candidates();
 };
 
 struct SdiaPlan {

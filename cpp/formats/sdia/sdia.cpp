@@ -10,6 +10,8 @@
 
 namespace spmvgpu {
 
+std::vector<Options> SdiaTuning::candidates() { return {{{"block_size", 128}}, {{"block_size", 256}}}; }
+
 SPMVGPU_BUILD_ON_HOST(Sdia)
 
 template <class T>

@@ -41,7 +41,7 @@ struct StencilTuning {
         visit("max_stencils", self.max_stencils, Range{1, 65535});
     }
 
-    static std::vector<Options> candidates() { return {{{"rows_per_thread", 0}}}; }
+    static std::vector<Options> candidates();
 };
 
 // Rows of one kind: the begin and number of the slots of their stencil, the begin of the words with a bit for each slot

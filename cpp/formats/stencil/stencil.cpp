@@ -38,6 +38,8 @@ std::optional<Promise> promise(const RowSample& sample) {
 
 }  // namespace stencil_choice
 
+std::vector<Options> StencilTuning::candidates() { return {{{"rows_per_thread", 0}}}; }
+
 void learn_from(std::vector<KnownRow> sample, std::vector<KnownRow>& known, KnownRows& table) {
     const auto by_key = [](const KnownRow& a, const KnownRow& b) { return a.key < b.key; };
     std::stable_sort(sample.begin(), sample.end(), by_key);
