@@ -2,7 +2,9 @@
 
 import gc
 import pickle
+import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -296,11 +298,42 @@ def test_without_cudss(monkeypatch, rng):
 
 def test_what_is_missing_is_named(monkeypatch):
     cudss.bindings.cache_clear()
-    monkeypatch.setitem(__import__("sys").modules, "nvmath.bindings", None)
+    monkeypatch.setitem(sys.modules, "nvmath.bindings", None)
     with pytest.raises(ImportError, match=r'(?s)pip install "spmvgpu\[direct\]".*op\.to\("cpu"\)'):
         cudss.bindings()
     assert not cudss.is_available()
     cudss.bindings.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "too_old", "extra"),
+    [
+        (13, 13, False, ""),
+        (12, 12, False, ""),
+        (12, 13, False, ""),
+        (13, 12, True, "direct-cu12"),
+        (13, 11, True, "direct"),
+        (None, 12, False, "direct-cu12"),
+        (None, 13, False, "direct"),
+    ],
+)
+def test_cudss_fits_the_driver(monkeypatch, cuda, driver, too_old, extra):
+    """The error names the extra whose libraries run with the driver; no such library and driver are here."""
+    monkeypatch.setattr(cudss._core, "driver", lambda: {"version": 1000 * driver})
+    runtime = SimpleNamespace(cudaRuntimeGetVersion=lambda: (0, 1000 * cuda))
+    of_cuda, of_nvmath = SimpleNamespace(runtime=runtime), SimpleNamespace(cudss=fake_cudss.Library())
+    for name, module in {"cuda": of_cuda, "nvmath": of_nvmath}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setitem(sys.modules, f"{name}.bindings", module if cuda else None)
+    cudss.bindings.cache_clear()
+    try:
+        assert cudss.is_available() == (not extra)
+        if extra:
+            with pytest.raises(ImportError, match=rf'pip install "spmvgpu\[{extra}\]"') as raised:
+                cudss.bindings()
+            assert (f"of CUDA 13, and the driver is of CUDA {driver}" in str(raised.value)) == too_old
+    finally:
+        cudss.bindings.cache_clear()
 
 
 @pytest.mark.parametrize("kind", KINDS)

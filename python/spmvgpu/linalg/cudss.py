@@ -30,15 +30,21 @@ _DEFAULT_STREAM = 0  # of a handle, and of all work here
 
 @cache
 def bindings() -> Any:
-    """The bindings, once the library is loaded; ImportError if one of them is missing."""
+    """The bindings, once the library is loaded; ImportError if one is missing, or the driver is too old."""
+    driver = _core.driver()["version"] // 1000
     try:
+        from cuda.bindings import runtime
         from nvmath.bindings import cudss
 
         cudss.get_property(0)
+        _, version = runtime.cudaRuntimeGetVersion()
+        if 0 < driver < version // 1000:
+            raise RuntimeError(f"they are of CUDA {version // 1000}, and the driver is of CUDA {driver}")
     except Exception as error:  # a library that is not found raises what the loader of the version raises
+        extra = "direct-cu12" if driver == 12 else "direct"
         raise ImportError(
-            f"factors on a GPU need nvmath-python and cuDSS, which cannot be loaded ({error}); run pip "
-            'install "spmvgpu[direct]", or factorize on the CPU: op.to("cpu"), or device="cpu" for a matrix'
+            f"factors on a GPU need nvmath-python and cuDSS, which cannot be used ({error}); run pip install "
+            f'"spmvgpu[{extra}]", or factorize on the CPU: op.to("cpu"), or device="cpu" for a matrix'
         ) from error
     return cudss
 
