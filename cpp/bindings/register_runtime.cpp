@@ -5,6 +5,7 @@
 #include "core/environment.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
+#include "core/system.hpp"
 #include "gpu/runtime.hpp"
 #include "gpu/timing.hpp"
 #include "matrix/matrix.hpp"
@@ -39,7 +40,7 @@ py::list describe_formats() {
 py::dict device_properties(int ordinal) {
     if (ordinal == Device::kCpu) {
         return py::dict(py::arg("model") = "CPU", py::arg("multiprocessors") = max_threads(),
-                        py::arg("memory_free") = free_host_memory());
+                        py::arg("memory_free") = free_host_memory(), py::arg("memory_total") = system::total_memory());
     }
     const auto& properties = gpu::properties(ordinal);
     const auto memory = gpu::memory(ordinal);

@@ -39,11 +39,15 @@ std::shared_ptr<void> allocate(std::size_t bytes, std::size_t alignment) {
     return {_aligned_malloc(bytes, alignment), _aligned_free};
 }
 
-std::size_t free_memory() {
+static MEMORYSTATUSEX memory_status() {
     MEMORYSTATUSEX status{};
     status.dwLength = sizeof status;
-    return GlobalMemoryStatusEx(&status) ? status.ullAvailPhys : 0;
+    GlobalMemoryStatusEx(&status);  // leaves zeros where it fails
+    return status;
 }
+
+std::size_t free_memory() { return memory_status().ullAvailPhys; }
+std::size_t total_memory() { return memory_status().ullTotalPhys; }
 
 int process_number() { return _getpid(); }
 
@@ -66,14 +70,19 @@ std::shared_ptr<void> allocate(std::size_t bytes, std::size_t alignment) {
     return {memory, std::free};
 }
 
+static std::size_t bytes_of_pages(int name) {
+    return static_cast<std::size_t>(sysconf(name)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
 std::size_t free_memory() {
 #ifdef _SC_AVPHYS_PAGES
-    const auto pages = sysconf(_SC_AVPHYS_PAGES);
+    return bytes_of_pages(_SC_AVPHYS_PAGES);
 #else
-    const auto pages = sysconf(_SC_PHYS_PAGES);  // macOS does not count free pages
+    return total_memory();  // macOS does not count free pages
 #endif
-    return static_cast<std::size_t>(pages) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
+
+std::size_t total_memory() { return bytes_of_pages(_SC_PHYS_PAGES); }
 
 int process_number() { return getpid(); }
 

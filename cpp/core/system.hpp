@@ -13,6 +13,7 @@ constexpr std::size_t kHugePage = 2 << 20;
 // Memory at a multiple of `alignment`, in huge pages if that is kHugePage; null if there is not enough.
 std::shared_ptr<void> allocate(std::size_t bytes, std::size_t alignment);
 std::size_t free_memory();
+std::size_t total_memory();
 
 int process_number();
 int thread_number();    // number of the calling thread; 0 where threads have none

@@ -69,8 +69,7 @@ def devices() -> tuple[DeviceInfo, ...]:
     ['cpu']
     """
     cpu = _core.device_properties(CPU)
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    found = [DeviceInfo("cpu", _cpu_model(), total, cpu["memory_free"], cpu["multiprocessors"])]
+    found = [DeviceInfo("cpu", _cpu_model(), cpu["memory_total"], cpu["memory_free"], cpu["multiprocessors"])]
     for ordinal in range(_core.device_count()):
         gpu = _core.device_properties(ordinal)
         found.append(
