@@ -80,7 +80,7 @@ def test_packages_have_code_for_the_same_gpus(monkeypatch):
 
     monkeypatch.setattr(wheels, "system_nvcc", lambda environment: None)
     known = [wheels.cuda_architectures(wheels.known_architectures(m)) for m in ("x86_64", "aarch64")]
-    assert known[1] == "75-real;80-real;86-real;87-real;89-real;90-real;100;120-real"
+    assert known[1] == "75-real;80-real;86-real;87-real;90-real;100;120-real"
     assert re.findall(r'CUDAARCHS = "(.*?)"', PROJECT) == known
     in_recipe = re.search("CUDAARCHS: (.*)", text("tools/conda/recipe.yaml"))[1]
     jetson = re.compile(r'\$\{\{ "(.*?)" if aarch64 else "" \}\}')

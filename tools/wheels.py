@@ -23,9 +23,9 @@ sys.path.insert(0, str(ROOT / "build_backend"))
 
 from find_nvcc import requested_cuda, system_nvcc  # noqa: E402
 
-ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
-JETSON = 87  # runs no machine code of another GPU
-PTX = 100  # the newest one that all GPUs without machine code can run
+ARCHITECTURES = (75, 80, 86, 90, 100, 120)
+JETSON = 87  # Orin, which runs no machine code of another GPU
+PTX = 100  # the newest that all GPUs without machine code can run
 LARGEST = 100e6  # bytes: what an index of packages takes without asking
 
 
