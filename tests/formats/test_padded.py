@@ -63,7 +63,7 @@ def refused_by_default():
 @each_type
 def test_battery_at_any_padding(name, case, dtype, device):
     A = matrix(case, dtype)
-    cost = sg.estimate(A, name, **ANY_PADDING)
+    cost = sg.estimate(A, name, device, **ANY_PADDING)
     op = sg.aslinearoperator(A, format=name, device=device, **ANY_PADDING)
     # A GPU hands out memory in pages of 2 MiB, for each of up to three arrays.
     assert cost["bytes"] <= op.nbytes <= cost["bytes"] + (0 if device == "cpu" else 3 * 2**21)
