@@ -10,8 +10,13 @@ from importlib import import_module
 from pathlib import Path
 
 import hypothesis
-import numpy as np
 import pytest
+
+# Before NumPy is imported. Idle threads of BLAS wait in loops, on cores that other processes of tests need.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+
+import numpy as np
 
 import libraries
 import spmvgpu as sg
