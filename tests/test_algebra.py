@@ -1,5 +1,6 @@
 """Operators as matrices: copies, parts and multiples of them, and sparse products."""
 
+import itertools
 import operator
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.sparse.linalg import aslinearoperator
 import spmvgpu as sg
 from battery import TYPES
 from reference import assert_product
-from support import assert_same_entries, build, explained, formats_of, type_fixture
+from support import assert_same_entries, build, explained, formats_of, naming, type_fixture
 
 ROWS, COLS = 60, 45
 MATRIX = sp.random_array((ROWS, COLS), density=0.2, random_state=np.random.default_rng(5)).tocsr()
@@ -201,30 +202,29 @@ LAYOUTS = ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"]
 CLASSES = [getattr(sp, f"{layout}_{kind}") for layout in LAYOUTS for kind in ("array", "matrix")]
 
 
-@pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("given", ["float64", "float32", "int64", "int8", "uint8", "bool", "complex64"])
 @pytest.mark.parametrize("symbol", OPERATORS)
 @pytest.mark.parametrize("declared", [None, True])
-def test_sparse_matrices_on_either_side(kind, given, symbol, declared, device):
+def test_sparse_matrices_on_either_side(given, symbol, declared, device):
     """Products are SciPy's, sums are operators, also where the type knows no negative numbers."""
     A = SYMMETRIC.astype(np.float32)
     B = sp.csr_array((np.arange(A.nnz) % 3, A.indices, A.indptr), shape=A.shape).astype(given)
     op, apply = sg.aslinearoperator(A, device=device, symmetric=declared), OPERATORS[symbol]
     exact = A.astype(complex), B.astype(complex)
     by_scipy = operator.matmul if symbol == "*" else apply
-    for made, expected in (
-        (apply(op, kind(B)), by_scipy(*exact)),
-        (apply(kind(B), op), by_scipy(*reversed(exact))),
-    ):
-        assert made.dtype == np.result_type(A.dtype, given)
-        np.testing.assert_allclose(made.toarray(), expected.toarray(), rtol=1e-5, atol=1e-5)
-        if symbol in "*@":
-            assert isinstance(made, sp.csr_array)
-            continue
-        assert isinstance(made, sg.SparseOperator)
-        assert made.device == op.device
-        x = np.linspace(-1, 1, A.shape[0])
-        np.testing.assert_allclose(made.T @ x, expected.T @ x, rtol=1e-4, atol=1e-4)
+    for kind, is_left in itertools.product(CLASSES, (True, False)):
+        with naming(kind=kind.__name__, is_left=is_left):
+            made = apply(op, kind(B)) if is_left else apply(kind(B), op)
+            expected = by_scipy(*(exact if is_left else reversed(exact)))
+            assert made.dtype == np.result_type(A.dtype, given)
+            np.testing.assert_allclose(made.toarray(), expected.toarray(), rtol=1e-5, atol=1e-5)
+            if symbol in "*@":
+                assert isinstance(made, sp.csr_array)
+                continue
+            assert isinstance(made, sg.SparseOperator)
+            assert made.device == op.device
+            x = np.linspace(-1, 1, A.shape[0])
+            np.testing.assert_allclose(made.T @ x, expected.T @ x, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

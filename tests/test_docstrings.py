@@ -79,20 +79,21 @@ def module_of(name):
     return attribute(name).__module__.removeprefix("spmvgpu.")
 
 
+PUBLIC = sorted(set(public()))
 # Their examples need libraries that are seldom installed, and other tests call them where these are.
 NOT_RUN = {"linalg.aspreconditioner", "distributed.petsc", "distributed.from_petsc"}
 ALWAYS_REFUSES = "MultiDeviceOperator.update_values"  # whose example says what to do instead
 
 
-@pytest.mark.parametrize("name", sorted(set(public())))
-def test_has_an_example_that_calls_it(name):
-    value = attribute(name)
-    examples = doctest.DocTestParser().get_examples(value.__doc__ or "")
-    assert examples
-    run = [example for example in examples if not example.options.get(doctest.SKIP)]
-    assert (run != examples) == (name in NOT_RUN)
-    if inspect.isroutine(value) and name not in {*NOT_RUN, ALWAYS_REFUSES}:
-        assert any(re.search(rf"\b{value.__name__}\b", example.source) for example in run)
+def test_has_an_example_that_calls_it():
+    for name in PUBLIC:
+        value = attribute(name)
+        examples = doctest.DocTestParser().get_examples(value.__doc__ or "")
+        assert examples, name
+        run = [example for example in examples if not example.options.get(doctest.SKIP)]
+        assert (run != examples) == (name in NOT_RUN), name
+        if inspect.isroutine(value) and name not in {*NOT_RUN, ALWAYS_REFUSES}:
+            assert any(re.search(rf"\b{value.__name__}\b", example.source) for example in run), name
 
 
 OWN_EXAMPLES = {"", "partition", "planning", "jax", "plot", "torch"}  # modules whose docstrings have some
@@ -119,27 +120,25 @@ def test_examples_run(name, monkeypatch):
     assert results.failed == 0
 
 
-@pytest.mark.parametrize("name", sorted(set(public())))
-def test_begins_with_one_sentence(name):
+def test_begins_with_one_sentence():
     """Which the tables of the reference show."""
-    summary, *rest = inspect.cleandoc(attribute(name).__doc__).split("\n")
-    assert summary.endswith(".")
-    assert not rest or not rest[0]
+    for name in PUBLIC:
+        summary, *rest = inspect.cleandoc(attribute(name).__doc__).split("\n")
+        assert summary.endswith("."), name
+        assert not rest or not rest[0], name
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in sorted(set(public())) if inspect.isroutine(attribute(name))]
-)
-def test_says_what_it_takes_and_returns(name):
-    function = attribute(name)
-    signature, doc = inspect.signature(function), inspect.cleandoc(function.__doc__)
-    section = re.search(r"^Parameters\n-+\n(.*?)(\n\n\w|\Z)", doc, re.MULTILINE | re.DOTALL)
-    entries = re.findall(r"^\S.*", section[1], re.MULTILINE) if section else []
-    described = {word.strip(" *") for entry in entries for word in entry.split(" : ")[0].split(",")}
-    assert set(signature.parameters) - {"self", "cls"} <= described
-    gives = str(signature.return_annotation)
-    if gives not in ("None", "NoReturn") and "Iterator" not in gives and "ContextManager" not in gives:
-        assert re.search(r"^Returns\n---|\AReturn ", doc, re.MULTILINE)
+def test_says_what_it_takes_and_returns():
+    for name in (name for name in PUBLIC if inspect.isroutine(attribute(name))):
+        function = attribute(name)
+        signature, doc = inspect.signature(function), inspect.cleandoc(function.__doc__)
+        section = re.search(r"^Parameters\n-+\n(.*?)(\n\n\w|\Z)", doc, re.MULTILINE | re.DOTALL)
+        entries = re.findall(r"^\S.*", section[1], re.MULTILINE) if section else []
+        described = {word.strip(" *") for entry in entries for word in entry.split(" : ")[0].split(",")}
+        assert set(signature.parameters) - {"self", "cls"} <= described, name
+        gives = str(signature.return_annotation)
+        if gives not in ("None", "NoReturn") and "Iterator" not in gives and "ContextManager" not in gives:
+            assert re.search(r"^Returns\n---|\AReturn ", doc, re.MULTILINE), name
 
 
 def test_examples_of_ranks_run():

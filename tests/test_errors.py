@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
+from support import naming
 
 pytestmark = pytest.mark.usefixtures("still_usable")
 
@@ -64,11 +65,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("given", "shape", "error", "says"), REFUSED)
-def test_matrix(given, shape, error, says, fmt, device):
-    with pytest.raises(error, match=says) as caught:
-        sg.aslinearoperator(given, format=fmt, device=device, shape=shape)
-    if error is TypeError:
-        assert "float32, float64, complex64 and complex128" in str(caught.value)
+def test_matrix(given, shape, error, says, device):
+    for fmt in sg.formats():
+        with naming(fmt=fmt), pytest.raises(error, match=says) as caught:
+            sg.aslinearoperator(given, format=fmt, device=device, shape=shape)
+        if error is TypeError:
+            assert "float32, float64, complex64 and complex128" in str(caught.value)
 
 
 # What is asked for

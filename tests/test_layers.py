@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import spmvgpu as sg
+from support import naming
 
 CPP = Path(__file__).parents[1] / "cpp"
 PYTHON = CPP.parent / "python" / "spmvgpu"
@@ -70,15 +71,14 @@ def test_folders_do_not_include_each_other_in_a_circle(table):
         above.add(name)
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_a_file_includes_only_what_its_folder_may(path):
-    allowed = {folder(path), *MAY_INCLUDE[folder(path)]}
-    ours, _ = included(path)
-    assert not {name for name in ours if name.split("/")[0] not in allowed}, (
-        f"it may include {sorted(allowed)}"
-    )
+def test_a_file_includes_only_what_its_folder_may():
     generated = {"bindings/build_info.hpp"}
-    assert not {name for name in ours - generated if not (CPP / name).is_file()}
+    for path in FILES:
+        allowed = {folder(path), *MAY_INCLUDE[folder(path)]}
+        ours, _ = included(path)
+        with naming(path=path.relative_to(CPP), allowed=sorted(allowed)):
+            assert not {name for name in ours if name.split("/")[0] not in allowed}
+            assert not {name for name in ours - generated if not (CPP / name).is_file()}
 
 
 def in_solvers(name):
@@ -86,19 +86,18 @@ def in_solvers(name):
     return "/".join(Path(name).parts[1:-1])
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if folder(path) == "solvers"])
-def test_a_file_of_solvers_includes_only_what_its_folder_may(path):
-    own = in_solvers(path.relative_to(CPP))
-    allowed = {own, *SOLVERS_MAY_INCLUDE[own]}
-    ours, _ = included(path)
-    assert {in_solvers(name) for name in ours if name.startswith("solvers/")} <= allowed
+def test_a_file_of_solvers_includes_only_what_its_folder_may():
+    for path in (path for path in FILES if folder(path) == "solvers"):
+        own = in_solvers(path.relative_to(CPP))
+        ours, _ = included(path)
+        found = {in_solvers(name) for name in ours if name.startswith("solvers/")}
+        assert found <= {own, *SOLVERS_MAY_INCLUDE[own]}, path
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_pybind11_stays_in_the_bindings(path):
-    _, headers = included(path)
-    if folder(path) != "bindings":
-        assert not [name for name in headers if name.startswith(("pybind11/", "Python.h"))]
+def test_pybind11_stays_in_the_bindings():
+    for path in (path for path in FILES if folder(path) != "bindings"):
+        _, headers = included(path)
+        assert not [name for name in headers if name.startswith(("pybind11/", "Python.h"))], path
 
 
 def test_memory_outlives_its_address():
@@ -130,10 +129,8 @@ def test_no_generator_is_thrown_away_within_a_block():
     for path in PYTHON.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and yields_in_a_block(node):
-                assert [ast.unparse(name) for name in node.decorator_list] == ["contextmanager"], (
-                    path,
-                    node.name,
-                )
+                names = [ast.unparse(name) for name in node.decorator_list]
+                assert names == ["contextmanager"], (path, node.name)
 
 
 @pytest.mark.parametrize("pattern", NAMES_OF_CUDA)
