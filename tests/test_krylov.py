@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,11 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
-from battery import COMPLEX_TYPES, vector
+from battery import COMPLEX_TYPES, TYPES, vector
 from generators.systems import neumann2d
 from spmvgpu import gallery, linalg
 from spmvgpu.linalg import SolverWarning
+from support import in_turn
 from systems import SPD, convection, counted, phases, spd, turned
 
 SOLVERS = ["cg", "bicgstab", "gmres", "minres"]
@@ -35,6 +37,7 @@ CASES = [
     *(("hermitian", solver) for solver in ("cg", "bicgstab", "gmres")),
     *((name, solver) for name in ("unsymmetric", "general") for solver in ("bicgstab", "gmres")),
 ]
+PRECONDITIONERS = ["none", "diagonal", "operator"]
 
 
 def system(name, dtype=np.float64):
@@ -49,9 +52,9 @@ def residual(A, x, b):
     return np.linalg.norm(b - A.astype(wide) @ np.asarray(x, wide)) / np.linalg.norm(b)
 
 
-@pytest.mark.parametrize("preconditioner", ["none", "diagonal", "operator"])
-@pytest.mark.parametrize(("name", "solver"), CASES, ids=lambda value: value)
-def test_agrees_with_scipy(name, solver, preconditioner, device, dtype):
+@pytest.mark.parametrize(("case", "dtype"), in_turn(list(product(CASES, PRECONDITIONERS)), TYPES), ids=str)
+def test_agrees_with_scipy(case, device, dtype):
+    (name, solver), preconditioner = case
     A, b = system(name, dtype)
     op = sg.aslinearoperator(A, device=device)
     diagonal = (1 / np.linspace(1, 2, len(b))).astype(A.dtype)

@@ -1,14 +1,17 @@
 """Several right-hand sides at once: every column as if it were solved for alone."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
-from battery import vector
+from battery import TYPES, vector
 from spmvgpu import gallery, linalg
 from spmvgpu.linalg import SolverWarning
+from support import in_turn
 from systems import convection, spd, turned
 
 SOLVERS = ["cg", "minres", "bicgstab", "gmres"]
@@ -41,6 +44,7 @@ def residuals(A, X, B):
     return norms / np.where(sizes > 0, sizes, 1)
 
 
+NAMES = ["poisson3d", "elasticity3d"]
 PRECONDITIONERS = {
     "none": lambda op: None,
     "diagonal": lambda op: 1 / np.linspace(1, 2, op.shape[0]),
@@ -54,9 +58,9 @@ PRECONDITIONERS = {
 }
 
 
-@pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
-@pytest.mark.parametrize("name", ["poisson3d", "elasticity3d"])
-def test_as_one_by_one(name, preconditioner, solver, device, dtype):
+@pytest.mark.parametrize(("case", "dtype"), in_turn(list(product(NAMES, PRECONDITIONERS)), TYPES), ids=str)
+def test_as_one_by_one(case, solver, device, dtype):
+    name, preconditioner = case
     A = spd(name, dtype)
     op, B = sg.aslinearoperator(A, device=device), columns(A, dtype)
     M, rtol = PRECONDITIONERS[preconditioner](op), tolerance(dtype)

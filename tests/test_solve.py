@@ -10,11 +10,12 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
-from battery import vector
+from battery import TYPES, vector
 from generators.systems import convection, flow, neumann2d
 from internals import refuse
 from spmvgpu import gallery
 from spmvgpu.linalg import NotSolvedError, solve
+from support import in_turn
 from systems import SPD, spd, with_empty
 
 
@@ -116,7 +117,7 @@ def test_whether_a_matrix_is_hermitian(dtype, n, scale, device, run, tmp_path):
         assert (json.loads(out)["solver"] in ("cg", "minres")) == is_hermitian
 
 
-@pytest.mark.parametrize("name", SPD)
+@pytest.mark.parametrize(("name", "dtype"), in_turn(list(SPD), TYPES), ids=str)
 def test_small_systems_as_spsolve(name, dtype):
     A = spd(name, dtype)
     b = vector(A.shape[0], dtype)
