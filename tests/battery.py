@@ -257,8 +257,9 @@ def matrix(name, dtype):
     return sp.csr_array(arrays, shape=A.shape)
 
 
-# Reordering one takes a permutation of rows and columns alike.
-SQUARE = [name for name in CASES if len(set(matrix(name, np.dtype("float64")).shape)) == 1]
+def square():
+    """The cases of which reordering takes a permutation of rows and columns alike."""
+    return [name for name in CASES if len(set(matrix(name, np.dtype("float64")).shape)) == 1]
 
 
 @cache

@@ -9,18 +9,24 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 COMPILER = os.environ.get("CXX") or shutil.which("c++")
-FLAGS = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-fopenmp-simd", "-Icpp"]
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-pthread", "-fopenmp-simd", "-Icpp"]
 LONGEST = 300  # seconds, after which it hangs
 
 
-def compiled(name, sources, tmp_path_factory):
-    """The path of the program `tests/cpp/<name>.cpp`, compiled with these sources."""
-    if COMPILER is None:
-        pytest.skip("no C++ compiler")
-    path = tmp_path_factory.mktemp(name) / name
-    files = [f"tests/cpp/{name}.cpp", *(f"cpp/{source}" for source in sources)]
-    subprocess.run([COMPILER, *FLAGS, *files, "-o", path], cwd=ROOT, check=True, timeout=LONGEST)
-    return path
+def program_fixture(name, sources, optimized="-O1"):
+    """The fixture `program` of a module: the path of `tests/cpp/<name>.cpp`, compiled with these sources."""
+
+    @pytest.fixture(scope="module")
+    def program(tmp_path_factory):
+        if COMPILER is None:
+            pytest.skip("no C++ compiler")
+        path = tmp_path_factory.mktemp(name) / name
+        files = [f"tests/cpp/{name}.cpp", *(f"cpp/{source}" for source in sources)]
+        command = [COMPILER, optimized, *FLAGS, *files, "-o", path]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=LONGEST)
+        return path
+
+    return program
 
 
 def check(program, case):

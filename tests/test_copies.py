@@ -2,21 +2,12 @@
 
 import pytest
 
-from programs import check, compiled
+from programs import check, program_fixture
 
-SOURCES = [
-    "core/parallel.cpp",
-    "core/environment.cpp",
-    "core/interrupt.cpp",
-    "core/system.cpp",
-    "core/team.cpp",
-]
+SOURCES = [f"core/{name}.cpp" for name in ("parallel", "environment", "interrupt", "system", "team")]
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """The compiled program."""
-    return compiled("copies", SOURCES, tmp_path_factory)
+program = program_fixture("copies", SOURCES)
 
 
 @pytest.mark.parametrize("copy", ["streaming", "parallel"])

@@ -8,19 +8,12 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, SQUARE, TYPES, banded, matrix, vector
+from battery import CASES, TYPES, banded, matrix, square, vector
 from conftest import CUDA_DEVICES
 from internals import hold_at_most
 from reference import assert_product
 from spmvgpu import gallery, partition
-from support import (
-    assert_multiplies,
-    assert_same_entries,
-    each_type,
-    explained,
-    in_turn,
-    poisoned,
-)
+from support import assert_multiplies, assert_same_entries, each_type, explained, in_turn, poisoned
 
 
 def _gpu_lists():
@@ -75,7 +68,7 @@ def test_products(case, names, by, dtype):
     assert_same_entries(op.tocsr(), A)
 
 
-@pytest.mark.parametrize("case", SQUARE)
+@pytest.mark.parametrize("case", square())
 @each_type
 def test_distributed_vectors(case, names, dtype):
     """Products whose vectors stay on the devices, one after the other, each vector x and y in turn."""

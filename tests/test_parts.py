@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, SQUARE, matrix, vector
+from battery import CASES, matrix, square, vector
 from reference import assert_product
 from support import assert_multiplies, assert_same_entries, each_type, explained, formats_of, naming, poisoned
 
@@ -44,7 +44,7 @@ def test_rows_in_two_formats(case, place, device, dtype):
     assert_same_entries(op.tocsr(), A)
 
 
-@pytest.mark.parametrize("case", SQUARE)
+@pytest.mark.parametrize("case", square())
 @each_type
 def test_reordered(case, device, dtype):
     A = matrix(case, dtype)

@@ -6,16 +6,13 @@ import subprocess
 import pytest
 
 from find_nvcc import system_nvcc
-from programs import LONGEST, ROOT, check, compiled
+from programs import LONGEST, ROOT, check, program_fixture
 
 CORE = ("team", "interrupt", "parallel", "environment", "mutex", "system")
 SOURCES = [*(f"core/{name}.cpp" for name in CORE), "gpu/memory.cpp", "gpu/gather.cpp"]
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """The compiled program."""
-    return compiled("passes", SOURCES, tmp_path_factory)
+program = program_fixture("passes", SOURCES)
 
 
 @pytest.mark.parametrize(

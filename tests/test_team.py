@@ -2,13 +2,9 @@
 
 import pytest
 
-from programs import check, compiled
+from programs import check, program_fixture
 
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """The compiled program."""
-    return compiled("team", ["core/team.cpp", "core/interrupt.cpp", "core/system.cpp"], tmp_path_factory)
+program = program_fixture("team", ["core/team.cpp", "core/interrupt.cpp", "core/system.cpp"])
 
 
 @pytest.mark.parametrize("case", ["failure", "interrupted_caller", "interrupted_piece", "handler_with_loop"])

@@ -3,9 +3,7 @@
 import os
 import sys
 
-import pytest
-
-from programs import check, compiled
+from programs import check, program_fixture
 from support import run_python
 from test_passes import SOURCES
 
@@ -15,10 +13,7 @@ def test_parts_read_what_they_get():
     run_python("import guarded; guarded.main()", PYTHONPATH=os.pathsep.join(sys.path))
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """The compiled program."""
-    return compiled("operands", SOURCES, tmp_path_factory)
+program = program_fixture("operands", SOURCES, "-O0")
 
 
 def test_null_operands_are_refused(program):

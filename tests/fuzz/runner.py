@@ -92,16 +92,7 @@ def _watch(task: Task, device: str, memory: int) -> Iterator[Finding]:
     seed = task.first
     while seed < end:
         command = [sys.executable, "-m", "tests.fuzz", "--worker", "--kinds", task.kind]
-        command += [
-            "--seed",
-            str(seed),
-            "--cases",
-            str(end - seed),
-            "--device",
-            device,
-            "--memory",
-            str(memory),
-        ]
+        command += f"--seed {seed} --cases {end - seed} --device {device} --memory {memory}".split()
         with (
             tempfile.TemporaryFile("w+", errors="replace") as said,
             subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=said, text=True) as worker,

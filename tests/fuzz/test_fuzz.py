@@ -16,7 +16,7 @@ from .every_kernel import GROUPS
 from .faults import fault_of
 from .runner import ROOT, Task, run, tasks
 
-CASES, CASES_AT_NIGHT = 800, 40_000
+CASES, CASES_AT_NIGHT = 400, 40_000
 CASES_WITH_FAULTS = 8
 KINDS = fuzz.default_kinds()
 TASKS = tasks(KINDS, 0, CASES)
