@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "formats/builder.hpp"
 #include "formats/csr/layout.hpp"
 #include "formats/csr/model.hpp"
@@ -56,8 +58,9 @@ struct Builder<Csr<T>, Passes> {
     }
 
     // Chooses the parameters that the tuning leaves open. The CPU has a single method.
-    static CsrTuning complete(Passes& passes, const CsrMatrix<T>& csr, const CsrTuning& asked, const Target& target) {
-        csr_choice::check(asked);
+    static CsrTuning complete(Passes& passes, const CsrMatrix<T>& csr, CsrTuning asked, const Target& target) {
+        const bool by_nodes = asked.kernel == CsrKernel::kNodes;
+        if (by_nodes && asked.lanes_per_row > 0) asked.lanes_per_row = std::max(asked.lanes_per_row, Node::kLeastLanes);
         if (asked.kernel != CsrKernel::kAuto && asked.lanes_per_row != 0 && asked.tile != 0) return asked;
         const Features features = feature_passes::for_options(passes, any_csr(csr), target);
         return csr_choice::fastest(asked, features, sizeof(T), target.processors);

@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
-#include <string>
 
 #include "formats/csr/build.hpp"
 #include "formats/csr/layout.hpp"
@@ -106,13 +104,6 @@ const times::Terms& costs_of(const CsrTuning& tuning) {
     if (tuning.tile <= 512) return kTilesOf512;
     if (tuning.tile == 1024) return kTilesOf1024;
     return tuning.tile == 2048 ? kTilesOf2048 : kTilesOf4096;
-}
-
-void check(const CsrTuning& asked) {
-    const int lanes = asked.lanes_per_row;
-    if (asked.kernel != CsrKernel::kNodes || lanes == 0 || lanes >= Node::kLeastLanes) return;
-    throw std::invalid_argument("lanes_per_row is " + std::to_string(lanes) +
-                                "; kernel 'nodes' takes 8, 16 or 32 lanes");
 }
 
 CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_bytes, int processors) {

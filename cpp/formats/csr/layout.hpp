@@ -29,9 +29,8 @@ namespace spmvgpu {
 enum class CsrKernel { kAuto, kBalanced, kShuffle, kShared, kHalfWarp, kNodes };
 
 struct CsrTuning {
-    CsrKernel kernel =
-        CsrKernel::kAuto;   // auto: the one that is predicted to be the fastest of shuffle, nodes, balanced
-    int lanes_per_row = 0;  // shuffle, nodes (8 at least): 0 chooses from the mean row length
+    CsrKernel kernel = CsrKernel::kAuto;  // auto: the fastest of shuffle, nodes and balanced, as predicted
+    int lanes_per_row = 0;                // shuffle, nodes (which takes 8 or more): 0 chooses from the mean row length
     int tile = 0;  // balanced: non-zeros per tile; 0 chooses from nnz, the processors of the device and the columns
 
     template <class Self, class Visit>

@@ -8,9 +8,6 @@ namespace spmvgpu::csr_choice {
 times::Terms terms_of(const times::Work& work, const CsrTuning& tuning);
 const times::Terms& costs_of(const CsrTuning& tuning);
 
-// Throws std::invalid_argument if options do not go together.
-void check(const CsrTuning& asked);
-
 // The fastest completion of a tuning, for values of this size.
 CsrTuning fastest(const CsrTuning& asked, const Features& features, int item_bytes, int processors);
 

@@ -133,7 +133,7 @@ class Predictions(Sequence[Prediction]):
     def __iter__(self) -> Iterator[Prediction]:
         return iter(self._entries)
 
-    def used(self, in_use: str | None, options: Mapping[str, Any] | None) -> list[Prediction]:
+    def _used(self, in_use: str | None, options: Mapping[str, Any] | None) -> list[Prediction]:
         """The predictions for a format with options, as `SparseOperator.options` holds them."""
         in_force = (options or {}).get("parts", [options])
         return [
@@ -170,7 +170,7 @@ class Predictions(Sequence[Prediction]):
         >>> predictions.table().split()[0]
         'format'
         """
-        used = self.used(in_use, options)
+        used = self._used(in_use, options)
         lines, below, notes = [self._head], [], []
         for entry in sorted(self, key=lambda entry: entry in used, reverse=True):
             if entry.bytes is None and entry.note:
