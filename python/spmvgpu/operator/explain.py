@@ -69,7 +69,11 @@ def _alone(stored: StoredMatrix) -> list[str]:
     predictions = predict_csr(stored.canonical(), ordinal, "roofline", load_profile(ordinal))
     notes: Iterable[str] = ()
     if predictions.is_calibrated:
-        lines += ["", predictions.caption, *_bound(predictions._used(choice.format, options(matrix)), ordinal)]
+        lines += [
+            "",
+            predictions.caption,
+            *_bound(predictions._used(choice.format, options(matrix)), ordinal),
+        ]
         notes = _faster(stored, predictions, ordinal)
     else:  # Times of another device often contradict the choice, which knows this matrix.
         lines += [
