@@ -48,12 +48,13 @@ TURN_IS_HELD = "SPMVGPU_TESTS_TURN_IS_HELD"  # in the environment of tests that 
 
 
 def pytest_collection_modifyitems(config, items):
-    """Put long tests first, so that none is left over at the end, and those alone on a GPU last.
+    """Put those first that take longest, so that none is left over at the end, and those alone on a GPU last.
 
     While one waits to be alone no other test begins, and the wait is as long as the longest that still runs.
     Without a CUDA device, those that need one are left out; test_gpu_tests_are_run counts them.
     """
-    items.sort(key=lambda item: (not item.get_closest_marker("long"), is_alone(item)))
+    marks = ("first", "long")
+    items.sort(key=lambda item: (*(not item.get_closest_marker(mark) for mark in marks), is_alone(item)))
     if CUDA_DEVICES:
         return
     left_out = [item for item in items if item.get_closest_marker("gpu")]

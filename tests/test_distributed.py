@@ -17,6 +17,7 @@ FILES = sorted((TESTS / "distributed").glob("check_*.py"))
 HOSTS = (2, 1)  # the ranks of each
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("ranks", [3, *nightly([1, 2, 4, HOSTS])])
 def test_on_ranks(ranks):
     need_ranks(ranks)
