@@ -120,14 +120,14 @@ struct RowPieces {
           steps(std::int64_t(rows) + row_offsets[rows]),
           count(count_for(steps)) {}
 
-    // A small number of pieces is a power of two, so that each thread gets equally many. Half of the work that is worth
-    // waking a thread for is enough for two of them, because in a loop of products the threads are awake.
+    // In most programs threads sleep between products, and to wake them takes as long as a small product. A small
+    // number of pieces is a power of two, so that each thread gets equally many.
     static std::int64_t count_for(std::int64_t steps) {
+        constexpr std::int64_t kWorthWaking = 100'000;
         constexpr std::uint64_t kFew = 16;
+        if (steps < kWorthWaking) return 1;
         const auto pieces = static_cast<std::uint64_t>(piece_count(steps));
-        if (pieces >= kFew) return static_cast<std::int64_t>(pieces);
-        return piece_count(2 * steps) > 1 ? static_cast<std::int64_t>(std::bit_ceil(std::max<std::uint64_t>(pieces, 2)))
-                                          : 1;
+        return static_cast<std::int64_t>(pieces < kFew ? std::bit_ceil(pieces) : pieces);
     }
 
     MergePoint begin(std::int64_t p) const { return merge_point(part_begin(steps, count, p), rows, row_offsets); }
