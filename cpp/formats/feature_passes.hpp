@@ -120,9 +120,9 @@ private:
 };
 
 struct Sampled {
-    Tally run, long_run;  // sectors and entries
-    std::int64_t in_rows = 0,
-                 in_repeated = 0;  // entries of some rows, and of those that repeat the columns of the last
+    Tally run, long_run;           // sectors and entries
+    std::int64_t in_rows = 0;      // entries of a sample of rows
+    std::int64_t in_repeated = 0;  // entries of the rows of it that repeat the columns of the row before
     Tally few[static_cast<int>(Sample::kCount)];
 
     constexpr Tally& of(Sample what) { return few[static_cast<int>(what)]; }

@@ -112,8 +112,8 @@ struct Machine {
 struct Time {
     double us = 0;
     double start = 0;            // before and after everything else
-    double bytes = 0;            // of the matrix, x and y, once each,
-    double gathers = 0;          // and reads of x
+    double bytes = 0;            // traffic of the matrix, x and y, each read or written once
+    double gathers = 0;          // further reads of x
     double work = 0, waits = 0;  // instructions; loads and sums that wait for each other
 };
 
