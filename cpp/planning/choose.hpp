@@ -22,12 +22,12 @@ std::string variant_name(const std::string& format, const Options& options);
 struct Prediction {
     std::string format;
     Options options;                         // options of the prediction; none where the format chooses
-    std::optional<double> time_us;           // of a product; none if it is not known, or nothing is stored
+    std::optional<double> time_us;           // time of a product; none if it is not known, or nothing is stored
     std::optional<std::int64_t> bytes;       // on the device; none if the format cannot hold the matrix
     std::optional<double> padding;           // stored slots per non-zero, likewise
     std::optional<double> error;             // mean relative error of such predictions; none if it is unknown
     std::string note;                        // why there is no time, or a remark on it
-    std::map<std::string, double> parts_us;  // what the time consists of, see times::Time
+    std::map<std::string, double> parts_us;  // microseconds of each part of the time, see times::Time
 
     std::string name() const { return variant_name(format, options); }
 };

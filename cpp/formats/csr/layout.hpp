@@ -12,9 +12,8 @@
 //     half_warp  16 lanes per row, 256 threads, same reduction: CSR-O of Yin et al. 2012, section 5.1
 //     shuffle    lanes_per_row lanes per row, warp-shuffle reduction: Tao and Huang 2015
 //     balanced   tiles of whole rows with a bounded number of non-zeros, one thread block each (see Tile)
-//     nodes      lanes_per_row lanes for up to eight neighbouring rows with equal columns (see Node), as dense blocks
-//     and
-//                the unknowns of a finite element's node have them: the inodes of PETSc. Columns and x are read once
+//     nodes      lanes_per_row lanes for up to eight neighbouring rows with equal columns, see Node: of dense blocks,
+//                or of the unknowns at a node (the inodes of PETSc). Their columns and x are read once
 // The first three suit rows of similar length; a few long rows stall them. `balanced` has no bad case, but passes every
 // product through shared memory; so `shuffle` is the default where rows are even enough, `nodes` where most rows share
 // their columns, and `balanced` elsewhere.
@@ -87,7 +86,7 @@ struct alignas(16) Tile {
 // The work of some lanes in the nodes kernel: neighbouring rows with equal columns. Longer rows are cut, as tiles are:
 // their nodes are empty, and the balanced kernel multiplies their segments.
 struct alignas(16) Node {
-    index_t row, rows;  // the first one, and how many
+    index_t row, rows;  // number of the first row, and number of rows
     index_t begin;      // first non-zero
     index_t length;     // non-zeros of each row
 

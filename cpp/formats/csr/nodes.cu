@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kNodesBlockSize, sizeof(T) > 8 ? 4 : 6)
     let_next_kernel_start();
     const auto i = static_cast<index_t>((std::int64_t(blockIdx.x) * kNodesBlockSize + threadIdx.x) / kLanes);
     const Node node = i < count ? nodes[i] : Node{};
-    index_t most = node.rows;  // of the warp
+    index_t most = node.rows;  // the largest number of rows that a node of the warp has
     for (int offset = kWarp / 2; offset >= kLanes; offset /= 2) most = max(most, shuffle_xor(most, offset));
     switch (most) {
         case 0:
