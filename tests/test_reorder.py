@@ -130,7 +130,7 @@ def test_a_rectangular_matrix_has_no_symmetric_order():
 
 
 def test_several_devices_take_a_matrix_as_it_is():
-    for reorder in ("rcm", "clusters"):
+    for reorder in ("rcm", "clusters", "columns"):
         with pytest.raises(ValueError, match=f"'{reorder}'.*one device"):
             sg.aslinearoperator(banded(10, [0]), device=["cpu", "cpu"], reorder=reorder)
 
@@ -233,6 +233,68 @@ def test_clusters_refuse():
     arrow.setdiag(1.0)
     with pytest.raises(ValueError, match=r"at most 4096 stored entries.*5000"):
         sg.aslinearoperator(sp.csr_array(arrow), device="cpu", reorder="clusters")
+
+
+# Columns by their entries
+
+
+def counts(rows=300, cols=180):
+    """Some columns in most rows, others in few, and ten in none."""
+    share = np.random.default_rng(5).permutation(0.9 / (1 + np.arange(cols)))
+    share[::18] = 0
+    pattern = np.random.default_rng(6).random((rows, cols)) < share
+    return sp.csr_array(pattern * values(np.random.default_rng(7), rows * cols).reshape(rows, cols))
+
+
+def by_entries(A):
+    return np.argsort(-np.bincount(A.indices, minlength=A.shape[1]), kind="stable")
+
+
+COUNTS = counts()
+
+
+@pytest.mark.parametrize("fmt", formats_of(COUNTS[:, by_entries(COUNTS)]))
+def test_columns_by_their_entries(fmt, device, dtype):
+    A = COUNTS.astype(dtype)
+    op = build(A, fmt, device, reorder="columns")
+    x, y = vector(A.shape[1], dtype), vector(A.shape[0], dtype, seed=8)
+    assert op.format == fmt
+    stored = op.arrays()
+    np.testing.assert_array_equal(stored["0.rows"], np.arange(A.shape[0]))
+    np.testing.assert_array_equal(stored["0.cols"], by_entries(A))
+    assert_product(op.spmv(x, out=y.copy(), alpha=2, beta=-0.5), A, x, 2, -0.5, y)
+    assert_product(op.T @ y, sp.csr_array(A.T), y)
+    X = np.random.default_rng(9).standard_normal((A.shape[1], 3)).astype(dtype)
+    for order in "CF":
+        product = op @ np.asarray(X, order=order)
+        for column in range(3):
+            assert_product(product[:, column], A, X[:, column])
+    assert "columns are reordered" in op.explain()
+    for same in (op, pickle.loads(pickle.dumps(op)), op.T.T):
+        assert_same_entries(same.tocsr(), A)
+    new = sp.csr_array((3 * A.data, A.indices, A.indptr), shape=A.shape)
+    for variant in (op.T, op):  # whose matrices go on
+        variant.update_values(new.T.tocsr() if variant is not op else new)
+        assert_same_entries(op.tocsr(), new if variant is op else A)
+    assert_product(op @ x, new, x)
+
+
+def test_solvers_take_a_matrix_whose_columns_alone_are_reordered(device):
+    n = 400
+    A = sp.csr_array(uniform(n, n, 3, seed=4) + sp.diags_array(np.full(n, 50.0)))
+    b = vector(n, A.dtype)
+    op = build(A, "csr", device, reorder="columns")
+    for solve in (sg.linalg.bicgstab, sg.linalg.gmres):
+        for how in ({}, {"M": sg.linalg.jacobi(op)}):
+            x, info = solve(op, b, rtol=1e-10, **how)
+            assert info == 0
+            assert np.linalg.norm(A @ x - b) <= 1e-8 * np.linalg.norm(b)
+
+
+def test_a_matrix_without_entries_keeps_its_columns(device):
+    for shape in ((40, 60), (50, 50)):
+        op = sg.aslinearoperator(sp.csr_array(shape), "csr", device, reorder="columns")
+        np.testing.assert_array_equal(op @ np.ones(shape[1]), np.zeros(shape[0]))
 
 
 @pytest.mark.gpu

@@ -217,6 +217,20 @@ def test_full_finds_an_order(best, monkeypatch):
     assert not sg.aslinearoperator(B, device="cpu", tune="full", reorder=False).tuning.cached
 
 
+def test_full_finds_an_order_of_columns_of_which_some_are_frequent(monkeypatch):
+    share = np.random.default_rng(1).permutation(np.repeat([0.9, 0.02], [4, 36]))
+    B = sp.csr_array((np.random.default_rng(2).random((300, 40)) < share).astype(float))
+    take_times(monkeypatch, lambda format, options, order, before_us: 10.0 if order is None else 9.0)
+    found = sg.aslinearoperator(B, device="cpu", tune="full")
+    again = sg.aslinearoperator(B, device="cpu", tune="full")
+    assert (found.tuning.cached, again.tuning.cached) == (False, True)
+    for op in (found, again):
+        np.testing.assert_array_equal(op.arrays()["0.rows"], np.arange(300))
+        assert (np.diff(op.arrays()["0.cols"]) != 1).any()
+        assert "columns are reordered" in explained(op)
+        assert_product(op @ np.ones(40), B, np.ones(40))
+
+
 def test_an_order_that_does_not_help_csr_is_left(monkeypatch):
     take_times(monkeypatch, lambda format, options, order, before_us: 10.0 if order is None else 12.0)
     op = sg.aslinearoperator(shuffled(), device="cpu", tune="full")

@@ -90,8 +90,9 @@ void register_parted(py::module_& module) {
                                    return parts;
                                }),
                                "(matrix, rows, columns) of every part.")
-        .def_property_readonly(
-            "is_permuted", method<Parted>([]<class T>(const PartedMatrix<T>& matrix) { return matrix.is_permuted(); }))
+        .def_property_readonly("is_reordered", method<Parted>([]<class T>(const PartedMatrix<T>& matrix) {
+                                   return matrix.is_reordered();
+                               }))
         .def_property_readonly("value_map_bytes", method<Parted>([]<class T>(const PartedMatrix<T>& matrix) {
                                    return matrix.value_map_bytes();
                                }));

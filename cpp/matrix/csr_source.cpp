@@ -96,18 +96,18 @@ CsrMatrix<T> CsrSource<T>::rows(const Array<index_t>& listed) const {
         if (row < 0 || row >= csr_.rows) throw std::out_of_range("rows that the matrix does not have");
     }
     const Array<index_t> there = listed.to(device_);
-    return gpu::run(SelectedEntries<T>{csr_, &there, 0, csr_.cols}, device_);
+    return gpu::run(ListedRows<T>{csr_, there}, device_);
 }
 
 template <class T>
 CsrMatrix<T> CsrSource<T>::columns(index_t begin, index_t end) const {
     if (end < begin) throw std::out_of_range("columns that end before they begin");
-    return gpu::run(SelectedEntries<T>{csr_, nullptr, begin, end}, device_);
+    return gpu::run(SelectedEntries<T>{csr_, begin, end}, device_);
 }
 
 template <class T>
 CsrMatrix<T> CsrSource<T>::outside(index_t begin, index_t end) const {
-    return gpu::run(SelectedEntries<T>{csr_, nullptr, begin, end, true}, device_);
+    return gpu::run(SelectedEntries<T>{csr_, begin, end, true}, device_);
 }
 
 template <class T>

@@ -86,8 +86,9 @@ void PartedMatrix<T>::move_maps_to_device() {
 
 template <class T>
 void PartedMatrix<T>::spmv(const Product<T>& product, Stream stream) const {
-    if (!product.is_of_vectors() && (is_permuted() || !takes_rows())) {
-        if (takes_rows() && product.row_map == nullptr && multiply_permuted(product, stream)) return;
+    const bool gathers_x = is_reordered() && parts_.front().cols.scattered();
+    if (!product.is_of_vectors() && (gathers_x || !takes_rows())) {
+        if (takes_rows() && product.row_map == nullptr && multiply_reordered(product, stream)) return;
         return column_copies_.one_by_one(product, {rows_, cols_, nnz()}, device(), stream,
                                          [&](const Product<T>& vector) { spmv(vector, stream); });
     }
@@ -128,9 +129,9 @@ void PartedMatrix<T>::multiply_parts(std::size_t first, std::size_t last, const 
 // Multiplies several columns of a matrix in another order: rows of x are copied in that order. False if there is no
 // memory for it.
 template <class T>
-bool PartedMatrix<T>::multiply_permuted(Product<T> product, Stream stream) const {
+bool PartedMatrix<T>::multiply_reordered(Product<T> product, Stream stream) const {
     const Part& part = parts_.front();
-    product.row_map = part.rows.indices.data();
+    if (part.rows.scattered()) product.row_map = part.rows.indices.data();
     return column_copies_.permuted(product, {rows_, cols_, nnz()}, part.cols.indices.data(), device(), stream,
                                    [&](const Product<T>& columns) { part.matrix->spmv(columns, stream); });
 }
@@ -171,7 +172,7 @@ void PartedMatrix<T>::spmv_host(const Product<T>& product) const {
 template <class T>
 bool PartedMatrix<T>::takes_rows() const {
     return device().is_gpu() && std::all_of(parts_.begin(), parts_.end(), [this](const Part& part) {
-               return part.matrix->takes_rows() && (!part.cols.scattered() || is_permuted());
+               return part.matrix->takes_rows() && (!part.cols.scattered() || is_reordered());
            });
 }
 
@@ -203,26 +204,31 @@ std::size_t PartedMatrix<T>::nbytes_of_parts() const {
 }
 
 template <class T>
-Matrix<T>* PartedMatrix<T>::permuted_matrix() const {
+bool PartedMatrix<T>::is_permuted() const {
     const Part& part = parts_.front();
-    const bool is_alike = part.rows.scattered() && part.rows.indices.data() == part.cols.indices.data();
-    if (parts_.size() != 1 || !is_alike) return nullptr;
-    return const_cast<Matrix<T>*>(dynamic_cast<const Matrix<T>*>(part.matrix.get()));
+    return is_reordered() && part.rows.scattered() && part.rows.indices.data() == part.cols.indices.data();
+}
+
+template <class T>
+Matrix<T>* PartedMatrix<T>::reordered_matrix() const {
+    if (parts_.size() != 1) return nullptr;
+    return const_cast<Matrix<T>*>(dynamic_cast<const Matrix<T>*>(parts_.front().matrix.get()));
 }
 
 // The part's pattern is read in host memory, where every format can give it, and sorted on the device.
 template <class T>
 void PartedMatrix<T>::find_value_map() {
     if (value_map_.size() > 0) return;
-    CsrMatrix<T> csr = permuted_matrix()->to_csr();
+    CsrMatrix<T> csr = reordered_matrix()->to_csr();
     csr.values = {};
     const CsrMatrix<T> there = copy_to(csr, device());
-    value_map_ = gpu::run(EntriesBefore<T>{there, parts_.front().rows.indices}, device());
+    const Part& part = parts_.front();
+    value_map_ = gpu::run(EntriesBefore<T>{there, part.rows.indices, part.cols.indices}, device());
 }
 
 template <class T>
 void PartedMatrix<T>::update_values(const Array<T>& values) {
-    if (!is_permuted() || static_cast<std::int64_t>(values.size()) != nnz()) {
+    if (!is_reordered() || static_cast<std::int64_t>(values.size()) != nnz()) {
         throw std::invalid_argument("a matrix of parts that takes no new values, or not as many");
     }
     find_value_map();
@@ -232,7 +238,7 @@ void PartedMatrix<T>::update_values(const Array<T>& values) {
     const std::shared_ptr<void> stream = gpu::lease_stream(device());
     gpu::gather(own.data(), given.data(), value_map_, stream.get());
     gpu::synchronize(stream.get(), device());
-    permuted_matrix()->update_values(own);
+    reordered_matrix()->update_values(own);
 }
 
 template <class T>

@@ -1,7 +1,7 @@
 // PartedMatrix<T>: a matrix on one device that is made of parts. A part is A[rows, cols], a matrix of its own in
 // whatever format suits it; every row of A belongs to exactly one part, and the entries of a part's rows outside its
 // columns must be zero. Parts with different formats are the partitioned matrix of Guo, Huang and Wang 2011 (section
-// 5); one part with a permutation for rows and columns is a reordered matrix.
+// 5); one part with a permutation for rows, columns or both is a reordered matrix.
 #pragma once
 
 #include <memory>
@@ -47,10 +47,12 @@ public:
     std::size_t nbytes() const override;
     SetupSeconds setup_seconds() const override;
     const std::vector<Part>& parts() const { return parts_; }
-    // True if it is one matrix in one format, whose rows and columns are stored in another order, the same for both.
-    bool is_permuted() const { return permuted_matrix() != nullptr; }
+    // True if it is one matrix in one format, with its rows and columns in whatever order; and if that order is the
+    // same for both.
+    bool is_reordered() const { return reordered_matrix() != nullptr; }
+    bool is_permuted() const;
 
-    // New values of a permuted matrix in CSR order, see Matrix::update_values(). The first call makes a map.
+    // New values of a reordered matrix in CSR order, see Matrix::update_values(). The first call makes a map.
     void update_values(const Array<T>& values);
     std::size_t value_map_bytes() const { return value_map_.bytes(); }  // without maps of its parts
 
@@ -61,15 +63,15 @@ private:
     std::size_t nbytes_of_parts() const;
     void multiply_parts(std::size_t first, std::size_t last, const Product<T>& product, T* gathered_x,
                         Stream stream) const;
-    Matrix<T>* permuted_matrix() const;
+    Matrix<T>* reordered_matrix() const;
     void find_value_map();
-    bool multiply_permuted(Product<T> product, Stream stream) const;
+    bool multiply_reordered(Product<T> product, Stream stream) const;
     void multiply_mapped(const Part& part, Product<T> product, Stream stream) const;
     Workspaces& composed_maps() const;
 
     index_t rows_, cols_;
     std::vector<Part> parts_;
-    Array<index_t> value_map_;  // of a permuted part: the position of every entry's value in CSR order
+    Array<index_t> value_map_;  // of a reordered part: the position of every entry's value in CSR order
     mutable std::optional<Workspaces> workspaces_;  // x of parts with scattered columns; made last
     mutable Mutex making_;
     mutable std::unique_ptr<Workspaces> composed_maps_;  // made by the first product with a row_map

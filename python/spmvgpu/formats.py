@@ -15,8 +15,8 @@ from ._util.schema import Range
 from ._util.types import Options
 
 Indices: TypeAlias = npt.NDArray[np.int32]
-#: Which row, or column, comes where: an array, or what is on the device of the matrix and stays there.
-Order: TypeAlias = Indices | _core.Permutation
+#: Which row, or column, comes where: an array, a range if none moves, or what stays on the matrix's device.
+Order: TypeAlias = Indices | range | _core.Permutation
 
 _FORMATS = {entry["name"]: entry for entry in _core.describe_formats()}
 

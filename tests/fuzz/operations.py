@@ -125,7 +125,7 @@ def build(machine: Machine) -> None:
         given["format"] = way
     is_free = isinstance(given["device"], str) and way != "partitioned"
     if A.shape[0] == A.shape[1] and is_free and maybe(rng, 0.4):
-        given["reorder"] = pick(rng, ["rcm", "clusters", "auto", False])
+        given["reorder"] = pick(rng, ["rcm", "clusters", "columns", "auto", False])
     handed: Any = A
     if declared is True and maybe(rng, 0.4):
         given["symmetric"] = side = pick(rng, ["lower", "upper"])

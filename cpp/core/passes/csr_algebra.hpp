@@ -45,38 +45,34 @@ struct StackedRows {
     }
 };
 
-// Copies some entries of the listed rows, or of all rows without a list. The function object `new_column` gives the new
-// column of the k-th entry, or -1 to leave it out. It must not be a lambda: nvcc refuses a function that has lambdas
-// for the GPU and types of other lambdas.
+// Copies some entries of all rows. The function object `new_column` gives the new column of the k-th entry, or -1 to
+// leave it out. It must not be a lambda: nvcc refuses a function that has lambdas for the GPU and types of other
+// lambdas.
 template <class T, class Passes, class NewColumn>
-CsrMatrix<T> some_entries(Passes& passes, const CsrMatrix<T>& csr, const Array<index_t>* rows, index_t cols,
-                          NewColumn new_column) {
+CsrMatrix<T> some_entries(Passes& passes, const CsrMatrix<T>& csr, index_t cols, NewColumn new_column) {
     const index_t* const offsets = csr.row_offsets.data();
-    const index_t* const listed = rows == nullptr ? nullptr : rows->data();
     const T* const values = csr.values.data();
-    const index_t count = rows == nullptr ? csr.rows : static_cast<index_t>(rows->size());
+    const index_t rows = csr.rows;
     const std::int64_t nanoseconds = 1 + csr.nnz / std::max(csr.rows, 1);
-    CsrMatrix<T> made{count, cols, 0, passes.template make<index_t>(count + std::size_t(1)), {}, {}};
+    CsrMatrix<T> made{rows, cols, 0, passes.template make<index_t>(rows + std::size_t(1)), {}, {}};
     index_t* const new_offsets = made.row_offsets.data();
     passes.each(
-        count,
-        [=] SPMVGPU_BODY(std::int64_t i) {
-            const std::int64_t row = listed == nullptr ? i : listed[i];
+        rows,
+        [=] SPMVGPU_BODY(std::int64_t row) {
             index_t kept = 0;
             for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) kept += new_column(k) >= 0;
-            new_offsets[i] = kept;
+            new_offsets[row] = kept;
         },
         nanoseconds);
-    made.nnz = passes.scan(new_offsets, count);
+    made.nnz = passes.scan(new_offsets, rows);
     made.col_indices = passes.template make<index_t>(made.nnz);
     made.values = passes.template make<T>(made.nnz);
     index_t* const new_cols = made.col_indices.data();
     T* const new_values = made.values.data();
     passes.each(
-        count,
-        [=] SPMVGPU_BODY(std::int64_t i) {
-            const std::int64_t row = listed == nullptr ? i : listed[i];
-            index_t to = new_offsets[i];
+        rows,
+        [=] SPMVGPU_BODY(std::int64_t row) {
+            index_t to = new_offsets[row];
             for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) {
                 const index_t col = new_column(k);
                 if (col < 0) continue;
@@ -88,14 +84,44 @@ CsrMatrix<T> some_entries(Passes& passes, const CsrMatrix<T>& csr, const Array<i
     return made;
 }
 
-// Some rows of a matrix, in the order given, and of them the entries in the columns from `begin` to before `end`, which
-// become the columns from 0 on; or the entries outside of these columns, which keep their numbers. Rows need not be
-// sorted. The matrix need not have all these columns.
+// Some rows of a matrix in the order given, entry by entry, because some may be very long.
+template <class T>
+struct ListedRows {
+    using Result = CsrMatrix<T>;
+    const CsrMatrix<T>& csr;
+    const Array<index_t>& rows;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+        const index_t* const listed = rows.data();
+        const T* const values = csr.values.data();
+        const auto count = static_cast<index_t>(rows.size());
+        CsrMatrix<T> made{count, csr.cols, 0, passes.template make<index_t>(count + std::size_t(1)), {}, {}};
+        index_t* const new_offsets = made.row_offsets.data();
+        passes.each(count,
+                    [=] SPMVGPU_BODY(std::int64_t i) { new_offsets[i] = offsets[listed[i] + 1] - offsets[listed[i]]; });
+        made.nnz = passes.scan(new_offsets, count);
+        made.col_indices = passes.template make<index_t>(made.nnz);
+        made.values = passes.template make<T>(made.nnz);
+        index_t* const new_cols = made.col_indices.data();
+        T* const new_values = made.values.data();
+        passes.each_entry(count, new_offsets, made.nnz, [=] SPMVGPU_BODY(index_t row, index_t to) {
+            const index_t k = offsets[listed[row]] + (to - new_offsets[row]);
+            new_cols[to] = cols[k];
+            new_values[to] = values[k];
+        });
+        return made;
+    }
+};
+
+// The entries of a matrix in the columns from `begin` to before `end`, which become the columns from 0 on; or the
+// entries outside of these columns, which keep their numbers. Rows need not be sorted. The matrix need not have all
+// these columns.
 template <class T>
 struct SelectedEntries {
     using Result = CsrMatrix<T>;
     const CsrMatrix<T>& csr;
-    const Array<index_t>* rows;  // null: all
     index_t begin, end;
     bool are_outside = false;
 
@@ -112,7 +138,7 @@ struct SelectedEntries {
 
     template <class Passes>
     Result operator()(Passes& passes) const {
-        return some_entries(passes, csr, rows, are_outside ? csr.cols : end - begin,
+        return some_entries(passes, csr, are_outside ? csr.cols : end - begin,
                             InWindow{csr.col_indices.data(), begin, end, are_outside});
     }
 };
@@ -296,7 +322,7 @@ struct ListedColumns {
             const auto place = static_cast<index_t>(first_not_below(list, 0, count, cols[k]));
             place_of[k] = place < count && list[place] == cols[k] ? place : -1;
         });
-        return some_entries(passes, csr, nullptr, count, Place{place_of});
+        return some_entries(passes, csr, count, Place{place_of});
     }
 };
 

@@ -306,11 +306,12 @@ template <class T>
 struct EntriesBefore {
     using Result = Array<index_t>;
     const CsrMatrix<T>& csr;
-    const Array<index_t>& order;
+    const Array<index_t>&row_order, &col_order;  // empty: the same order
 
     template <class Passes>
     Result operator()(Passes& passes) const {
-        return entries_before(passes, csr, order.data());
+        const auto start = [](const Array<index_t>& order) { return order.size() > 0 ? order.data() : nullptr; };
+        return entries_before(passes, csr, start(row_order), start(col_order));
     }
 };
 

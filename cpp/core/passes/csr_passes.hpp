@@ -196,18 +196,23 @@ CsrMatrix<T> transpose_by_order(Passes& passes, const CsrMatrix<T>& csr) {
     return result;
 }
 
-// The entries of the canonical matrix whose row order[i] is row i of a square canonical one, columns likewise: entry k
-// of this one is entry map[k] of that. Its values are not read.
+// The entries of the canonical matrix whose row row_order[i] is row i of a canonical one, columns likewise; null: the
+// order is the same. Entry k of this one is entry map[k] of that. Its values are not read.
 template <class T, class Passes>
-Array<index_t> entries_before(Passes& passes, const CsrMatrix<T>& csr, const index_t* order) {
-    const index_t rows = csr.rows, nnz = csr.nnz, largest = rows > 0 ? rows - 1 : 0;
+Array<index_t> entries_before(Passes& passes, const CsrMatrix<T>& csr, const index_t* row_order,
+                              const index_t* col_order) {
+    const index_t rows = csr.rows, cols = csr.cols, nnz = csr.nnz;
     const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
     Array<index_t> keys = passes.template scratch<index_t>(nnz);
     index_t* const key = keys.data();
-    passes.each(nnz, [=] SPMVGPU_BODY(std::int64_t k) { key[k] = order[col_indices[k]]; });
-    Array<index_t> entries = sort_by_key(passes, count_up(passes, nnz), keys, largest);
-    passes.each_entry(rows, row_offsets, nnz, [=] SPMVGPU_BODY(index_t row, index_t k) { key[k] = order[row]; });
-    entries = sort_by_key(passes, entries, keys, largest);
+    passes.each(nnz, [=] SPMVGPU_BODY(std::int64_t k) {
+        key[k] = col_order == nullptr ? col_indices[k] : col_order[col_indices[k]];
+    });
+    Array<index_t> entries = sort_by_key(passes, count_up(passes, nnz), keys, cols > 0 ? cols - 1 : 0);
+    passes.each_entry(rows, row_offsets, nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+        key[k] = row_order == nullptr ? row : row_order[row];
+    });
+    entries = sort_by_key(passes, entries, keys, rows > 0 ? rows - 1 : 0);
     Array<index_t> map = passes.template make<index_t>(nnz);
     const index_t* const entry = entries.data();
     index_t* const to = map.data();

@@ -7,6 +7,7 @@ SPMVGPU_RUN_ON_GPU(RowsWithEntries)
 SPMVGPU_RUN_ON_GPU(ColumnsWithEntries)
 SPMVGPU_RUN_ON_GPU(PlacedColumns)
 #define INSTANTIATE(T)                      \
+    SPMVGPU_RUN_ON_GPU(ListedRows<T>)       \
     SPMVGPU_RUN_ON_GPU(SelectedEntries<T>)  \
     SPMVGPU_RUN_ON_GPU(ListedColumns<T>)    \
     SPMVGPU_RUN_ON_GPU(StackedRows<T>)      \

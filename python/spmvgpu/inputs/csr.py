@@ -350,6 +350,14 @@ class CanonicalCsr:
         took(steps)
         return (None, self) if source is None else (permutation, self.with_source(source))
 
+    def by_entries_of_columns(self) -> tuple[npt.NDArray[np.int32], CanonicalCsr]:
+        """The columns with the most entries first, as many as given else, and the matrix with that order."""
+        transpose = self.transposed()
+        offsets, _ = transpose.sample(1, max(self.nnz, 1))
+        lengths = np.minimum(np.diff(offsets), 65_535).astype(np.uint16)  # which are sorted by their bits
+        order = np.argsort(~lengths, kind="stable").astype(np.int32)
+        return order, transpose.rows(order).transposed()
+
     def sample(self, row_step: int, entry_step: int) -> tuple[HostArray, HostArray]:
         """``indptr[::row_step], indices[::entry_step]``, without the others."""
         if self._arrays is not None:

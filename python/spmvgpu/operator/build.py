@@ -52,14 +52,14 @@ def _in_chosen_format(
 ) -> StoredMatrix:
     (ordinal,), request = description.ordinals, description.request
     with nullcontext(recording) if recording else Recording() as recording:
-        order, ordered = None, csr
+        orders, ordered = None, csr
         if description.reorder:
             with step("order"):
-                order, ordered = in_order(csr, description.reorder, ordinal)
+                orders, ordered = in_order(csr, description.reorder, ordinal)
         choice, matrix, tuning = choose(ordered, request, ordinal, may_reorder=description.reorder is None)
     tuning.steps = recording.steps()
-    if order is not None:
-        choice, matrix = parts.reordered(choice, order), parts.wrapped(matrix, order)
+    if orders is not None:
+        choice, matrix = parts.reordered(choice, orders), parts.wrapped(matrix, orders)
     return StoredMatrix(csr, matrix, replace(description, choice=choice), tuning=tuning)
 
 

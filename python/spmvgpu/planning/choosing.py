@@ -15,7 +15,7 @@ from ..devices import CPU
 from ..formats import Choice
 from ..inputs.csr import CanonicalCsr
 from . import tuning_cache
-from .parts import build
+from .parts import Orders, build
 from .predict import predict_considered
 from .profile import load_model
 from .request import CHOOSERS, Request
@@ -96,7 +96,7 @@ class _Search:
         else:
             if self._may_reorder and request.tune == "cached" and csr.ordinal != CPU:
                 order, csr = csr.nearer_order(request.budget, self.spent_us())
-                self.where = Ordered(csr) if order is None else Ordered(csr, "clusters", order)
+                self.where = Ordered(csr) if order is None else Ordered(csr, "clusters", Orders(order, order))
             is_timed, candidates = self._ranked(csr)
             if not is_timed:
                 choices = (choice for choice, _ in candidates)

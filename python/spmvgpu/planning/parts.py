@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,32 +19,41 @@ from ..inputs import limits
 from ..inputs.csr import CanonicalCsr
 
 
-def reordered(choice: Choice, order: Order) -> Choice:
-    """`choice` for a square matrix whose rows and columns are stored in another order.
+class Orders(NamedTuple):
+    """Row i of a stored matrix is row ``rows[i]`` of the given one, likewise for columns."""
 
-    Row i of the stored matrix is row ``order[i]`` of the given one, likewise for columns; products are the
-    same as without.
-    """
-    reason = f"{choice.reason}; rows and columns are reordered"
+    rows: Order
+    cols: Order
+
+    def indices(self) -> tuple[Indices, Indices]:
+        """Both as arrays, one and the same if rows and columns are in the same order."""
+        rows = indices_of(self.rows)
+        return rows, rows if self.cols is self.rows else indices_of(self.cols)
+
+
+def reordered(choice: Choice, orders: Orders) -> Choice:
+    """`choice` for a matrix that is stored in other orders; products are the same as without."""
+    which = "columns" if isinstance(orders.rows, range) else "rows and columns"
+    reason = f"{choice.reason}; {which} are reordered"
     if not choice.parts:
-        return replace(choice, reason=reason, parts=(Part(order, choice, order),))
-    rows = indices_of(order)
+        return replace(choice, reason=reason, parts=(Part(orders.rows, choice, orders.cols),))
+    rows, cols = orders.indices()
     made = tuple(
-        Part(rows[part.rows], part.choice, rows if part.cols is None else rows[part.cols])
+        Part(rows[part.rows], part.choice, cols if part.cols is None else cols[part.cols])
         for part in choice.parts
     )
     return replace(choice, reason=reason, parts=made)
 
 
-def wrapped(matrix: AnyMatrix, order: Order) -> AnyMatrix:
+def wrapped(matrix: AnyMatrix, orders: Orders) -> AnyMatrix:
     """The matrix whose `reordered` form `matrix` is."""
-    if isinstance(order, _core.Permutation) and isinstance(matrix, Matrix):
-        return PartedMatrix(matrix, order)
-    rows = indices_of(order)
-    made = [(matrix, rows, rows)]
+    if isinstance(orders.rows, _core.Permutation) and isinstance(matrix, Matrix):
+        return PartedMatrix(matrix, orders.rows)
+    rows, cols = orders.indices()
+    made = [(matrix, rows, cols)]
     if isinstance(matrix, PartedMatrix):
-        made = [(part, rows[own], rows[cols]) for part, own, cols in _made_of(matrix)]
-    return _parted((len(rows), len(rows)), made)
+        made = [(part, rows[own], cols if its is None else cols[its]) for part, own, its in _made_of(matrix)]
+    return _parted((len(rows), len(cols)), made)
 
 
 def transposed(choice: Choice) -> Choice:
@@ -153,15 +162,9 @@ def pieces_for(csr: CanonicalCsr, format: str) -> Iterator[CanonicalCsr]:
 
 
 def submatrix(csr: CanonicalCsr, rows: Indices, cols: Indices | None = None) -> CanonicalCsr:
-    """``csr[rows][:, cols]`` as a canonical matrix, where `cols` holds every column once."""
-    part = csr.host[rows]
-    indices, width = part.indices, csr.shape[1]
-    if cols is not None:
-        position = np.empty(width, np.int32)
-        position[cols] = np.arange(width, dtype=np.int32)
-        indices = position[indices]
-    found = sp.csr_array((part.data, indices, part.indptr), shape=(len(rows), width))
-    return CanonicalCsr.of(found.sorted_indices())
+    """``csr[rows][:, cols]`` where the matrix lies; `cols` holds every column once."""
+    part = csr.rows(rows)
+    return part if cols is None else part.transposed().rows(cols).transposed()
 
 
 def _made_of(matrix: AnyMatrix) -> list[tuple[AnyMatrix, Indices, Indices | None]]:
@@ -252,7 +255,7 @@ def counts(matrix: AnyMatrix) -> dict[str, float]:
 
 def takes_new_values(matrix: AnyMatrix) -> TypeGuard[Matrix | PartedMatrix]:
     """Whether the values of a matrix can be replaced where it is stored."""
-    return matrix.is_permuted if isinstance(matrix, PartedMatrix) else isinstance(matrix, Matrix)
+    return matrix.is_reordered if isinstance(matrix, PartedMatrix) else isinstance(matrix, Matrix)
 
 
 def value_map_bytes(matrix: AnyMatrix) -> int:

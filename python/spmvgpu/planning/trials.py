@@ -13,11 +13,11 @@ from .. import _core
 from .._core import AnyMatrix
 from .._util.steps import step
 from ..devices import CPU
-from ..formats import Choice, Order, candidates
+from ..formats import Choice, candidates
 from ..inputs.csr import CanonicalCsr
 from . import parts
 from .profile import load_profile
-from .reordering import NAMED, Reorder, in_order
+from .reordering import NAMED, Reorder, has_frequent_columns, in_order
 from .request import Request
 from .tuning import NOISE, Trial, Tuning
 
@@ -41,15 +41,15 @@ class Ordered(NamedTuple):
 
     csr: CanonicalCsr
     reorder: Reorder = False
-    order: Order | None = None
+    orders: parts.Orders | None = None
 
     def wrapped(self, matrix: AnyMatrix) -> AnyMatrix:
         """The matrix as given, of what is stored in this order."""
-        return matrix if self.order is None else parts.wrapped(matrix, self.order)
+        return matrix if self.orders is None else parts.wrapped(matrix, self.orders)
 
     def reordered(self, choice: Choice) -> Choice:
         """The choice for the matrix as given."""
-        return choice if self.order is None else parts.reordered(choice, self.order)
+        return choice if self.orders is None else parts.reordered(choice, self.orders)
 
 
 def ordered(csr: CanonicalCsr, reorder: Reorder, ordinal: int) -> Ordered:
@@ -63,8 +63,8 @@ def ordered(csr: CanonicalCsr, reorder: Reorder, ordinal: int) -> Ordered:
     if not reorder:
         return Ordered(csr)
     with step("order"):
-        order, found = in_order(csr, reorder, ordinal)
-        return Ordered(found.at(ordinal), reorder, order)
+        orders, found = in_order(csr, reorder, ordinal)
+        return Ordered(found.at(ordinal), reorder, orders)
 
 
 class Best(NamedTuple):
@@ -151,13 +151,15 @@ class Trials:
         """
         given_us = self._add_formats(Ordered(csr), ranked(csr))
         for reorder in NAMED if may_reorder else ():
+            if reorder == "columns" and not has_frequent_columns(csr):
+                continue
             if not self._has_time(_RCM_US * csr.nnz if reorder == "rcm" else 0.0):
                 return
             try:
                 where = ordered(csr, reorder, self._ordinal)
             except (ValueError, MemoryError):
                 continue
-            if where.order is not None and self._add_new(where, Choice("csr")) <= _WORTHWHILE * given_us:
+            if where.orders is not None and self._add_new(where, Choice("csr")) <= _WORTHWHILE * given_us:
                 self._add_formats(where, ranked(where.csr))
 
     def _add_formats(self, where: Ordered, choices: Sequence[Choice]) -> float:

@@ -27,7 +27,7 @@ class Trial(Brief):
         Options of the format.
     time_us : float
         Microseconds of a product.
-    reorder : {False, "clusters", "rcm"}
+    reorder : {False, "columns", "clusters", "rcm"}
         The order of rows and columns, as `aslinearoperator` takes it.
 
     Examples
