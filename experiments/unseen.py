@@ -24,7 +24,9 @@ import spmvgpu as sg
 from generators import random_families
 from spmvgpu.formats import candidates
 from spmvgpu.gallery import meshes
+from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.planning import Prediction
+from spmvgpu.planning.reordering import has_frequent_columns
 
 from .clock import Timing, take_turns, timed
 from .engine import Experiment, Items, Run
@@ -38,9 +40,9 @@ from .suite import Item
 
 # Name -> what `aslinearoperator` is asked for.
 CHOSEN: dict[str, dict[str, Any]] = {"auto": {}, "full": {"tune": "full"}}
-ORDERS: dict[str, Any] = {"given": False, "clusters": "clusters", "rcm": "rcm"}
+ORDERS: dict[str, Any] = {"given": False, "columns": "columns", "clusters": "clusters", "rcm": "rcm"}
 
-COUNT, SIZES = 48, (5e4, 5e6)
+COUNT, SIZES = 54, (5e4, 5e6)
 QUICK_COUNT, QUICK_SIZES = 6, (2e3, 2e4)
 
 HOPELESS = 4.0  # times the least predicted time: formats beyond are left out
@@ -121,10 +123,13 @@ class Trials:
         for format in self._worth_a_trial():
             self._time(format, {}, "given")
         rows, cols = self.problem.matrix.shape
-        if rows == cols:
-            if self._helps(self._time("csr", {}, "clusters")):
+        has_frequent = has_frequent_columns(CanonicalCsr.of(self.problem.matrix))
+        orders = ["columns"] if self._takes_all or has_frequent else []
+        for order in [*orders, "clusters"] if rows == cols else orders:
+            if self._helps(self._time("csr", {}, order)):
                 for format in sg.formats():
-                    self._time(format, {}, "clusters")
+                    self._time(format, {}, order)
+        if rows == cols:
             for format in self._worth_rcm():
                 self._time(format, {}, "rcm")
         if self.run.on_gpu:  # what the options of kernels are for

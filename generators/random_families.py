@@ -711,7 +711,7 @@ def _within(points: int, dim: int, mean: int, is_ordered: bool, rng: Random) -> 
 
 def _counts(rng: Random, nnz: float) -> Sketch:
     """Counts of genes in cells, or of words in texts: some columns are in most rows."""
-    mean, cols = _between(rng, 50, 800), _whole(rng, 2000, 30_000)
+    mean, cols = _between(rng, 50, 800), _whole(rng, 2000, 200_000)
     rows, spread = max(10, int(nnz / mean)), rng.uniform(1.0, 2.0)
     return Sketch(
         (f"counts, {rows} x {cols}", f"{mean:.0f} a row"), partial(_counts_pattern, rows, cols, mean, spread)
@@ -747,6 +747,67 @@ def _spectral_pattern(elements: Sequence[int], order: int, rng: Random) -> sp.cs
     return _ones(made)
 
 
+def _words_of_letters(rng: Random, nnz: float) -> Sketch:
+    """Words of an assembly graph (de Bruijn), each before those that may follow it; many dead ends."""
+    ends, branching = rng.uniform(0.1, 0.5), rng.uniform(0.0, 0.6)
+    words = max(16, int(nnz / ((1 - ends) * (1 + branching))))
+    is_hashed = bool(rng.random() < 0.5)
+    said = f"de Bruijn graph of {words} words", f"{ends:.0%} dead ends"
+    return Sketch(
+        (*said, "numbered by a hash" if is_hashed else "numbered by letters"),
+        partial(_following_words, words, ends, branching, is_hashed),
+    )
+
+
+def _following_words(words: int, ends: float, branching: float, is_hashed: bool, rng: Random) -> sp.csr_array:
+    following = np.minimum(rng.geometric(1 / (1 + branching), words), 4)  # there are four letters
+    at = np.repeat(np.arange(words), np.where(rng.random(words) < ends, 0, following))
+    next_word = (4 * at + rng.integers(0, 4, len(at))) % words
+    return _pattern_of(at, rng.permutation(words)[next_word] if is_hashed else next_word, (words, words))
+
+
+def _citations(rng: Random, nnz: float) -> Sketch:
+    """Papers that cite earlier ones, recent or famous."""
+    mean, recent = _whole(rng, 5, 40), rng.uniform(0.3, 0.9)
+    papers = max(4 * mean, int(nnz / mean))
+    words = f"citations of {papers} papers", f"{mean} each", f"{recent:.0%} recent"
+    return Sketch(words, partial(_citation_pattern, papers, mean, recent))
+
+
+def _citation_pattern(papers: int, mean: int, recent: float, rng: Random) -> sp.csr_array:
+    at = np.repeat(np.arange(papers), rng.lognormal(np.log(mean) - 0.4, 0.9, papers).astype(np.int64))
+    age = rng.exponential(papers / 40, len(at)).astype(np.int64) + 1
+    fame = rng.pareto(1.2, papers)
+    famous = np.searchsorted(np.cumsum(fame / fame.sum()), rng.random(len(at)))
+    cited = np.where(rng.random(len(at)) < recent, at - age, np.minimum(famous, papers - 1))
+    is_earlier = (cited >= 0) & (cited < at)
+    return _pattern_of(at[is_earlier], cited[is_earlier], (papers, papers))
+
+
+def _incomplete_factor(rng: Random, nnz: float) -> Sketch:
+    """The lower factor of a mesh with entries in places of some levels of fill."""
+    dim, level = int(rng.integers(2, 4)), int(rng.integers(1, 3))
+    name = str(rng.choice(["grid", *ELEMENTS[dim]]))
+    per_node, make = ELEMENTS[dim].get(name, (2 * dim + 1, _star))
+    fill = 1.5 if dim == 2 else 2.0
+    nodes = _box(rng, 2 * nnz / (per_node * fill**level), dim)
+    words = f"incomplete factor, {level} levels of fill", f"{name}, {dim}-D"
+    return Sketch(words, partial(_factor_pattern, partial(make, nodes), level))
+
+
+def _star(nodes: Sequence[int], rng: Random) -> sp.csr_array:
+    return _difference_pattern(nodes, 1, [False] * len(nodes), True, 0, rng)
+
+
+def _factor_pattern(mesh: Callable[[Random], sp.csr_array], level: int, rng: Random) -> sp.csr_array:
+    pattern = sp.csr_array(mesh(rng), dtype=np.int32)
+    for _ in range(level):  # eliminating an unknown couples all that it was coupled to
+        through = sp.tril(pattern, -1, format="csr") @ sp.triu(pattern, 1, format="csr")
+        pattern = sp.csr_array(pattern + through)
+        pattern.data[:] = 1
+    return _ones(sp.csr_array(sp.tril(pattern)))
+
+
 # Name -> how a matrix is drawn, and whether couplings and the order of the nodes may be changed.
 FAMILIES: dict[str, tuple[Family, bool]] = {
     "meshes, 2-D": (partial(_mesh, 2), True),
@@ -773,5 +834,19 @@ FAMILIES: dict[str, tuple[Family, bool]] = {
     "radial functions": (_radial, False),
     "counts": (_counts, False),
     "spectral elements": (_spectral, False),
+    "assembly graphs": (_words_of_letters, False),
+    "citations": (_citations, False),
+    "incomplete factors": (_incomplete_factor, False),
 }
-UNSYMMETRIC = ("tall", "wide", "long rows", "triangular", "all time steps", "queues", "counts")
+UNSYMMETRIC = (
+    "tall",
+    "wide",
+    "long rows",
+    "triangular",
+    "all time steps",
+    "queues",
+    "counts",
+    "assembly graphs",
+    "citations",
+    "incomplete factors",
+)

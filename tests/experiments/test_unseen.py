@@ -172,7 +172,7 @@ def test_a_gpu_is_asked_for_every_format_order_and_kernel(on_a_gpu: Callable[...
     assert run.record.skipped == []
     tried = rows["best"]["tried"]
     assert {name.split()[0] for name in tried} > {"csr", "sell", "coo", "tsmv"}
-    assert {"csr", "csr clusters", "csr rcm", "csr kernel=balanced tile=512"} <= set(tried)
+    assert {"csr", "csr columns", "csr clusters", "csr rcm", "csr kernel=balanced tile=512"} <= set(tried)
     assert all(time > 0 for time, _ in tried.values())
     assert tried["csr"][1] > 0
     assert tried["csr rcm"][1] is None
@@ -192,14 +192,14 @@ def test_what_is_predicted_to_be_hopeless_is_left_out(on_a_gpu: Callable[..., Ru
     predictions.append(Namespace(format="tsmv", options={}, time_us=0.01, note="from its bytes alone"))
     monkeypatch.setattr(unseen.sg, "predict", lambda A, device: predictions)
     (best,) = [row for row in unseen.compare(on_a_gpu(skip="full"), _mesh()) if row["variant"] == "best"]
-    given = {name.split()[0] for name in best["tried"] if not name.endswith(("clusters", "rcm"))}
+    given = {name.split()[0] for name in best["tried"] if not name.endswith(("columns", "clusters", "rcm"))}
     assert "coo" not in given
     assert {"csr", "sell", "bsell", "tsmv"} <= given
     assert best["tried"]["sell"][1] == 3.9
     assert best["tried"]["tsmv"][1] is None
 
 
-def test_orders_are_for_square_matrices_that_gain(on_a_gpu: Callable[..., Run], monkeypatch) -> None:
+def test_orders_of_rows_are_for_square_matrices_that_gain(on_a_gpu: Callable[..., Run], monkeypatch) -> None:
     times = {"given": 10.0, "clusters": 11.1}
     within = {"csr": 10.9, "sell": 9.0, "coo": 20.0}  # of the matrix in reverse Cuthill-McKee order
     asked: list[tuple[str, str]] = []
