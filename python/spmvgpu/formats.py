@@ -72,6 +72,8 @@ class Part:
 
 def indices_of(order: Order) -> Indices:
     """The array of an order, wherever it is."""
+    if isinstance(order, range):
+        return np.arange(order.start, order.stop, dtype=np.int32)  # NumPy reads a range number by number
     given = order.indices() if isinstance(order, _core.Permutation) else order
     return np.ascontiguousarray(given, dtype=np.int32)
 
