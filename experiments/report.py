@@ -420,7 +420,10 @@ SECTIONS = {
     ),
     "auto": Section("The chosen format", BESIDE, "group matrix dtype nnz", "library", _is_default),
     "unseen": Section(
-        "Unseen matrices", f"Matrices drawn at random. {BESIDE}", "matrix dtype nnz", "library", _is_default
+        "Unseen matrices",
+        f"Matrices drawn at random. {BESIDE} *dasp* is DASP, called from C: its result is in an order of "
+        "rows of its own.",
+        "matrix dtype nnz", "library", _is_default,
     ),
     "regret": Section(
         "Unseen matrices beside the best format",
