@@ -324,3 +324,58 @@ def test_composed_operators_stay_on_the_gpu(library, cuda_device):
         assert isinstance(y, library.array_type)
         assert library.device_name(y) == cuda_device
         np.testing.assert_allclose(library.to_numpy(y), A @ np.linspace(-1, 1, 50), rtol=1e-12, atol=1e-13)
+
+
+# Made of operators: their entries
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, np.dtype(complex)], ids=str)
+@pytest.mark.parametrize("where", DEVICES)
+def test_entries_of_what_is_made_of_operators(where, dtype, device):
+    A, B, C = MATRIX.astype(dtype), sp.csr_array(MATRIX.T), sp.csr_array(SYMMETRIC[:45, :45], dtype=dtype)
+    places = device if where == "one" else [device, "cpu"]
+    a, b, c = (
+        sg.aslinearoperator(M, fmt, place)
+        for M, fmt, place in ((A, "sell", places), (B, "csr", places), (C, "bsell", device))
+    )
+    made = {
+        "product": (a @ b, A @ B),
+        "triple product": (b @ a @ c, B @ A @ C),
+        "sum": (b @ a + c, B @ A + C),
+        "difference": (c - b @ a, C - B @ A),
+        "multiple": (3 * (b @ a), 3 * (B @ A)),
+        "power": (c**3, C @ C @ C),
+        "power of zero": (c**0, sp.eye_array(45, dtype=dtype)),
+        "transpose": ((a @ b).T, (A @ B).T),
+        "adjoint": ((b @ a @ c).H, (B @ A @ C).conj().T),
+    }
+    for name, (composed, M) in made.items():
+        with naming(name=name):
+            op = sg.aslinearoperator(composed, "csr", device)
+            assert op.dtype == composed.dtype == M.dtype
+            np.testing.assert_allclose(op.toarray(), M.toarray(), rtol=1e-5, atol=1e-5)
+            pattern = abs(sp.csr_array(M)) > 0
+            assert (pattern > (abs(op.tocsr()) > 0)).nnz == 0
+    assert sg.aslinearoperator(a @ b, dtype=np.complex128, device=["cpu", "cpu"]).shape == (ROWS, ROWS)
+
+
+def test_zeros_that_sums_make_stay(device):
+    op = sg.aslinearoperator(SYMMETRIC, device=device)
+    nothing = sg.aslinearoperator(op - op, device=device)
+    assert nothing.nnz == SYMMETRIC.nnz
+    assert abs(nothing.tocsr()).max() == 0
+
+
+def test_only_operators_of_matrices_have_entries(device):
+    op = sg.aslinearoperator(SYMMETRIC, device=device)
+    for other in (sg.linalg.jacobi(op), aslinearoperator(SYMMETRIC)):
+        with pytest.raises(TypeError, match=f"entries of a {type(other).__name__} cannot be read"):
+            sg.aslinearoperator(op @ other, device=device)
+
+
+def test_solvers_multiply_by_one_operator_after_the_other(device, monkeypatch):
+    op = sg.aslinearoperator(SYMMETRIC, device=device)
+    monkeypatch.setattr(sg.SparseOperator, "_entries", None)
+    x, info = sg.linalg.cg(op.T @ op, np.ones(50), maxiter=1000)
+    assert info == 0
+    np.testing.assert_allclose(SYMMETRIC.T @ (SYMMETRIC @ x), np.ones(50), atol=1e-3)

@@ -21,6 +21,7 @@ from ..arrays import is_sparse, library_of
 from ..arrays.library import AnyArray, AnyLibrary
 from ..devices import at_most
 from ..inputs.canonical import CupySource, canonical_csr, source_of
+from ..inputs.csr import CanonicalCsr
 from ..inputs.source import storage_dtype, wanted_dtype
 from ..planning.symmetry import of_multiple
 from .build import build_derived, build_multiple
@@ -198,6 +199,10 @@ class MatrixAlgebra(Composable):
         if _is_factor(divisor, self.dtype):
             return self._multiple(lambda values: values / divisor, divisor)
         return super().__truediv__(divisor)
+
+    def _entries(self, dtype: DType) -> CanonicalCsr:
+        with at_most(self._stored.description.threads):
+            return self._stored.canonical_there().astype(dtype)
 
     def _multiple(self, function: Callable[[HostArray], HostArray], factor: complex = 1) -> Self:
         return type(self)(_multiple(self._stored, function, factor))

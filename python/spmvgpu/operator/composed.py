@@ -5,17 +5,20 @@ They multiply arrays of every library that their operands multiply.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._util.arguments import is_number
 from .._util.linear_operator import LinearOperator
-from .._util.types import ArrayT, HostArray
+from .._util.types import ArrayT, DType, HostArray
 from ..arrays import NUMPY, AnyArray, AnyLibrary, array_and_library, is_sparse, library_of
 from ..arrays.products import check_from_left, is_stack, mismatch, of_rows, of_stack, shape_of
+from ..devices import CPU
+from ..inputs.csr import CanonicalCsr
 from .operands import check_shape
 
 if TYPE_CHECKING:
@@ -294,6 +297,16 @@ class ComposedOperator(Composable):
         """The transpose or the adjoint, of which the operands have the `name`."""
         raise NotImplementedError
 
+    def _entries(self, dtype: DType) -> CanonicalCsr:
+        """The entries of what it stands for, where the operands are, in a type.
+
+        Raises
+        ------
+        TypeError
+            If those of an operand are not known.
+        """
+        raise NotImplementedError
+
 
 class SumOperator(ComposedOperator):
     def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
@@ -304,6 +317,9 @@ class SumOperator(ComposedOperator):
         a, b = (getattr(op, name) for op in self.args)
         return SumOperator(LinearOperator.__add__(a, b))
 
+    def _entries(self, dtype: DType) -> CanonicalCsr:
+        return _together(lambda a, b: a.plus(b), *(_entries_of(op, dtype) for op in self.args))
+
 
 class ProductOperator(ComposedOperator):
     def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
@@ -313,6 +329,9 @@ class ProductOperator(ComposedOperator):
     def _turned(self, name: str) -> ComposedOperator:
         a, b = (getattr(op, name) for op in self.args)
         return ProductOperator(LinearOperator.dot(b, a))
+
+    def _entries(self, dtype: DType) -> CanonicalCsr:
+        return _together(lambda a, b: a.times(b), *(_entries_of(op, dtype) for op in self.args))
 
 
 class MultipleOperator(ComposedOperator):
@@ -327,6 +346,11 @@ class MultipleOperator(ComposedOperator):
         factor = np.conj(factor) if name == "H" else factor
         return MultipleOperator(LinearOperator.dot(getattr(op, name), factor))
 
+    def _entries(self, dtype: DType) -> CanonicalCsr:
+        op, factor = self.args
+        csr = _entries_of(op, dtype)
+        return csr.with_data((csr.data * factor).astype(dtype, copy=False))
+
 
 class PowerOperator(ComposedOperator):
     def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
@@ -339,6 +363,37 @@ class PowerOperator(ComposedOperator):
     def _turned(self, name: str) -> ComposedOperator:
         op, exponent = self.args
         return PowerOperator(LinearOperator.__pow__(getattr(op, name), exponent))
+
+    def _entries(self, dtype: DType) -> CanonicalCsr:
+        op, exponent = self.args
+        if exponent == 0:
+            return CanonicalCsr.of(sp.eye_array(self.shape[0], dtype=dtype, format="csr"))
+        factor = _entries_of(op, dtype)
+        return reduce(partial(_together, lambda a, b: a.times(b)), [factor] * exponent)
+
+
+def _entries_of(op: LinearOperator, dtype: DType) -> CanonicalCsr:
+    entries = getattr(op, "_entries", None)
+    if entries is None:
+        raise TypeError(
+            f"the entries of a {type(op).__name__} cannot be read; give an operator that "
+            "spmvgpu.aslinearoperator makes of a matrix"
+        )
+    found: CanonicalCsr = entries(dtype)
+    return found
+
+
+def _together(
+    combine: Callable[[CanonicalCsr, CanonicalCsr], CanonicalCsr], a: CanonicalCsr, b: CanonicalCsr
+) -> CanonicalCsr:
+    """What is made of two matrices, on the GPU of one of them, or in host memory if that has no room."""
+    try:
+        ordinal = b.ordinal if a.ordinal == CPU else a.ordinal
+        return combine(a.to(ordinal), b.to(ordinal))
+    except MemoryError:
+        if a.ordinal == b.ordinal == CPU:
+            raise
+    return combine(a.in_host_memory(), b.in_host_memory())
 
 
 def _applied(op: LinearOperator, x: AnyArray, library: AnyLibrary) -> AnyArray:

@@ -78,7 +78,8 @@ def aslinearoperator(
         a matrix of another library with a method `tocsr` or `to_scipy_sparse`, a sparse data frame of pandas,
         a dense 2-D array, or a ``(data, indices, indptr)`` tuple together with `shape`. Tensors, and the
         arrays of a tuple, may be on the GPU of the operator. `A` is never changed; duplicates are summed in a
-        copy. A `SparseOperator` is returned unchanged if no other argument is given.
+        copy. A `SparseOperator` is returned unchanged if no other argument is given. Of sums, products,
+        powers and multiples of operators, as ``R @ A @ P``, the entries are computed on their device.
     format : str, default "auto"
         The storage format, one of `formats()`. "auto" chooses one for the matrix and the device.
         "partitioned" stores long rows as csr and short rows as ellpack. `spmvgpu.partition.separator` says
