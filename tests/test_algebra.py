@@ -359,6 +359,14 @@ def test_entries_of_what_is_made_of_operators(where, dtype, device):
     assert sg.aslinearoperator(a @ b, dtype=np.complex128, device=["cpu", "cpu"]).shape == (ROWS, ROWS)
 
 
+def test_products_with_very_long_rows(device, monkeypatch):
+    monkeypatch.setattr("spmvgpu.operator.composed._MOST_TERMS", 10)
+    op = sg.aslinearoperator(SYMMETRIC, device=device)
+    square = sg.aslinearoperator(op @ op, "csr", device)
+    assert square.device == device
+    np.testing.assert_allclose(square.toarray(), (SYMMETRIC @ SYMMETRIC).toarray())
+
+
 def test_zeros_that_sums_make_stay(device):
     op = sg.aslinearoperator(SYMMETRIC, device=device)
     nothing = sg.aslinearoperator(op - op, device=device)

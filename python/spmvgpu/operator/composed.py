@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+# A warp of a GPU makes a row of a product, and all wait for one that has more terms than these, as of a graph
+# with hubs: the square of one with rows of up to 8,618 entries took an H200 0.41 s, and 16 cores 0.09 s.
+_MOST_TERMS = 10_000_000
+
 
 class Composable(LinearOperator):  # type: ignore[misc]
     """A `LinearOperator` whose sums, products, powers and multiples are SciPy's, with operands that stay.
@@ -331,7 +335,7 @@ class ProductOperator(ComposedOperator):
         return ProductOperator(LinearOperator.dot(b, a))
 
     def _entries(self, dtype: DType) -> CanonicalCsr:
-        return _together(lambda a, b: a.times(b), *(_entries_of(op, dtype) for op in self.args))
+        return _product(*(_entries_of(op, dtype) for op in self.args))
 
 
 class MultipleOperator(ComposedOperator):
@@ -369,7 +373,7 @@ class PowerOperator(ComposedOperator):
         if exponent == 0:
             return CanonicalCsr.of(sp.eye_array(self.shape[0], dtype=dtype, format="csr"))
         factor = _entries_of(op, dtype)
-        return reduce(partial(_together, lambda a, b: a.times(b)), [factor] * exponent)
+        return reduce(_product, [factor] * exponent)
 
 
 def _entries_of(op: LinearOperator, dtype: DType) -> CanonicalCsr:
@@ -381,6 +385,17 @@ def _entries_of(op: LinearOperator, dtype: DType) -> CanonicalCsr:
         )
     found: CanonicalCsr = entries(dtype)
     return found
+
+
+def _product(a: CanonicalCsr, b: CanonicalCsr) -> CanonicalCsr:
+    if _longest_row(a) * _longest_row(b) > _MOST_TERMS:
+        a, b = a.in_host_memory(), b.in_host_memory()
+    return _together(lambda a, b: a.times(b), a, b)
+
+
+def _longest_row(csr: CanonicalCsr) -> int:
+    offsets, _ = csr.sample(1, max(csr.nnz, 1))
+    return int(np.diff(offsets).max(initial=0))
 
 
 def _together(
