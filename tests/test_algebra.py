@@ -383,7 +383,7 @@ def test_only_operators_of_matrices_have_entries(device):
 
 def test_solvers_multiply_by_one_operator_after_the_other(device, monkeypatch):
     op = sg.aslinearoperator(SYMMETRIC, device=device)
-    monkeypatch.setattr(sg.SparseOperator, "_entries", None)
+    monkeypatch.setattr(sg.SparseOperator, "_as_csr", None)
     x, info = sg.linalg.cg(op.T @ op, np.ones(50), maxiter=1000)
     assert info == 0
     np.testing.assert_allclose(SYMMETRIC.T @ (SYMMETRIC @ x), np.ones(50), atol=1e-3)

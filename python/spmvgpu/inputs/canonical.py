@@ -121,7 +121,7 @@ def sparse_source(A: Any) -> Source | None:
     if isinstance(A, getattr(sys.modules.get("jax.experimental.sparse"), "JAXSparse", ())):
         return JaxSource(A)
     if hasattr(A, "tocsr"):
-        if hasattr(A, "_entries"):
+        if hasattr(A, "_as_csr"):
             return StoredSource(A)
         converted = A.tocsr()
     elif hasattr(A, "matvec"):
@@ -216,28 +216,28 @@ def array_on_host(name: str, array: object) -> HostArray:
 class StoredSource(Source):
     """An operator of this library, which gives its entries where they are."""
 
-    def _entries(self, wanted: DType | None) -> CanonicalCsr:
-        found: CanonicalCsr = self.given._entries(storage_dtype(self.dtype, wanted))
+    def _made(self, wanted: DType | None) -> CanonicalCsr:
+        found: CanonicalCsr = self.given._as_csr(storage_dtype(self.dtype, wanted))
         return found
 
     def host(self) -> Any:
-        return self._entries(None).host
+        return self._made(None).host
 
     def on_host(self, wanted: DType | None) -> CanonicalCsr:
-        return self._entries(wanted).in_host_memory()
+        return self._made(wanted).in_host_memory()
 
     def on_device(self, ordinal: int, wanted: DType | None) -> CanonicalCsr | None:
-        made = self._entries(wanted)
+        made = self._made(wanted)
         return made.at(ordinal) if made.ordinal == CPU else made.to(ordinal)
 
 
 class ForeignOperator(StoredSource):
     """An operator whose products are all that is known, unless it is made of others with entries."""
 
-    def _entries(self, wanted: DType | None) -> CanonicalCsr:
-        if not hasattr(self.given, "_entries"):
+    def _made(self, wanted: DType | None) -> CanonicalCsr:
+        if not hasattr(self.given, "_as_csr"):
             raise TypeError(f"A is a {type(self.given).__name__}, whose entries cannot be read; {_ALLOWED}")
-        return super()._entries(wanted)
+        return super()._made(wanted)
 
 
 def _complete(csr: CanonicalCsr, symmetric: _Declared | None) -> CanonicalCsr:

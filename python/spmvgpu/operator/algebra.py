@@ -200,7 +200,7 @@ class MatrixAlgebra(Composable):
             return self._multiple(lambda values: values / divisor, divisor)
         return super().__truediv__(divisor)
 
-    def _entries(self, dtype: DType) -> CanonicalCsr:
+    def _as_csr(self, dtype: DType) -> CanonicalCsr:
         with at_most(self._stored.description.threads):
             return self._stored.canonical_there().astype(dtype)
 

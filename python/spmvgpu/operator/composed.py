@@ -301,7 +301,7 @@ class ComposedOperator(Composable):
         """The transpose or the adjoint, of which the operands have the `name`."""
         raise NotImplementedError
 
-    def _entries(self, dtype: DType) -> CanonicalCsr:
+    def _as_csr(self, dtype: DType) -> CanonicalCsr:
         """The entries of what it stands for, where the operands are, in a type.
 
         Raises
@@ -321,8 +321,8 @@ class SumOperator(ComposedOperator):
         a, b = (getattr(op, name) for op in self.args)
         return SumOperator(LinearOperator.__add__(a, b))
 
-    def _entries(self, dtype: DType) -> CanonicalCsr:
-        return _together(lambda a, b: a.plus(b), *(_entries_of(op, dtype) for op in self.args))
+    def _as_csr(self, dtype: DType) -> CanonicalCsr:
+        return _together(lambda a, b: a.plus(b), *(_csr_of(op, dtype) for op in self.args))
 
 
 class ProductOperator(ComposedOperator):
@@ -334,8 +334,8 @@ class ProductOperator(ComposedOperator):
         a, b = (getattr(op, name) for op in self.args)
         return ProductOperator(LinearOperator.dot(b, a))
 
-    def _entries(self, dtype: DType) -> CanonicalCsr:
-        return _product(*(_entries_of(op, dtype) for op in self.args))
+    def _as_csr(self, dtype: DType) -> CanonicalCsr:
+        return _product(*(_csr_of(op, dtype) for op in self.args))
 
 
 class MultipleOperator(ComposedOperator):
@@ -350,9 +350,9 @@ class MultipleOperator(ComposedOperator):
         factor = np.conj(factor) if name == "H" else factor
         return MultipleOperator(LinearOperator.dot(getattr(op, name), factor))
 
-    def _entries(self, dtype: DType) -> CanonicalCsr:
+    def _as_csr(self, dtype: DType) -> CanonicalCsr:
         op, factor = self.args
-        csr = _entries_of(op, dtype)
+        csr = _csr_of(op, dtype)
         return csr.with_data((csr.data * factor).astype(dtype, copy=False))
 
 
@@ -368,22 +368,22 @@ class PowerOperator(ComposedOperator):
         op, exponent = self.args
         return PowerOperator(LinearOperator.__pow__(getattr(op, name), exponent))
 
-    def _entries(self, dtype: DType) -> CanonicalCsr:
+    def _as_csr(self, dtype: DType) -> CanonicalCsr:
         op, exponent = self.args
         if exponent == 0:
             return CanonicalCsr.of(sp.eye_array(self.shape[0], dtype=dtype, format="csr"))
-        factor = _entries_of(op, dtype)
+        factor = _csr_of(op, dtype)
         return reduce(_product, [factor] * exponent)
 
 
-def _entries_of(op: LinearOperator, dtype: DType) -> CanonicalCsr:
-    entries = getattr(op, "_entries", None)
-    if entries is None:
+def _csr_of(op: LinearOperator, dtype: DType) -> CanonicalCsr:
+    as_csr = getattr(op, "_as_csr", None)
+    if as_csr is None:
         raise TypeError(
             f"the entries of a {type(op).__name__} cannot be read; give an operator that "
             "spmvgpu.aslinearoperator makes of a matrix"
         )
-    found: CanonicalCsr = entries(dtype)
+    found: CanonicalCsr = as_csr(dtype)
     return found
 
 
