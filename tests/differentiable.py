@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
+from spmvgpu.linalg import cudss
 
 SYMMETRIC = sp.csr_array(np.array([[4.0, 1, 0, 0], [1, 5, 2, 0], [0, 2, 6, 1], [0, 0, 1, 3]]))
 GENERAL = sp.csr_array(np.array([[4.0, 1, 0, 0], [0, 5, 2, 0], [1, 0, 6, 1], [0, -1, 0, 3]]))
 TIGHT = {"rtol": 1e-13}
+
+
+def skip_without_factors(method, device):
+    """A GPU has no factors without cuDSS."""
+    if method == "direct" and device != "cpu" and not cudss.is_available():
+        pytest.skip("needs cuDSS")
 
 
 def matrix_for(method, dtype=np.float64):

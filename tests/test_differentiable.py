@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 import spmvgpu as sg
-from differentiable import GENERAL, SYMMETRIC, TIGHT, Jax, Torch, matrix_for
+from differentiable import GENERAL, SYMMETRIC, TIGHT, Jax, Torch, matrix_for, skip_without_factors
+from spmvgpu.linalg import requests, splu
 from support import in_turn
 
 RECTANGLE = sp.csr_array(np.array([[4.0, 1, 0, 0, -2], [0, 5, 2, 0, 0], [1, 0, 6, 1, 0]]))
@@ -17,7 +18,7 @@ PADDED = sp.csr_array(np.vstack([RECTANGLE.toarray(), np.zeros((1, 5))]))  # of 
 REAL_AND_COMPLEX = [np.float64, np.complex128]
 METHODS = [
     *(("auto", None), ("cg", None), ("cg", "amg"), ("minres", "jacobi")),
-    *(("bicgstab", "jacobi"), ("gmres", None), ("gmres", "ilu0")),
+    *(("bicgstab", "jacobi"), ("gmres", None), ("gmres", "ilu0"), ("direct", None)),
 ]
 # PyTorch says that these are in beta, and that checks may be asked for.
 quiet = pytest.mark.filterwarnings("ignore:Sparse (CSR|CSC|BSR|BSC|invariant checks):UserWarning")
@@ -180,6 +181,7 @@ def test_duplicates_of_sparse_matrices_are_summed(lib, device):
 @pytest.mark.parametrize("dtype", REAL_AND_COMPLEX)
 @pytest.mark.parametrize(("method", "M"), METHODS)
 def test_derivatives_of_b(method, M, dtype, lib, device):
+    skip_without_factors(method, device)
     A = matrix_for(method, dtype)
     op = sg.aslinearoperator(A, device=device)
 
@@ -199,10 +201,12 @@ def test_derivatives_of_b(method, M, dtype, lib, device):
     ("method", "M", "dtype"),
     [
         *(("auto", None, np.float64), ("auto", None, np.complex128)),
+        *(("direct", None, np.float64), ("direct", None, np.complex128)),
         *(("bicgstab", None, np.complex128), ("gmres", "jacobi", np.float64)),
     ],
 )
 def test_derivatives_of_b_and_values(method, M, dtype, lib, device):
+    skip_without_factors(method, device)
     pattern = lib.own.MatrixPattern(matrix_for(method, dtype), device=device)
 
     def solve(values, b):
@@ -293,7 +297,8 @@ def test_what_is_not_solved_is_refused(lib, device):
         (TypeError, "values= is needed with a", lambda b: solve(small, b, "cg", values=b)),
         (TypeError, "values= is needed with a", lambda b: solve(pattern, b, "cg")),
         (ValueError, "values has shape", lambda b: solve(pattern, b, "cg", values=b)),
-        (TypeError, "M= need a method", lambda b: solve(small, b, M="amg")),
+        (TypeError, "M= need an iterative method", lambda b: solve(small, b, M="amg")),
+        (TypeError, "M= need an iterative method", lambda b: solve(small, b, "direct", maxiter=3)),
         (
             TypeError,
             "nullspace= is for .*cg and minres, not gmres",
@@ -334,10 +339,20 @@ def test_matrices_are_made_operators(method, lib, device):
         lib.vmap(lambda b: lib.own.solve(GENERAL, b))(lib.array((2, 4)))
 
 
+def test_factors_solve_for_gradients_too(lib, monkeypatch):
+    made = []
+    monkeypatch.setattr(requests, "splu", lambda op: made.append(splu(op)) or made[-1])
+    op = sg.aslinearoperator(GENERAL, device="cpu")
+    gradient = lib.gradient(lambda b: lib.own.solve(op, b, "direct"), lib.array(4))
+    close(gradient, np.linalg.solve(GENERAL.toarray().T, np.ones(4)))
+    assert len(made) == 1
+
+
 @pytest.mark.parametrize(
-    ("method", "M", "axis"), in_turn(["cg", "gmres", "auto"], ["amg", None, None], [0, 1])
+    ("method", "M", "axis"), in_turn(["cg", "gmres", "auto", "direct"], ["amg", None, None, None], [0, 1])
 )
 def test_batches_are_columns(method, M, axis, lib, device):
+    skip_without_factors(method, device)
     A = matrix_for(method).toarray()
     op, B = sg.aslinearoperator(A, device=device), lib.array((5, 4) if axis == 0 else (4, 5))
     columns = lib_numbers(B).T if axis == 0 else lib_numbers(B)

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from differentiable import GENERAL, SYMMETRIC, TIGHT, matrix_for
+from differentiable import GENERAL, SYMMETRIC, TIGHT, matrix_for, skip_without_factors
 from internals import csr_in_place, keep_in_place, name_in_pytorch
 from support import naming
 
@@ -346,8 +346,9 @@ def test_compiled_products(compiled, device, place):
     torch.testing.assert_close(given, (x.grad, values.grad))
 
 
-@pytest.mark.parametrize(("method", "M"), [("cg", "jacobi"), ("gmres", None)])
+@pytest.mark.parametrize(("method", "M"), [("cg", "jacobi"), ("gmres", None), ("direct", None)])
 def test_compiled_solves(method, M, compiled, device, place):
+    skip_without_factors(method, device)
     A = matrix_for(method)
     pattern, op = sg.torch.MatrixPattern(A, device=device), sg.aslinearoperator(A, device=device)
     values, b = pattern.values.requires_grad_(), tensor((4,), place)

@@ -60,9 +60,10 @@ def solve(
     b : (n,) or (n, k) array
         Right-hand side, or several of them as columns, on the device of `A`. It may be complex only if `A`
         is, or is a matrix.
-    method : {"auto", "cg", "minres", "bicgstab", "gmres"}
+    method : {"auto", "direct", "cg", "minres", "bicgstab", "gmres"}
         A solver of `spmvgpu.linalg`, which says what matrices it is for. "auto": `spmvgpu.linalg.solve`,
-        which looks at the matrix and picks a solver and a preconditioner in each call.
+        which looks at the matrix and picks a solver and a preconditioner in each call. "direct": the factors
+        of `spmvgpu.linalg.splu`, which are made as a preconditioner is that is given by name.
     values : (nnz,) array
         The values of a `MatrixPattern`, as its products take them. With "cg" and "minres" the matrix must be
         symmetric or Hermitian, and so must be every change of it: make its values from what keeps it so.
@@ -72,11 +73,12 @@ def solve(
         Tolerances: ``norm(b - A @ x) <= max(rtol * norm(b), atol)`` for each column. The default of `rtol` is
         1e-8, and 1e-5 in single precision. Gradients are solved for with the same tolerances.
     maxiter, restart : int, optional
-        As the solver takes them. Not with "auto".
+        As the solver takes them. Not with "auto" and "direct".
     M : LinearOperator or str, optional
         As the solver takes it: a preconditioner of `spmvgpu.linalg`, another `LinearOperator`, or a name,
         which makes a preconditioner: for an operator when JAX traces the call, for a pattern in each call.
-        Not with "auto". Gradients are solved for with its adjoint. Its products must not call JAX.
+        Not with "auto" and "direct". Gradients are solved for with its adjoint. Its products must not call
+        JAX.
     nullspace : {None, "constant"}
         "constant": `A` is singular, and maps constant vectors to zero for all values that are given. The
         solver solves for the part of `b` without mean, and the solution has none. With "cg" and "minres"
@@ -123,7 +125,7 @@ def solve(
         b = jnp.asarray(b)  # an array of NumPy's goes where JAX puts it, and a matrix to the same device
     given, own = request.system(A, b, x0, M, values, not isinstance(b, jax.core.Tracer))
     op: Any = keeping(given)
-    if isinstance(M, str) and isinstance(op, LinearOperator):
+    if isinstance(op, LinearOperator):
         M = request.preconditioner(M, op)
     system = _System(op, keeping(M), request)
     target = traced.result_type(own)

@@ -11,17 +11,19 @@ from .._util.arguments import one_of
 from .._util.types import DType
 from ..arrays import AnyArray, AnyLibrary, library_of
 from ..arrays.products import common_type
+from ..operator.composed import keeping
 from ..operator.construct import as_operator
 from ..operator.operands import check_vector
 from ..operator.operator import SparseOperator
 from ..operator.patterns import Pattern
+from .direct import splu
 from .krylov import KrylovRequest, run
 from .named import NAMES, SYMMETRIC_SOLVERS, named
 from .solve import NotSolvedError, solve
 from .systems import check_square, no_entries, refuse_ranks
 
-Method: TypeAlias = Literal["auto", "cg", "minres", "bicgstab", "gmres"]
-_METHODS = ("auto", "cg", "minres", "bicgstab", "gmres")
+Method: TypeAlias = Literal["auto", "direct", "cg", "minres", "bicgstab", "gmres"]
+_METHODS = ("auto", "direct", "cg", "minres", "bicgstab", "gmres")
 
 
 def solution_type(op: LinearOperator, b: AnyArray) -> DType:
@@ -59,8 +61,11 @@ class SolveRequest(NamedTuple):
     def check(self, M: object, has_pattern: bool, has_values: bool) -> None:
         """Refuse, with TypeError or ValueError, what does not fit together."""
         one_of("method", self.method, _METHODS)
-        if self.method == "auto" and not (self.maxiter is None and self.restart is None and M is None):
-            raise TypeError("maxiter=, restart= and M= need a method; give method='cg', for example")
+        needs_none = self.method in ("auto", "direct")
+        if needs_none and not (self.maxiter is None and self.restart is None and M is None):
+            raise TypeError(
+                "maxiter=, restart= and M= need an iterative method; give method='cg', for example"
+            )
         if self.nullspace is not None and not self.is_symmetric:
             raise TypeError(f"nullspace= is for the methods cg and minres, not {self.method}")
         if isinstance(M, str):
@@ -95,13 +100,19 @@ class SolveRequest(NamedTuple):
         _check_vectors(A.shape, own, b, x0)
         return A, own
 
-    def preconditioner(self, name: str, op: LinearOperator) -> LinearOperator:
-        """A preconditioner by name, as an operator, which has an adjoint."""
+    def preconditioner(self, M: LinearOperator | str | None, op: LinearOperator) -> LinearOperator | None:
+        """A preconditioner as an operator, which has an adjoint; of the direct method the factors."""
+        if self.method == "direct" and M is None:
+            return splu(op)
+        if not isinstance(M, str):
+            return keeping(M)
         if not isinstance(op, SparseOperator):
-            raise no_entries(f"M={name!r}")
-        return named(name, op, self.method)
+            raise no_entries(f"M={M!r}")
+        return named(M, op, self.method)
 
-    def run(self, op: LinearOperator, b: AnyArray, x0: object, M: object) -> AnyArray:
+    def run(
+        self, op: LinearOperator, b: AnyArray, x0: object, M: LinearOperator | str | None
+    ) -> AnyArray:
         """The solution; NotSolvedError if it is not as exact as asked for."""
         rtol = self.rtol
         if rtol is None:
@@ -111,7 +122,9 @@ class SolveRequest(NamedTuple):
             return solve(op, b, rtol, atol=self.atol, x0=x0)
 
         limits = rtol, self.atol, self.maxiter, self.nullspace
-        request = KrylovRequest(self.method, x0, M, *limits, restart=self.restart, warns=False)
+        is_direct = self.method == "direct"  # an iteration with the factors, which finds the residual
+        solver, M = ("gmres", self.preconditioner(M, op)) if is_direct else (self.method, M)
+        request = KrylovRequest(solver, x0, M, *limits, restart=self.restart, warns=False)
         x, info, went = run(op, b, request)
         if np.any(info):
             residual = went.true_residual / (went.norm_b or 1.0)

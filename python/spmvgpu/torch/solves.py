@@ -48,9 +48,10 @@ def solve(
     b : (n,) or (n, k) tensor
         Right-hand side, or several of them as columns, on the device of `A`. It may be complex only if `A`
         is, or is a matrix.
-    method : {"auto", "cg", "minres", "bicgstab", "gmres"}
+    method : {"auto", "direct", "cg", "minres", "bicgstab", "gmres"}
         A solver of `spmvgpu.linalg`, which says what matrices it is for. "auto": `spmvgpu.linalg.solve`,
-        which looks at the matrix and picks a solver and a preconditioner in each call.
+        which looks at the matrix and picks a solver and a preconditioner in each call. "direct": the factors
+        of `spmvgpu.linalg.splu`, which solve for the gradients too.
     values : (nnz,) tensor
         The values of a `MatrixPattern`, as its products take them. With "cg" and "minres" the matrix must be
         symmetric or Hermitian, and so must be every change of it: make its values from what keeps it so.
@@ -60,11 +61,11 @@ def solve(
         Tolerances: ``norm(b - A @ x) <= max(rtol * norm(b), atol)`` for each column. The default of `rtol` is
         1e-8, and 1e-5 in single precision. Gradients are solved for with the same tolerances.
     maxiter, restart : int, optional
-        As the solver takes them. Not with "auto".
+        As the solver takes them. Not with "auto" and "direct".
     M : LinearOperator or str, optional
         As the solver takes it: a preconditioner of `spmvgpu.linalg`, another `LinearOperator`, or a name,
-        which makes a preconditioner for this call and its gradient. Not with "auto". Gradients are solved for
-        with its adjoint.
+        which makes a preconditioner for this call and its gradient. Not with "auto" and "direct". Gradients
+        are solved for with its adjoint.
     nullspace : {None, "constant"}
         "constant": `A` is singular, and maps constant vectors to zero for all values that are given. The
         solver solves for the part of `b` without mean, and the solution has none. With "cg" and "minres"
@@ -119,7 +120,7 @@ def solve(
     keeps = not is_transformed(torch)
     if keeps:
         system = keeping(system) if values is None else system._with_values(values)
-        M = request.preconditioner(M, system) if isinstance(M, str) else keeping(M)
+        M = request.preconditioner(M, system)
     preconditioner = M if M is None or isinstance(M, str) else gradients.name_of(M)
     how = " ".join(map(str, (gradients.name_of(system), preconditioner, *request)))
     x: torch.Tensor = _Solve.apply(how, *entries, b, x0)
