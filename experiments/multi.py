@@ -102,7 +102,7 @@ class Over:
         self.reference: np.ndarray[Any, Any] | None = None
         self.iterate: np.ndarray[Any, Any] | None = None  # of cg, after the short run
 
-    def one_device(self, device: str, format: str) -> Row:
+    def one_device(self, device: str, format: Any) -> Row:
         """Device time of an ordinary operator."""
         op = sg.aslinearoperator(self.matrix, device=device, format=format)
         self.check("graph", op @ self.x)

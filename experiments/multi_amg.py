@@ -11,7 +11,7 @@ import argparse
 import statistics
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -86,10 +86,10 @@ def _job(run: Run, op: Any, B: Any, b: Any) -> Row:
     setups, solves = [], []
     for _ in range(1 + JOBS):
         setup, M = timed(partial(linalg.amg, op, B=B))
-        solve, (x, _) = timed(partial(linalg.cg, op, given, M=M, rtol=RTOL))
+        solve, found = timed(partial(linalg.cg, op, given, M=M, rtol=RTOL))
         setups.append(1e6 * setup)
         solves.append(1e6 * solve)
-    info = op.solve_info
+    info, x = op.solve_info, cast(Any, found[0])
     residual = float(np.linalg.norm(b - op @ np.asarray(x if given is b else x.get())) / np.linalg.norm(b))
     if not residual <= 2 * RTOL:
         raise SystemExit(f"the relative residual is {residual:.3g}, more than {2 * RTOL:.3g}")

@@ -157,10 +157,10 @@ class Trials:
                 with suppress(sg.FormatError, MemoryError), sg.cache.ignored():
                     op = sg.aslinearoperator(ordered, format, self.run.device, reorder=False)
                     least[format] = self._product_us(op)
-        for format in sorted(least, key=lambda format: least[format]):
+        for name in sorted(least, key=lambda name: least[name]):
             fastest = min((one.time_us for one in self.found.values()), default=np.inf)
-            if self._takes_all or least[format] <= fastest:
-                yield format
+            if self._takes_all or least[name] <= fastest:
+                yield name
 
     def near(self, factor: float) -> dict[str, Tried]:
         """Those within a factor of the fastest, the fastest first."""

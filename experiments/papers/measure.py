@@ -29,7 +29,7 @@ class Variant:
     """A kernel under the paper's name for it: a format of this library with options."""
 
     label: str
-    format: str
+    format: Any
     options: dict[str, Any] = field(default_factory=dict)
 
 

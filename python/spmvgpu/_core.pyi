@@ -5,13 +5,31 @@ Addresses are of memory on the matrix's own device, streams are CUDA stream hand
 device, its ordinal, is -1 for the CPU."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer, CapsuleType
 
 _T = TypeVar("_T")
+
+FormatName: TypeAlias = Literal[
+    "coo",
+    "csr",
+    "csr_m",
+    "csr_b",
+    "ellpack",
+    "ellpack_r",
+    "ellr_t",
+    "hyb",
+    "dia",
+    "sell",
+    "bsell",
+    "packed_sell",
+    "sdia",
+    "stencil",
+    "tsmv",
+]
 
 class FormatError(ValueError): ...
 class CudaError(RuntimeError): ...

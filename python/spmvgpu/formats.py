@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,10 @@ from . import _core
 from ._util.arguments import did_you_mean
 from ._util.lazy import lazy
 from ._util.schema import Range
-from ._util.types import Options
+from ._util.types import Format, Options
+
+if TYPE_CHECKING:
+    from ._core import FormatName
 
 Indices: TypeAlias = npt.NDArray[np.int32]
 #: Which row, or column, comes where: an array, a range if none moves, or what stays on the matrix's device.
@@ -28,7 +31,7 @@ class Choice:
     With `parts`, those are built instead, each by a choice of its own, and `format` names the whole.
     """
 
-    format: str
+    format: Format | Any  # that of parts, and of a plan in words, is no name that a caller may give
     options: Options = field(default_factory=dict)
     reason: str = "it was asked for"
     parts: tuple[Part, ...] = field(default=(), compare=False)
@@ -83,7 +86,7 @@ def variant_name(format: str, options: Options) -> str:
     return " ".join([format, *(f"{name}={value}" for name, value in sorted(options.items()))])
 
 
-def formats() -> tuple[str, ...]:
+def formats() -> tuple[FormatName, ...]:
     """Return the names of the storage formats.
 
     Returns
@@ -105,7 +108,7 @@ def traits(format: str) -> _core.Traits:
     return _FORMATS[format]["traits"] if format in _FORMATS else _core.Traits()
 
 
-def format_options(format: str) -> list[dict[str, Any]]:
+def format_options(format: Format) -> list[dict[str, Any]]:
     """Return the options of a storage format.
 
     Parameters

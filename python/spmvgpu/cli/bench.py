@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 
+from .._util.types import Format
 from .arguments import add_quiet, positive_int
 from .output import Fields, Report, check_writable, fields_of, in_bytes, replacing
 from .problem import MATRIX_FIELDS, add_problem_arguments, load_problem, reading, tell_matrix
@@ -105,7 +106,7 @@ def _measure(matrix: sp.csr_array, args: argparse.Namespace) -> tuple[list[_Resu
 
     stored = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
     results = [result("scipy", "csr", "cpu", scipy_us, stored)]
-    names = ["auto", *sg.formats()]
+    names: list[Format] = ["auto", *sg.formats()]
     with counting("timing", "formats", total=len(names), quiet=args.quiet) as bar:
         for name in names:
             bar.set_postfix_str(name, refresh=False)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._core import AnyMatrix, LinearMap
-from .._util.types import Device, HostArray
+from .._util.types import Device, Format, HostArray
 from ..arrays import array_and_library
 from ..devices import at_most
 from ..linalg.systems import check_square
@@ -116,7 +116,8 @@ class DistributedOperator:
         shared.variants[self._which] = self
         self._product = Product(shared.local, shared.exchange, shared.transport, *self._which)
         self._solver_memories: dict[int, _core.SolverMemory] = {}
-        self.solve_info: SolveInfo | None = None
+        # Any, so that a program need not ask for None after a solve.
+        self.solve_info: SolveInfo | Any = None
 
     @property
     def comm(self) -> Communicator:
@@ -156,7 +157,7 @@ class DistributedOperator:
         return sum(op.work_nbytes for op in self._product.local.operators) + solvers
 
     @property
-    def format(self) -> str:
+    def format(self) -> Format | Any:
         return self._product.local.block.format
 
     @property

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._util.arguments import one_of, real_number, whole_number, with_hints
 from .._util.plugins import Plugins
-from .._util.types import HostArray
+from .._util.types import Device, HostArray
 from ..devices import at_most, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
@@ -51,7 +51,7 @@ def amg(
     max_coarse: int = 300,
     max_levels: int = 20,
     symmetric: bool | None = None,
-    device: str | None = None,
+    device: Device | None = None,
     dtype: object = None,
 ) -> Multigrid:
     """Return an algebraic multigrid preconditioner of an elliptic problem.
@@ -201,7 +201,7 @@ def amg(
 
 
 def _operator_and_csr(
-    A: object, device: str | None, dtype: object
+    A: object, device: Device | None, dtype: object
 ) -> tuple[SparseOperator, CanonicalCsr | None]:
     """The operator, and the canonical matrix on its device, if it is at hand."""
     if isinstance(A, SparseOperator):

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import LinearMap
 from .._util.arguments import one_of, real_number, whole_number, with_hints
-from .._util.types import DType, HostArray
+from .._util.types import Device, DType, HostArray
 from ..devices import at_most, device_name
 from ..inputs.source import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
@@ -283,7 +283,7 @@ def _smoothed(op: SparseOperator, degree: int, ratio: float, inverse: HostArray,
 
 @with_hints
 def aspreconditioner(
-    ml: object, *, device: str = "auto", dtype: object = None, smoother: str | None = None, degree: int = 2
+    ml: object, *, device: Device = "auto", dtype: object = None, smoother: str | None = None, degree: int = 2
 ) -> Cycle:
     """Return a multigrid hierarchy of pyamg as a preconditioner on a device.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import LinearMap, SolverReport
 from .._util.arguments import one_of, with_hints
-from .._util.types import HostArray
+from .._util.types import ArrayT, Device, HostArray, HostOperand
 from ..arrays import AnyArray, ArrayInfo, array_and_library
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
@@ -100,6 +100,12 @@ class DirectFactors(DevicePreconditioner):
         why = "the matrix has no rows" if factors is None else 'cuDSS gives none; use splu(op.to("cpu"))'
         raise AttributeError(f"the factors on {self.device!r} have no {name}: {why}")
 
+    @overload
+    def solve(self, b: HostOperand, trans: str = ...) -> HostArray: ...
+    @overload
+    def solve(self, b: ArrayT, trans: str = ...) -> ArrayT: ...
+    @overload
+    def solve(self, b: object, trans: str = ...) -> Any: ...
     @with_hints
     def solve(self, b: object, trans: str = "N") -> AnyArray:
         """Solve systems with the matrix, its transpose or its conjugate transpose.
@@ -322,7 +328,7 @@ def _check_finite(csr: sp.csr_array) -> None:
         raise ValueError("A contains inf or NaN")
 
 
-def _operator(A: object, device: str, b: AnyArray = None) -> SparseOperator:
+def _operator(A: object, device: Device, b: AnyArray = None) -> SparseOperator:
     """The operator of a square matrix, which goes to a device, or beside a right-hand side."""
     resolve_device(device)  # refuses what is none
     if isinstance(A, OverRanks):
@@ -337,7 +343,7 @@ def _operator(A: object, device: str, b: AnyArray = None) -> SparseOperator:
 
 
 @with_hints
-def splu(A: object, *, device: str = "auto") -> DirectFactors:
+def splu(A: object, *, device: Device = "auto") -> DirectFactors:
     """Factorize a matrix, to solve systems with it directly.
 
     On the CPU `scipy.sparse.linalg.splu` makes the factors [1]_. On a GPU NVIDIA's cuDSS does [2]_, which
@@ -396,8 +402,14 @@ def splu(A: object, *, device: str = "auto") -> DirectFactors:
     return DirectFactors(op, None if op is A else _order_of_values(A))
 
 
+@overload
+def spsolve(A: object, b: HostOperand, *, device: Device = ...) -> HostArray: ...
+@overload
+def spsolve(A: object, b: ArrayT, *, device: Device = ...) -> ArrayT: ...
+@overload
+def spsolve(A: object, b: object, *, device: Device = ...) -> Any: ...
 @with_hints
-def spsolve(A: object, b: object, *, device: str = "auto") -> AnyArray:
+def spsolve(A: object, b: object, *, device: Device = "auto") -> AnyArray:
     """Solve ``A x = b`` directly.
 
     As `scipy.sparse.linalg.spsolve`, but the matrix may be in any format. A singular matrix raises an error:
@@ -448,7 +460,7 @@ def spsolve(A: object, b: object, *, device: str = "auto") -> AnyArray:
     return DirectFactors(_operator(A, device, b))._solve(b, "N", is_vector=True)
 
 
-def _sparse_solution(A: object, B: Any, device: str) -> Any:
+def _sparse_solution(A: object, B: Any, device: Device) -> Any:
     """The solution for a sparse right-hand side: sparse, or for a single column a vector."""
     factors = DirectFactors(_operator(A, device, np.zeros(B.shape[0], B.dtype)))
     if B.shape[0] != factors.shape[0]:

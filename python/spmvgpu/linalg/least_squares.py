@@ -25,6 +25,7 @@ from .systems import (
     columns_of,
     zero_column,
 )
+from .typed import by_library
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -211,6 +212,7 @@ def each_column(solver: Callable[_P, _R]) -> Callable[_P, _R]:
     return solve
 
 
+@by_library
 @with_hints
 @each_column
 def cgls(

@@ -10,8 +10,10 @@ from .._util.arguments import whole_number, with_hints
 from ..arrays import AnyArray
 from .least_squares import NOT_YET, LeastSquaresProblem, StoppingTests, each_column, times_power
 from .systems import NO_VECTOR, agreement_of, staged
+from .typed import by_library
 
 
+@by_library
 @with_hints
 @each_column
 def lsqr(
@@ -162,6 +164,7 @@ def lsqr(
     return problem.solution(), istop, itn, *norms, problem.of_x(norm_x), estimates
 
 
+@by_library
 @with_hints
 @each_column
 def lsmr(

@@ -15,7 +15,7 @@ import scipy.sparse.linalg as sla
 from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
-from .._util.types import DType, HostArray
+from .._util.types import Device, DType, Format, HostArray
 from ..arrays import NUMPY, AnyArray, array_and_library, on_host
 from ..arrays.products import kind_of
 from ..devices import CPU, resolve_device
@@ -167,8 +167,8 @@ class DoubleSystem:
         A: object,
         b: object,
         x0: AnyArray,
-        device: str,
-        format: str = "auto",
+        device: Device,
+        format: Format = "auto",
         dtype: DType | None = None,
     ) -> None:
         self.b, self.library = array_and_library("b", b)

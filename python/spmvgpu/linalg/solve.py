@@ -5,18 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import numpy as np
 
 from .._util.arguments import with_hints
 from .._util.plugins import Plugins
 from .._util.show import Brief
+from .._util.types import ArrayT, Device, HostArray, HostOperand
 from ..arrays import AnyArray, array_and_library
 from .problem import DoubleSystem
 from .search import Attempt, Search
 from .stopping import tolerance
 from .systems import OverRanks, no_columns, zero_column
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    class _Options(TypedDict, total=False):
+        """Arguments of `solve` on which the type of what it returns does not depend."""
+
+        atol: float
+        x0: object
+        nullspace: object
+        device: Device
+
 
 # Systems that this module does not import: those over ranks, of an operator, a right-hand side and a guess.
 _PROBLEMS: Mapping[str, Callable[[OverRanks, object, object], DoubleSystem]] = Plugins("problem")
@@ -100,6 +113,36 @@ class NotSolvedError(np.linalg.LinAlgError):
         self.x, self.tried = x, tried
 
 
+@overload
+def solve(
+    A: object,
+    b: HostOperand,
+    rtol: float = ...,
+    *,
+    full_output: Literal[False] = ...,
+    **options: Unpack[_Options],
+) -> HostArray: ...
+@overload
+def solve(
+    A: object, b: ArrayT, rtol: float = ..., *, full_output: Literal[False] = ..., **options: Unpack[_Options]
+) -> ArrayT: ...
+@overload
+def solve(
+    A: object,
+    b: HostOperand,
+    rtol: float = ...,
+    *,
+    full_output: Literal[True],
+    **options: Unpack[_Options],
+) -> tuple[HostArray, Solved]: ...
+@overload
+def solve(
+    A: object, b: ArrayT, rtol: float = ..., *, full_output: Literal[True], **options: Unpack[_Options]
+) -> tuple[ArrayT, Solved]: ...
+@overload
+def solve(
+    A: object, b: object, rtol: float = ..., *, full_output: bool = ..., **options: Unpack[_Options]
+) -> Any: ...
 @with_hints
 def solve(
     A: object,
@@ -109,7 +152,7 @@ def solve(
     atol: float = 0.0,
     x0: object = None,
     nullspace: object = None,
-    device: str = "auto",
+    device: Device = "auto",
     full_output: bool = False,
 ) -> Any:
     """Solve ``A x = b`` by a method that suits the matrix.

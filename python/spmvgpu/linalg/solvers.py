@@ -9,8 +9,10 @@ from ..arrays import AnyArray
 from .krylov import KrylovRequest, run
 from .stopping import Info, Residuals, warn
 from .systems import Callback
+from .typed import by_library
 
 
+@by_library
 @with_hints
 def cg(
     A: object,
@@ -118,6 +120,7 @@ def cg(
     return run(A, b, KrylovRequest("cg", *shared, flexible=flexible))[:2]
 
 
+@by_library
 @with_hints
 def bicgstab(
     A: object,
@@ -219,6 +222,7 @@ def bicgstab(
     return run(A, b, KrylovRequest("bicgstab", *shared))[:2]
 
 
+@by_library
 @with_hints
 def gmres(
     A: object,
@@ -342,6 +346,7 @@ def gmres(
     return x, info
 
 
+@by_library
 @with_hints
 def minres(
     A: object,

@@ -5,7 +5,7 @@ They multiply arrays of every library that their operands multiply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from .._util.arguments import is_number
 from .._util.linear_operator import LinearOperator
-from .._util.types import ArrayT, DType, HostArray
+from .._util.types import ArrayT, DType, HostArray, HostOperand
 from ..arrays import NUMPY, AnyArray, AnyLibrary, array_and_library, is_sparse, library_of
 from ..arrays.products import check_from_left, is_stack, mismatch, of_rows, of_stack, shape_of
 from ..devices import CPU
@@ -213,7 +213,7 @@ class Composable(LinearOperator):  # type: ignore[misc]
         return self.dot(X)
 
     @overload
-    def __matmul__(self, x: HostArray | Sequence[float]) -> HostArray: ...
+    def __matmul__(self, x: HostOperand) -> HostArray: ...
     @overload
     def __matmul__(self, x: ArrayT) -> ArrayT: ...
     @overload

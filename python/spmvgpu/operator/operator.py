@@ -13,7 +13,7 @@ from .._util.arguments import whole_number
 from .._util.lazy import lazy
 from .._util.plugins import Plugins
 from .._util.show import fit
-from .._util.types import Device, Devices, OperandT
+from .._util.types import Device, Devices, Format, OperandT
 from ..devices import at_most, device_name
 from ..planning import parts
 from ..planning.symmetry import simplest
@@ -95,7 +95,8 @@ class SparseOperator(algebra.MatrixAlgebra, StoredEntries):
     def __init__(self, stored: StoredMatrix) -> None:
         super().__init__(stored.dtype, stored.shape)
         self._ordinal, self._stream = stored.ordinal, stored.description.stream
-        self.solve_info: SolveInfo | None = None
+        # Any, so that a program need not ask for None after a solve.
+        self.solve_info: SolveInfo | Any = None
         self._become(stored)
 
     def _become(self, stored: StoredMatrix) -> None:
@@ -122,7 +123,7 @@ class SparseOperator(algebra.MatrixAlgebra, StoredEntries):
         return made
 
     @property
-    def format(self) -> str:
+    def format(self) -> Format | Any:
         return self._stored.description.choice.format
 
     @property

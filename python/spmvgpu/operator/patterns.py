@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from .._core import Matrix
 from .._util.lazy import lazy
-from .._util.types import DType, HostArray
+from .._util.types import Device, DType, Format, HostArray
 from .._util.value_types import TYPE_NAMES
 from ..arrays import ArrayKind, array_and_library
 from ..devices import CPU, device_name, resolve_device
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 A = TypeVar("A")  # an array of the library
-_FORMAT = "csr"  # of products unless asked otherwise: their values change with each of them
+_FORMAT: Format = "csr"  # of products unless asked otherwise: their values change with each of them
 
 
 class Pattern(Generic[A]):
@@ -32,7 +32,9 @@ class Pattern(Generic[A]):
 
     _kind: ClassVar[ArrayKind]  # of values and vectors
 
-    def __init__(self, A: Any, format: str = "auto", device: str = "auto", **format_options: Any) -> None:
+    def __init__(
+        self, A: Any, format: Format = "auto", device: Device = "auto", **format_options: Any
+    ) -> None:
         csr = canonical_csr(A).host
         self._ordinal = resolve_device(device)
         self._requested = device  # as the caller named it, which pickles go by

@@ -16,6 +16,7 @@ from .. import _core
 from .._util import schema
 from .._util.arguments import with_hints
 from .._util.schema import Range
+from .._util.types import Device, Format
 from .._util.value_types import type_in_profiles
 from ..devices import CPU, resolve_device
 from ..formats import Choice, Indices, Part
@@ -33,7 +34,7 @@ PARTITIONED = "partitioned"
 
 
 @with_hints
-def separator(A: Any, device: str = "auto", *, profile: str | os.PathLike[str] | None = None) -> Separator:
+def separator(A: Any, device: Device = "auto", *, profile: str | os.PathLike[str] | None = None) -> Separator:
     """Find the best cut of a matrix, its rows sorted by length, into a CSR and an ELLPACK part.
 
     The method comes from Guo et al. 2011, section 5. ``format="partitioned"`` of `spmvgpu.aslinearoperator`
@@ -109,7 +110,9 @@ def model_of(profile: Profile, dtype: Any) -> Guo2011:
     return Guo2011(CsrVector(**found["csr"]), Ell(**found["ell"]), Coo(**found["coo"]))
 
 
-def predictions(csr: CanonicalCsr, ordinal: int, profile: Profile, names: Iterable[str]) -> list[Prediction]:
+def predictions(
+    csr: CanonicalCsr, ordinal: int, profile: Profile, names: Iterable[Format]
+) -> list[Prediction]:
     """What the model says of each format."""
     times = model_of(profile, csr.dtype).predict(np.diff(csr.indptr))
     entries = []

@@ -210,7 +210,7 @@ def fit_formats(
 ) -> tuple[dict[str, Mapping[str, float | None]], list[str]]:
     """Scale and error of each format, and those that were hardly measured, which keep what was known."""
     found: dict[str, Mapping[str, float | None]] = {}
-    kept = []
+    kept: list[str] = []
     for name in formats():
         own = [record for record in records if record["format"] == name]
         if len(own) < MIN_SAMPLES:

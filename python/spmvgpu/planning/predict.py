@@ -13,7 +13,7 @@ from .._util.arguments import one_of, plain_options, with_hints
 from .._util.plugins import Plugins
 from .._util.show import Brief, html_table, wrapped
 from .._util.steps import took
-from .._util.types import Options
+from .._util.types import Device, Format, Options
 from ..devices import device_name, resolve_device
 from ..formats import check_format, formats, variant_name
 from ..inputs.canonical import canonical_csr
@@ -61,7 +61,7 @@ class Prediction(Brief):
     ('csr', 1.0, True)
     """
 
-    format: str
+    format: Format
     options: Options = field(default_factory=dict)
     time_us: float | None = None
     bytes: int | None = None
@@ -244,7 +244,7 @@ _MOST_SHOWN = 3  # by `repr`
 @with_hints
 def predict(
     A: Any,
-    device: str = "auto",
+    device: Device = "auto",
     model: str = "roofline",
     *,
     dtype: Any = None,
@@ -304,7 +304,7 @@ class Model(NamedTuple):
     """A model that a plug-in adds: its parameters are a section of the profile, which `check` may refuse."""
 
     check: Callable[[Profile], None]
-    predict: Callable[[CanonicalCsr, int, Profile, Iterable[str]], list[Prediction]]
+    predict: Callable[[CanonicalCsr, int, Profile, Iterable[Format]], list[Prediction]]
 
 
 _ADDED: Mapping[str, Model] = Plugins("model")
@@ -376,7 +376,7 @@ def _together(pieces: Sequence[Sequence[Prediction]]) -> list[Prediction]:
 
 
 @with_hints
-def estimate(A: Any, format: str, device: str = "auto", **options: Any) -> dict[str, float]:
+def estimate(A: Any, format: Format, device: Device = "auto", **options: Any) -> dict[str, float]:
     """Return the memory and the padding of a matrix in a format, without building it.
 
     Parameters

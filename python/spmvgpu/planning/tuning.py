@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .._util.show import Brief, fit, html_table
 from .._util.steps import Step, in_words
-from .._util.types import Options
+from .._util.types import Format, Options
 from ..formats import variant_name
 from .reordering import Reorder
 
@@ -40,7 +40,7 @@ class Trial(Brief):
     'csr'
     """
 
-    format: str
+    format: Format
     options: Options
     time_us: float
     reorder: Reorder = False

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._util.arguments import with_hints
-from .._util.types import HostArray
+from .._util.types import Format, HostArray
 from ..formats import traits
 from ..inputs.canonical import canonical_csr
 from ..operator.construct import aslinearoperator
@@ -88,7 +88,7 @@ def spy(A: Any, *, ax: Axes | None = None, pixels: int = 400, title: str | None 
 
 
 @with_hints
-def layout(A: Any, format: str, *, line: int | None = None, **options: Any) -> Figure:
+def layout(A: Any, format: Format, *, line: int | None = None, **options: Any) -> Figure:
     """Draw how a format lays out the entries of a small matrix in memory, padding included.
 
     Each slot of an array of values is a cell. Its colour shows the row of the entry; padding is grey.
