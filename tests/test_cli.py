@@ -58,6 +58,7 @@ def test_info(run):
 ARGUMENTS = {
     "info": "",
     "solve": "--size 3",
+    "eigsh": "--size 3",
     "bench": "--size 3 --repeats 2",
     "calibrate": "--quick --device cpu --out p.json",
     "cache": "",
@@ -150,7 +151,7 @@ def test_solve_with_right_hand_side(run, tmp_path, matrix_file, rng, name):
     assert_solves(tmp_path / "x.npy", A, b, 1e-6)
 
 
-@pytest.mark.parametrize("preconditioner", ["auto", "amg", "block-jacobi", "chebyshev", "ic0", "ilu0"])
+@pytest.mark.parametrize("preconditioner", ["auto", "amg", "block_jacobi", "chebyshev", "ic0", "ilu0"])
 def test_solve_beside_empty_rows(run, tmp_path, preconditioner):
     large = with_empty(A)[0]
     b = large @ np.ones(ROWS + 3)
@@ -261,6 +262,38 @@ def test_not_converged(run, tmp_path):
     assert np.load(tmp_path / "x.npy").shape == (3 * 125,)  # the best there is
 
 
+@pytest.mark.parametrize("suffix", ["npy", "mtx"])
+@pytest.mark.parametrize("solver", ["direct", "lsqr", "lsmr"])
+def test_solve_by_name(run, tmp_path, matrix_file, rng, solver, suffix):
+    """What is written is the solution; of least squares also for a rectangular matrix."""
+    A = rng.standard_normal((9, 9 if solver == "direct" else 5))
+    b, path = rng.standard_normal(9), tmp_path / f"x.{suffix}"
+    np.save(tmp_path / "b.npy", b)
+    given = "solve", matrix_file(A), "--rhs", tmp_path / "b.npy", "--rtol", 1e-12, "--solver", solver
+    code, out, err = run(*given, "-o", path)
+    assert (code, err, fields(out)["solver"]) == (0, "", solver)
+    x = sg.matrix_io.read_vector(path)
+    np.testing.assert_allclose(x, np.linalg.lstsq(A, b)[0], rtol=1e-9)
+
+
+def test_least_squares_that_end_early(run, matrix_file, rng):
+    code, out, err = run("solve", matrix_file(rng.random((9, 5))), "--solver", "lsmr", "--maxiter", 1)
+    assert (code, fields(out)["try"].split(":")[0]) == (1, "--maxiter 10")
+    assert "error: not converged: the gradient is" in err
+
+
+def test_eigenvalues(run, tmp_path):
+    path = tmp_path / "v.npy"
+    code, out, err = run("eigsh", "--problem", "poisson3d", "--size", 5, "-k", 3, "--sigma", 0, "-o", path)
+    assert (code, err) == (0, "")
+    A = sg.gallery.poisson3d(5)
+    v, values = np.load(path), np.linalg.eigvalsh(A.toarray())[:3]
+    np.testing.assert_allclose(A @ v, v * values, atol=1e-12)
+    found = [float(line.split()[0]) for line in out.splitlines()[-4:-1]]
+    np.testing.assert_allclose(found, values)
+    assert run("eigsh", "--problem", "poisson3d", "--size", 9, "--maxiter", 1)[0] == 1
+
+
 def test_singular_system(run, matrix_file, tmp_path):
     np.save(tmp_path / "b.npy", [0.0, 1])
     code, _, err = run("solve", matrix_file(np.ones((2, 2))), "--rhs", tmp_path / "b.npy")
@@ -368,7 +401,7 @@ REFUSALS = [
     ("bench word.mtx", "word.mtx: not a valid Matrix Market file: line 3: 'x' is no number"),
     ("solve array.mtx", "array.mtx: .* announces 4 entries, and 3 follow"),
     ("solve huge.mtx", "huge.mtx: .*(empty rows out|does not fit the memory)"),
-    ("solve wide.mtx", "wide.mtx: the matrix is rectangular .2 x 3.; give a square one"),
+    ("solve wide.mtx", "wide.mtx: the matrix is rectangular .2 x 3.; give a square one, or --solver lsmr"),
     ("solve negative.mtx --solver cg", "negative.mtx: .*row 0 .-1.; try --solver minres.*--solver gmres"),
     (
         "solve indefinite.mtx --rhs mixed.mtx --solver cg",
@@ -381,7 +414,7 @@ REFUSALS = [
         "zero.mtx: --preconditioner jacobi: the diagonal has zeros, .*; try another",
     ),
     ("solve indefinite.mtx --preconditioner ic0", "indefinite.mtx: --preconditioner ic0: .*--solver gmres"),
-    ("solve singular.mtx --preconditioner block-jacobi", "singular.mtx: --preconditioner block-jacobi: "),
+    ("solve singular.mtx --preconditioner block_jacobi", "singular.mtx: --preconditioner block_jacobi: "),
     (
         "solve close.mtx --solver cg",
         r"A\[0, 1\] = 0.2999999\d*, but A\[1, 0\] = 0.3000000\d*; .*--solver bicgstab or gmres",
@@ -391,6 +424,13 @@ REFUSALS = [
         r"diagonal.mtx: .*A\[0, 0\] = 4\+0.4j, which must be real; .*--solver bicgstab or gmres",
     ),
     ("solve complex.mtx --solver cg", r"= 0\+2j and not 0-2j; .*--solver bicgstab or gmres"),
+    ("solve singular.mtx --solver direct", "singular.mtx: .*singular.*; try --solver lsmr"),
+    ("solve good.mtx --solver direct --preconditioner ic0", "--preconditioner is not for --solver direct"),
+    ("solve wide.mtx --solver lsqr --preconditioner amg", "--preconditioner is not for --solver lsqr"),
+    ("eigsh wide.mtx", "wide.mtx: the matrix is rectangular"),
+    ("eigsh negative.mtx -k 3", "k=3"),
+    ("eigsh complex.mtx", "complex.mtx: the matrix is not Hermitian"),
+    ("eigsh good.mtx -k 1 --sigma nan", "sigma=nan is not allowed"),
     ("solve complex.mtx --dtype float32", "complex.mtx: the matrix is complex, and --dtype float32 is not"),
     (
         "solve good.mtx --rhs long.mtx",
@@ -404,7 +444,7 @@ REFUSALS = [
     ("solve indefinite.mtx --symmetric lower", "entries beyond that triangle"),
     ("solve --size 1", "give at least 2"),
     ("solve good.mtx --size 3", "give either a file .*good.mtx. or --problem and --size, not both"),
-    ("solve good.mtx -o x.txt", "x.txt: the solution goes to a .npy file"),
+    ("solve good.mtx -o x.txt", "x.txt: results go to a .npy or .mtx file"),
     ("solve good.mtx -o none/x.npy", "none/x.npy: there is no folder .*none"),
     ("solve good.mtx -o folder.npy", "folder.npy: not a regular file"),
     ("solve good.mtx -o pipe.npy", "pipe.npy: not a regular file"),
@@ -502,6 +542,14 @@ def test_bench_says_what_auto_chooses(run, device):
     _, out, _ = run("bench", "--size", 4, "--device", device, "--repeats", 2)
     (chosen,) = (format for name, format, *_ in table(out) if name == "auto")
     assert chosen == sg.aslinearoperator(A, device=device).format
+
+
+def test_bench_times_once_what_is_stored_alike(run, device):
+    """So that noise never puts the choice behind the row of the same format with the same options."""
+    _, out, _ = run("bench", "--size", 4, "--device", device, "--repeats", 2)
+    rows = list(table(out))
+    ((place, (_, chosen, _, time)),) = ((n, row) for n, row in enumerate(rows) if row[0] == "auto")
+    assert rows[place + 1] == (chosen, chosen, device, time)
 
 
 def test_bench_takes_a_rectangular_matrix(run, matrix_file, rng):

@@ -72,6 +72,10 @@ def assert_documented(found, command, empty=()):
         ("solve --size 3", 0, ["suggestions"]),
         ("solve --size 3 -o x.npy --dtype float32 --solver gmres", 0, ["suggestions"]),
         ("solve --size 3 --maxiter 2 --preconditioner jacobi", 1, []),
+        ("solve --size 3 --solver direct -o x.mtx", 0, ["suggestions"]),
+        ("solve --size 3 --solver lsqr", 0, ["suggestions"]),
+        ("solve --size 3 --solver lsmr --maxiter 2", 1, []),
+        ("eigsh --size 3 -k 2 -o v.mtx", 0, []),
         ("bench --size 3 --repeats 2", 0, ["left_out"]),
         ("bench A.npz --repeats 2", 0, []),
         ("calibrate --quick --device cpu --out p.json", 0, []),
@@ -166,10 +170,10 @@ def test_closed_streams(arguments, closed, code, tmp_path):
     assert (tmp_path / "x.npy").exists() == ("x.npy" in arguments)
 
 
-@pytest.mark.parametrize("command", [None, *cli.COMMANDS])
-def test_help_lists_the_exit_codes(run, capsys, command):
+@pytest.mark.parametrize("arguments", [[], ["--help"], *([name, "--help"] for name in cli.COMMANDS)])
+def test_help_lists_the_exit_codes(run, capsys, arguments):
     with pytest.raises(SystemExit) as caught:
-        run(*filter(None, [command]), "--help")
+        run(*arguments)
     assert caught.value.code == 0
     text = capsys.readouterr().out
     for code, meaning in cli.EXIT_CODES.items():
@@ -183,7 +187,6 @@ def test_help_lists_the_exit_codes(run, capsys, command):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ("", "spmvgpu --help"),
         ("nonsense", "invalid choice: 'nonsense'"),
         ("--nonsense", "--nonsense|required"),
         ("solve --rtol 0", "argument --rtol: '0' is not a positive finite number; see spmvgpu solve --help"),

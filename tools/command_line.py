@@ -26,6 +26,7 @@ EXAMPLES = {
     "info-example": "spmvgpu info",
     "solve-example": "spmvgpu solve --problem poisson3d --size 30 --device cpu",
     "solve-failure": "spmvgpu solve --problem poisson3d --size 30 --device cpu --maxiter 20",
+    "eigsh-example": "spmvgpu eigsh --problem poisson3d --size 30 --device cpu -k 3 --sigma 0",
     "bench-example": "spmvgpu bench --problem poisson3d --size 30 --device cpu",
     "calibrate-example": "spmvgpu calibrate --device cpu --quick --out profile.json",
     "cache-example": "spmvgpu cache",

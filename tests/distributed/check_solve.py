@@ -152,6 +152,8 @@ def test_not_converged(solve):
         (["--size", "4", "--rhs", "b.mtx"], "belong to a matrix file"),
         (["--size", "4", "--format", "abc"], "abc"),
         (["--size", "4", "--reorder"], "--reorder is for one process"),
+        (["--size", "4", "--solver", "lsqr"], "--solver lsqr is for one process"),
+        (["--size", "4", "--solver", "direct"], "--solver direct is for one process"),
         (["absent.mtx", "--size", "4"], "give either a file"),
     ],
 )

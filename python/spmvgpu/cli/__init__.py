@@ -17,7 +17,7 @@ from .output import fail
 
 # Each is a module of this package with the texts `HELP` and `DESCRIPTION`, the functions `add_arguments` and
 # `run`, and the table `FIELDS` of what `--json` prints.
-COMMANDS = ("info", "solve", "bench", "calibrate", "cache")
+COMMANDS = ("info", "solve", "eigsh", "bench", "calibrate", "cache")
 
 EXIT_CODES = {
     0: "done",
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    argv = sys.argv[1:] if argv is None else list(argv)
+    argv = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
     # Only the command that is called is imported, so that `info` does not wait for SciPy.
     args = parser_of(argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS).parse_args(argv)
     try:

@@ -13,6 +13,7 @@ OTHER_SOLVER = {
     "minres": "try --solver gmres",
     "bicgstab": "try --solver gmres",
     "gmres": "try another --preconditioner",
+    "direct": "try --solver lsmr, which finds a least-squares solution",
 }
 _NEXT = {
     "minres": ("gmres", "it takes every matrix, and preconditioners that are not symmetric"),

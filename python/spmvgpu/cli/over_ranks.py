@@ -21,7 +21,7 @@ from .._util.messages import said
 from .._util.show import in_bytes
 from .output import Report, fail
 from .problem import check_rhs_type, check_square, load_problem, read_rhs
-from .task import Task, check_output
+from .task import LEAST_SQUARES, Task, check_output
 
 
 def run_on_ranks(args: Namespace, ranks: int, solve: Callable[[Namespace, Task], int]) -> int:
@@ -51,6 +51,8 @@ def run_on_ranks(args: Namespace, ranks: int, solve: Callable[[Namespace, Task],
 def _task(args: Namespace, comm: Communicator) -> Task:
     if args.reorder:
         raise ValueError("--reorder is for one process; leave it out")
+    if args.solver in ("direct", *LEAST_SQUARES):
+        raise ValueError(f"--solver {args.solver} is for one process")
     with agreement(comm):
         check_output(args.output)
     start, b = perf_counter(), None

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+import spmvgpu as sg
+
 from .. import gallery, matrix_io
 from .._util.messages import quoted
 from .._util.types import DType, HostArray
 from .._util.value_types import TYPE_NAMES
 from .arguments import add_device, positive_int
-from .output import Fields, Report
+from .output import Fields, Report, in_bytes
 from .progress import waiting
 
 MATRIX_FIELDS: Fields = {
@@ -78,6 +80,14 @@ def tell_matrix(report: Report, title: str, matrix: Any) -> None:
     report.line("problem", title, problem=title)
     size = f"{rows} x {cols}, {matrix.nnz} non-zeros, {matrix.dtype}"
     report.line("matrix", size, rows=rows, cols=cols, nnz=int(matrix.nnz), dtype=str(matrix.dtype))
+
+
+def tell_operator(report: Report, op: sg.SparseOperator, chosen: str) -> None:
+    """Report where the operator of one process is, and how it is stored."""
+    model = next((device.model for device in sg.devices() if device.name == op.device), "")
+    report.line("device", f"{op.device} ({model})" if model else op.device, device=op.device)
+    report.line("format", f"{op.format}{chosen}", format=op.format)
+    report.line("memory", in_bytes(op.nbytes), bytes=op.nbytes)
 
 
 def reading(args: argparse.Namespace) -> AbstractContextManager[None]:
@@ -153,7 +163,7 @@ def check_rhs_type(path: str | None, b: HostArray, dtype: DType) -> None:
         raise ValueError(f"{path}: the right-hand side is complex; add --dtype complex128")
 
 
-def check_square(title: str, matrix: Any) -> None:
+def check_square(title: str, matrix: Any, other: str = "") -> None:
     rows, cols = matrix.shape
     if rows != cols:
-        raise ValueError(f"{title}: the matrix is rectangular ({rows} x {cols}); give a square one")
+        raise ValueError(f"{title}: the matrix is rectangular ({rows} x {cols}); give a square one{other}")

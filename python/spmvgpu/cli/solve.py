@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,22 @@ from spmvgpu.linalg.search import Search
 
 from .advice import OTHER_SOLVER, RESTART, ROUNDING, Outcome, Suggestion, suggestions
 from .arguments import add_quiet, positive_float, positive_int
-from .output import Fields, Report, fail, fields_of, in_bytes
-from .problem import MATRIX_FIELDS, add_problem_arguments, tell_matrix
-from .progress import counting
-from .task import Task, check_solver, read_task, write_solution
+from .output import Fields, Report, fail, fields_of
+from .problem import (
+    MATRIX_FIELDS,
+    add_problem_arguments,
+    load_problem,
+    reading,
+    tell_matrix,
+    tell_operator,
+)
+from .progress import counting, waiting
+from .task import LEAST_SQUARES, Task, check_output, check_solver, read_task, write_solution
 
-HELP = "solve A x = b with an iterative solver"
+HELP = "solve A x = b, or find a least-squares solution"
 DESCRIPTION = """\
-Solve A x = b with an iterative solver of spmvgpu.linalg, and check the residual with SciPy. Started by
-mpiexec or srun, all processes solve together."""
+Solve A x = b with a solver of spmvgpu.linalg, and check the residual with SciPy. Started by mpiexec or srun,
+all processes solve together."""
 
 
 FIELDS: Fields = {
@@ -51,6 +59,7 @@ FIELDS: Fields = {
     "iterations": ("integer", "iterations of all rounds"),
     "rounds": ("integer", "how often the solver was started, on the true residual"),
     "residual": ("number or null", "norm of b - A x over the norm of b; null if not finite"),
+    "gradient": ("number or null", "of lsqr and lsmr: norm of A.H (b - A x) over the norms of A and b - A x"),
     "rtol": ("number", "the tolerance"),
     "converged": ("boolean", "whether the residual is within the tolerance"),
     "output": ("string or null", "file with the solution"),
@@ -74,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rtol",
         type=positive_float,
         default=1e-8,
-        help="solve until ||b - A x|| <= rtol ||b|| (default: 1e-8)",
+        help="solve until ||b - A x|| <= rtol ||b||; atol and btol of lsqr and lsmr (default: 1e-8)",
     )
     add(
         "--maxiter",
@@ -84,12 +93,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--solver",
-        choices=("auto", *OTHER_SOLVER),
+        choices=("auto", *OTHER_SOLVER, *LEAST_SQUARES),
         default="auto",
         help="auto is spmvgpu.linalg.solve: cg for a symmetric or Hermitian matrix that seems to be positive "
         "definite, minres for other symmetric or Hermitian ones, and bicgstab for all others; others follow "
-        "where one fails. Small systems are solved by SciPy's direct solver, unless there is an option for "
-        "the solve (default: auto)",
+        "where one fails. Small systems are solved by factors of SciPy's, unless there is an option for "
+        "the solve. direct makes factors, as spmvgpu.linalg.splu. lsqr and lsmr find a least-squares "
+        "solution, also of a rectangular matrix (default: auto)",
     )
     add(
         "--restart",
@@ -100,13 +110,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--preconditioner",
-        choices=("auto", *(name.replace("_", "-") for name in NAMES), "none"),
+        choices=("auto", *NAMES, "none"),
         default="auto",
         help="auto is jacobi, or none if the diagonal has zeros. With --solver auto it is ilu0 on a CPU if "
         "the matrix is not symmetric and its diagonal about as large as the rest, and others follow where it "
         "fails. ic0 is for cg and minres, ilu0 for bicgstab and gmres (default: auto)",
     )
-    add("--block", type=positive_int, metavar="N", default=3, help="block size of block-jacobi (default: 3)")
+    add("--block", type=positive_int, metavar="N", default=3, help="block size of block_jacobi (default: 3)")
     add(
         "--reorder",
         action="store_true",
@@ -114,7 +124,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "entries lie far from the diagonal",
     )
     add_quiet(parser)
-    add("-o", "--output", type=Path, metavar="FILE", help="write the solution to FILE, which ends in .npy")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the solution to FILE (.npy or .mtx)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -124,15 +140,18 @@ def run(args: argparse.Namespace) -> int:
         from .over_ranks import run_on_ranks
 
         return run_on_ranks(args, ranks, _solve)
-    return _solve(args, read_task(args))
+    return _fit(args) if args.solver in LEAST_SQUARES else _solve(args, read_task(args))
 
 
 def _solve(args: argparse.Namespace, task: Task) -> int:
     """Solve, report and return the exit code; all ranks do so together, and the first one reports."""
     problem, op, report = task.problem, task.problem.op, Report(args.json, task.is_first)
     auto = args.solver == "auto"
-    preconditioner = args.preconditioner.replace("-", "_")
-    if preconditioner == "auto" and not auto:
+    preconditioner = args.preconditioner
+    if args.solver == "direct":
+        _refuse_preconditioner(args)
+        preconditioner = "none"
+    elif preconditioner == "auto" and not auto:
         preconditioner = "jacobi" if problem.divides else "none"
     hint = "" if (auto and not problem.is_small and problem.is_hermitian) else _hint(task)
     check_solver(task, args.solver, hint)
@@ -144,7 +163,7 @@ def _solve(args: argparse.Namespace, task: Task) -> int:
     def shown(approach: Approach, why: str) -> Iterator[Watch]:
         reason = f"{why}; {hint}" if hint and not reasons else why
         reasons.append(reason if auto else None)
-        name = _dashed(approach.preconditioner)
+        name = approach.preconditioner
         if report.values.get("preconditioner") != name:
             report.line("preconditioner", name, preconditioner=name)
         report.wrapped(f"{'solver':<14}", f"{approach.solver}, because {reason}" if auto else approach.solver)
@@ -185,16 +204,16 @@ def _solve(args: argparse.Namespace, task: Task) -> int:
         return 0
     number = search.tried.index(best)
     report.values |= {"solver": best.method, "solver_reason": reasons[number], "reordered": args.reorder}
-    report.values["preconditioner"] = _dashed(best.preconditioner)
+    report.values["preconditioner"] = best.preconditioner
     outcome = Outcome(
         best.method,
-        _dashed(best.preconditioner),
+        best.preconditioner,
         str(op.dtype),
         best.residual,
         args.rtol,
         best.iterations,
         problem.rows,
-        exhausted=search.statuses[number] == "exhausted",
+        exhausted=search.statuses[number] == "exhausted" and best.method != "direct",
         broken=tuple(one.method for one in search.tried if one.method != best.method),
         restart=args.restart,
         **task.facts(),
@@ -206,12 +225,63 @@ def _solve(args: argparse.Namespace, task: Task) -> int:
     return _report(report, args, outcome, search.rounds)
 
 
+def _fit(args: argparse.Namespace) -> int:
+    """Find a least-squares solution, report and return the exit code."""
+    _refuse_preconditioner(args)
+    check_output(args.output)
+    with reading(args):
+        title, matrix, b, seconds = load_problem(args, args.rhs)
+    with waiting("making the operator", args.quiet):
+        op = sg.aslinearoperator(matrix, args.format, args.device, args.dtype)
+    report = Report(args.json)
+    tell_matrix(report, title, op)
+    _report_operator(report, args, op)
+    start = perf_counter()
+    with waiting(args.solver, args.quiet):
+        most = args.maxiter or 10 * matrix.shape[0]
+        solver = getattr(sg.linalg, args.solver)
+        x, istop, iterations, *_ = solver(op, b, 0.0, args.rtol, args.rtol, 0.0, most)
+    solved = perf_counter()
+    r = b - matrix @ x
+    size = np.linalg.norm(matrix.data) * np.linalg.norm(r)
+    gradient = float(np.linalg.norm(matrix.conj().T @ r) / (size or 1.0))
+    residual = float(np.linalg.norm(r) / (np.linalg.norm(b) or 1.0))
+    times = {"solve": solved - start, "verify": perf_counter() - solved}
+    report.line("solver", args.solver, solver=args.solver, solver_reason=None, preconditioner="none")
+    report.text("seconds")
+    for phase, spent in times.items():
+        report.text(f"  {phase:<12} {spent:.3f}")
+    times |= {"input": seconds, "check": 0.0, "precondition": 0.0, **op.setup_seconds}
+    report.line("iterations", iterations, iterations=iterations, rounds=1, reordered=False, seconds=times)
+    report.line("residual", f"{residual:.2e} = ||b - A x|| / ||b||, computed from x", residual=residual)
+    formula = "||A.H (b - A x)|| / (||A|| ||b - A x||), computed from x"
+    report.line("gradient", f"{gradient:.2e} = {formula}", gradient=gradient)
+    converged = istop not in (3, 6, 7)  # which are limits of the condition number and of the iterations
+    if args.output:
+        write_solution(args.output, x)
+        report.line("written", str(args.output))
+    report.line("converged", f"{'yes,' if converged else 'no, not'} to rtol {args.rtol:g}")
+    advice = [] if converged else [Suggestion(f"--maxiter {10 * most}", "it may need more iterations")]
+    for suggestion in advice:
+        report.wrapped(f"{'try':<14}", f"{suggestion.options}: {suggestion.reason}")
+    report.finish(rtol=args.rtol, converged=converged, output=args.output, suggestions=advice)
+    what = f"not converged: the gradient is {gradient:.2e} after {iterations} iterations"
+    return 0 if converged else fail(f"{what}; try {advice[0].options}", 1)
+
+
+def _refuse_preconditioner(args: argparse.Namespace) -> None:
+    if args.preconditioner not in ("auto", "none"):
+        raise ValueError(f"--preconditioner is not for --solver {args.solver}; leave it out")
+
+
 def _refusal(search: Search) -> str:
     """Why none of the methods could be used, and what to try."""
     last = search.tried[-1]
+    if last.method == "direct":
+        return f"{last.outcome}; {OTHER_SOLVER[last.method]}"
     if search.statuses[-1] == "refused":
         return (
-            f"--preconditioner {_dashed(last.preconditioner)}: {last.outcome}; try another --preconditioner, "
+            f"--preconditioner {last.preconditioner}: {last.outcome}; try another --preconditioner, "
             "with --solver gmres where the matrix is not positive definite"
         )
     return f"{last} {last.outcome}; {OTHER_SOLVER[last.method]}"
@@ -225,21 +295,14 @@ def _hint(task: Task) -> str:
     return f"if the file has one triangle of a {task.problem.kind} matrix, give --symmetric lower or upper"
 
 
-def _dashed(preconditioner: str) -> str:
-    """A name as the command line has it."""
-    return preconditioner.replace("_", "-")
-
-
 def _report_operator(report: Report, args: argparse.Namespace, op: Any) -> None:
     chosen = " (chosen automatically)" if args.format == "auto" else ""
     if not isinstance(op, sg.SparseOperator):
         from .over_ranks import report_ranks
 
         return report_ranks(report, op, chosen)
-    model = next((device.model for device in sg.devices() if device.name == op.device), "")
-    report.line("device", f"{op.device} ({model})" if model else op.device, ranks=1, device=op.device)
-    report.line("format", f"{op.format}{chosen}", format=op.format)
-    report.line("memory", in_bytes(op.nbytes), bytes=op.nbytes)
+    report.values["ranks"] = 1
+    tell_operator(report, op, chosen)
 
 
 def _report(report: Report, args: argparse.Namespace, outcome: Outcome, rounds: int) -> int:
@@ -256,7 +319,8 @@ def _report(report: Report, args: argparse.Namespace, outcome: Outcome, rounds: 
     advice = [] if converged else suggestions(outcome)
     for suggestion in advice:
         report.wrapped(f"{'try':<14}", f"{suggestion.options}: {suggestion.reason}")
-    report.finish(rtol=args.rtol, converged=converged, output=args.output, suggestions=advice)
+    found = {"rtol": args.rtol, "converged": converged, "output": args.output, "suggestions": advice}
+    report.finish(gradient=None, **found)
     return 0 if converged else fail(_complaint(outcome, [one.options for one in advice]), 1)
 
 

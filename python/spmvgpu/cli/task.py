@@ -23,6 +23,7 @@ from .output import check_writable, replacing
 from .problem import check_square, load_problem, reading
 from .progress import waiting
 
+LEAST_SQUARES = ("lsqr", "lsmr")
 _METHODS = {"cg": "conjugate gradients", "minres": "minimal residuals"}
 
 
@@ -89,7 +90,7 @@ def read_task(args: argparse.Namespace) -> Task:
 
 def _check(title: str, matrix: sp.csr_array, b: HostArray, rtol: float) -> None:
     """Refuse, with ValueError, a system that no solver is for."""
-    check_square(title, matrix)
+    check_square(title, matrix, ", or --solver lsmr")
     if matrix.shape[0] == 0:
         raise ValueError(f"{title}: the matrix is empty (0 x 0)")
     bad = ~np.isfinite(matrix.data)
@@ -145,14 +146,19 @@ def check_output(output: Path | None) -> None:
     """Refuse, with ValueError, to write the solution where nothing can be written."""
     if output is None:
         return
-    if output.suffix != ".npy":
-        raise ValueError(f"{output}: the solution goes to a .npy file; give a name that ends in .npy")
+    if output.suffix not in (".npy", ".mtx"):
+        raise ValueError(f"{output}: results go to a .npy or .mtx file; give a name that ends so")
     check_writable(output)
 
 
 def write_solution(output: Path, x: HostArray) -> None:
     """Write it whole or not at all."""
     content = io.BytesIO()
-    np.save(content, x)  # to a file itself NumPy would write without saying what went wrong
+    if output.suffix == ".mtx":
+        from scipy.io import mmwrite
+
+        mmwrite(content, x.reshape(len(x), -1), symmetry="general")
+    else:
+        np.save(content, x)  # to a file itself NumPy would write without saying what went wrong
     with replacing(output) as file:
         file.write_bytes(content.getvalue())
