@@ -202,6 +202,7 @@ def test_memory_goes_with_the_operator(device):
     linalg.cg(op, b)
     once = op.work_nbytes
     assert once >= 3 * b.nbytes
+    assert op.memory == {"matrix": before, "transposes": 0, "vectors": once}
     assert op.nbytes == before
     linalg.cg(op, b, rtol=1e-8)
     assert op.work_nbytes == once

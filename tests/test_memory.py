@@ -69,6 +69,7 @@ def test_the_transposed_copy_is_work_memory(fmt, device, dtype):
     copied = op.T.tocsr().nnz * dtype.itemsize
     assert op.nbytes == before
     assert op.work_nbytes >= copied
+    assert op.memory == {"matrix": before, "transposes": op.T.nbytes, "vectors": 0}
 
 
 @pytest.mark.alone_on_gpu

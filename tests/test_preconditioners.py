@@ -1,5 +1,7 @@
 """Preconditioners of `spmvgpu.linalg`: on the device and in SciPy's solvers."""
 
+import pickle
+import re
 from functools import partial
 
 import numpy as np
@@ -63,6 +65,29 @@ def test_chebyshev_of_a_graph_with_hubs(degree, device):
     b = vector(5000, np.float64)
     _, count = iterations(op, b, linalg.chebyshev(op, degree), 1e-8)
     assert count <= iterations(op, b, "jacobi", 1e-8)[1] / (0.5 * degree)
+
+
+def test_repr_says_where_a_preconditioner_is_and_how_it_was_made(device):
+    op = sg.aslinearoperator(gallery.poisson2d(20), device=device)
+    made = {
+        linalg.jacobi(op): "Jacobi of float64 on",
+        linalg.chebyshev(op, 3, ratio=20.0): "chebyshev of degree 3, ratio 20",
+        linalg.block_jacobi(op, 5): "BlockJacobiOperator of float64, .* blocks of 5",
+        linalg.ic0(op): "IncompleteFactors .*: ic0, 27.85 KB",
+        linalg.ilu0(op).H: "IncompleteFactors .*: ilu0, ",
+        linalg.amg(op, smoother="jacobi"): "unknowns, smoother jacobi of degree 1, operator complexity ",
+        linalg.amg(op, degree=3, symmetric=False): "smoother jacobi of degree 3",
+    }
+    if device == "cpu":
+        factors = linalg.splu(op)
+        made |= dict.fromkeys([factors, factors.H], rf"Factors of float64 on 'cpu': {factors.nnz} entries")
+    for M, says in made.items():
+        shown = " ".join(repr(M).split())
+        assert shown.startswith("<400x400 ")
+        assert f"on {device!r}" in shown
+        assert re.search(says, shown), shown
+    copy = pickle.loads(pickle.dumps(linalg.ic0(op)))
+    assert "ic0" in repr(copy)
 
 
 def test_chebyshev_is_its_recurrence(device):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import LinearMap
 from .._util.arguments import one_of, real_number, whole_number, with_hints
+from .._util.show import fit
 from .._util.types import Device, DType, HostArray
 from ..devices import at_most, device_name
 from ..inputs.source import storage_dtype, wanted_dtype
@@ -110,6 +111,16 @@ class Cycle(DevicePreconditioner):
         super().__init__(finest.dtype, finest.shape, finest._ordinal)
         self._polynomial = polynomial  # the arguments of `chebyshev`
         self._state = _cycle(finest, levels)
+
+    def _ordinals(self) -> Sequence[int]:
+        ordinals: Sequence[int] = self._now().finest._stored.ordinals
+        return ordinals
+
+    def _facts(self) -> str:
+        levels = self._now().levels
+        degree, ratio = levels[0].degree, levels[0].high / levels[0].low
+        kind = "chebyshev" if self._polynomial is not None else f"pyamg, {len(levels)} levels, smoother"
+        return f"{kind} of degree {degree}, ratio {ratio:.4g}"
 
     def _map_for(self, system: System, ordinal: int) -> PreconditionerMap | None:
         """As that of other preconditioners; for vectors elsewhere, that of a copy made at first use."""
@@ -457,6 +468,10 @@ class BlockJacobiOperator(SparseOperator):
         stored = self._pattern_of
         with at_most(None if stored is None else stored.description.threads):
             super().update_values(_inverse_of_blocks(matrix_with(self, data).host, self._block).data)
+
+    def __repr__(self) -> str:
+        shown = super().__repr__().replace("SparseOperator", type(self).__name__)
+        return fit(f"{shown[:-1]}, blocks of {self._block}>") if self._block else shown
 
     def __reduce__(self) -> tuple[object, ...]:
         return _block_jacobi_of, (SparseOperator(self._stored),)

@@ -92,6 +92,9 @@ class DirectFactors(DevicePreconditioner):
     def perm_c(self) -> HostArray:
         return np.asarray(self._of_superlu("perm_c"))
 
+    def _facts(self) -> str:
+        return f"{self.nnz} entries"
+
     def _of_superlu(self, name: str) -> Any:
         """An attribute of SciPy's factors; AttributeError on a GPU, and for a matrix without rows."""
         factors = self._state.factors
@@ -287,6 +290,9 @@ class AdjointFactors(DevicePreconditioner):
     def __init__(self, factors: DirectFactors) -> None:
         super().__init__(factors.dtype, factors.shape, factors._ordinal)
         self._adjoint_of = self._of = factors
+
+    def _facts(self) -> str:
+        return self._of._facts()
 
     def _core_map(self) -> LinearMap:
         return self._of._map("H")

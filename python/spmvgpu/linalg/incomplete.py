@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import IncompleteFactors as Factors
 from .._core import LinearMap
+from .._util.show import in_bytes
 from .._util.types import DType
 from ..devices import resolve_device
 from ..inputs.csr import CanonicalCsr
@@ -54,6 +55,9 @@ class IncompleteFactors(DevicePreconditioner):
     def nbytes(self) -> int:
         return int(self._now().nbytes)
 
+    def _facts(self) -> str:
+        return f"{'ic0' if self._is_definite else 'ilu0'}, {in_bytes(self.nbytes)}"
+
     def _core_map(self) -> LinearMap:
         return _core.factors_map(self._now(), self._memory)
 
@@ -71,7 +75,7 @@ class IncompleteFactors(DevicePreconditioner):
         return _of_stored(stored.with_data(stored.data.conj()), not factors.pivots_in_lower, self._ordinal)
 
     def _reduced(self) -> tuple[object, ...]:
-        return _restored, (self._stored(), self._state.pivots_in_lower, self._requested)
+        return _restored, (self._stored(), self._state.pivots_in_lower, self._requested, self._is_definite)
 
 
 def _of_stored(stored: sp.csr_array | CanonicalCsr, pivots_in_lower: bool, ordinal: int) -> Factors:
@@ -82,11 +86,13 @@ def _of_stored(stored: sp.csr_array | CanonicalCsr, pivots_in_lower: bool, ordin
     return Factors(indptr, indices, data, ordinal, pivots_in_lower)
 
 
-def _restored(stored: sp.csr_array, pivots_in_lower: bool, requested: str) -> IncompleteFactors:
+def _restored(
+    stored: sp.csr_array, pivots_in_lower: bool, requested: str, is_definite: bool
+) -> IncompleteFactors:
     """What pickle calls."""
     ordinal = resolve_device(requested)
     factors = _of_stored(stored, pivots_in_lower, ordinal)
-    return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested)
+    return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested, is_definite)
 
 
 @of_own_block

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import LinearMap
 from .._util.types import HostArray
-from ..devices import at_most, device_name, resolve_device
+from ..devices import at_most, resolve_device
 from ..inputs.csr import CanonicalCsr
 from ..operator.build import build, build_values
 from ..operator.description import Description
@@ -102,6 +102,15 @@ class Arguments(NamedTuple):
         return (self.degree, _SMOOTHED) if self.smoother == "chebyshev" else (1, 2.0)
 
 
+def facts_of(arguments: Arguments, levels: Sequence[Level], complexity: float) -> str:
+    """What the `repr` of a hierarchy says of it."""
+    *finer, coarsest = (str(level.A.shape[0]) for level in levels)
+    unknowns = f"{', '.join(finer)} and {coarsest}" if finer else coarsest
+    smoother = "jacobi" if arguments.hermitian is False else arguments.smoother
+    smoothing = f"smoother {smoother} of degree {arguments.smoothing[0]}"
+    return f"{unknowns} unknowns, {smoothing}, operator complexity {complexity:.2f}"
+
+
 class Multigrid(DevicePreconditioner):
     """A multigrid hierarchy as a preconditioner, as `amg` returns it.
 
@@ -122,7 +131,8 @@ class Multigrid(DevicePreconditioner):
     --------
     >>> import numpy as np, spmvgpu as sg
     >>> sg.linalg.amg(sg.gallery.poisson2d(60), device="cpu")
-    <3600x3600 Multigrid of float64 on 'cpu': 3600, 523 and 66 unknowns, operator complexity 1.38>
+    <3600x3600 Multigrid of float64 on 'cpu': 3600, 523 and 66 unknowns, smoother chebyshev of degree 2,
+      operator complexity 1.38>
     """
 
     def __init__(
@@ -192,14 +202,9 @@ class Multigrid(DevicePreconditioner):
         of_inverse = 0 if inverse is None else inverse.nbytes
         return sum(op.nbytes for op in stored) + of_inverse + self._hierarchy.nbytes + self._memory.nbytes
 
-    def __repr__(self) -> str:
-        *finer, coarsest = (str(level.A.shape[0]) for level in self.levels)
-        unknowns = f"{', '.join(finer)} and {coarsest}" if finer else coarsest
-        return (
-            f"<{self.shape[0]}x{self.shape[1]} Multigrid of {self.dtype} on {device_name(self._ordinal)!r}: "
-            f"{unknowns} unknowns, operator complexity {self.operator_complexity:.2f}"
-            f"{', AMLI cycles' if self._is_amli else ''}>"
-        )
+    def _facts(self) -> str:
+        facts = facts_of(self._arguments, self.levels, self.operator_complexity)
+        return f"{facts}, AMLI cycles" if self._is_amli else facts
 
     @property
     def _is_amli(self) -> bool:

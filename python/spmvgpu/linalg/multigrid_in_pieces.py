@@ -19,7 +19,15 @@ from .._util.types import HostArray
 from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
-from .multigrid import LARGEST_DIRECT, Arguments, Level, Multigrid, check_definite, visited_twice
+from .multigrid import (
+    LARGEST_DIRECT,
+    Arguments,
+    Level,
+    Multigrid,
+    check_definite,
+    facts_of,
+    visited_twice,
+)
 from .preconditioners import DevicePreconditioner
 from .systems import DeviceVector
 
@@ -324,6 +332,7 @@ class GridsInPieces(NamedTuple):
 class MultigridInPieces(DevicePreconditioner):
     """A hierarchy of levels in pieces as a preconditioner."""
 
+    _arguments: Arguments
     _smoothing: tuple[int, float]
 
     @property
@@ -379,6 +388,5 @@ class MultigridInPieces(DevicePreconditioner):
     def _conjugate_transposed(self, state: GridsInPieces) -> GridsInPieces:
         return state  # as the matrix of a positive definite system
 
-    def __repr__(self) -> str:
-        unknowns = ", ".join(str(level.A.shape[0]) for level in self.levels)
-        return f"<{type(self).__name__} of {self.dtype}: {unknowns} unknowns>"
+    def _facts(self) -> str:
+        return facts_of(self._arguments, self.levels, self.operator_complexity)

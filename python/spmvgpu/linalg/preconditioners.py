@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
@@ -17,10 +17,11 @@ from scipy.sparse.linalg import LinearOperator
 from .. import _core
 from .._core import LinearMap
 from .._util.locks import ForkableLock
+from .._util.show import fit
 from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, ArrayInfo, array_and_library, library_of, on_host
 from ..arrays.products import kind_of
-from ..devices import at_most, device_name, resolve_device
+from ..devices import CPU, at_most, device_name, resolve_device
 from ..inputs.canonical import ForeignOperator, sparse_source
 from ..inputs.csr import CanonicalCsr
 from ..inputs.source import Source
@@ -59,6 +60,21 @@ class Preconditioner(Composable):
     _stream: int | None = None
     # The matrix that it was made of. Its values may change, except over ranks.
     _pattern_of: StoredMatrix | OverRanks | None = None
+
+    def __repr__(self) -> str:
+        (rows, cols), facts = self.shape, self._facts()
+        where = repr(", ".join(map(device_name, self._ordinals())))
+        return fit(
+            f"<{rows}x{cols} {type(self).__name__} of {self.dtype} on {where}{f': {facts}' if facts else ''}>"
+        )
+
+    def _facts(self) -> str:
+        """How it was made, for `repr`."""
+        return ""
+
+    def _ordinals(self) -> Sequence[int]:
+        """The devices where it is."""
+        raise NotImplementedError
 
     def _check_device(self, name: str, located: ArrayInfo, beside: int | None = None) -> None:
         """Refuse, with ValueError, an array on another device than the preconditioner."""
@@ -174,6 +190,9 @@ class Jacobi(Preconditioner):
             self._inverse_diagonal = own
         return self._inverse_diagonal
 
+    def _ordinals(self) -> Sequence[int]:
+        return sorted({ordinal for ordinal, _ in self._copies}) or [CPU]
+
     def _product_of(self, x: ArrayInfo) -> AnyArray:
         if x.host is not None:
             return self.inverse_diagonal.reshape(-1, *[1] * (x.host.ndim - 1)) * x.host
@@ -217,6 +236,9 @@ class DevicePreconditioner(Preconditioner):
         self._own_adjoint: weakref.ref[DevicePreconditioner] | None = None
         self._turned: tuple[Any, Any] | None = None  # a state and that of the adjoint, made at first use
         self._turning = ForkableLock()
+
+    def _ordinals(self) -> Sequence[int]:
+        return [self._ordinal]
 
     def _now(self) -> Any:
         """The state: for an adjoint, the one that follows from that of the original."""

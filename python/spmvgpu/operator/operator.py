@@ -59,6 +59,8 @@ class SparseOperator(algebra.MatrixAlgebra, StoredEntries):
     work_nbytes : int
         Bytes that solvers, and products with `T` and `H`, have left with the operator for the next call:
         vectors, and transposed copies.
+    memory : dict
+        The same bytes by what they are: "matrix", which is `nbytes`, "transposes" and "vectors".
     options : dict
         Options of the format.
     T, H : SparseOperator
@@ -140,7 +142,13 @@ class SparseOperator(algebra.MatrixAlgebra, StoredEntries):
 
     @property
     def work_nbytes(self) -> int:
-        return self._stored.work_nbytes + self._solver_memory.nbytes
+        return sum(self.memory.values()) - self.nbytes
+
+    @property
+    def memory(self) -> dict[str, int]:
+        transposes, vectors = self._stored.memory_of_variants()
+        vectors += self._solver_memory.nbytes
+        return {"matrix": self.nbytes, "transposes": transposes, "vectors": vectors}
 
     @property
     def options(self) -> dict[str, Any]:

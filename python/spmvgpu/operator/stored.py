@@ -109,11 +109,12 @@ class StoredMatrix:
     def lock(self) -> _core.Hold:
         return self._lock.hold()
 
-    @property
-    def work_nbytes(self) -> int:
+    def memory_of_variants(self) -> tuple[int, int]:
         """Bytes of the variants on the device, and of what solvers left with them."""
         made = list(self.variants.values())
-        return sum(stored.matrix.nbytes + op._solver_memory.nbytes for stored, op in made)
+        return sum(stored.matrix.nbytes for stored, _ in made), sum(
+            op._solver_memory.nbytes for _, op in made
+        )
 
     def to_csr(self) -> sp.csr_array:
         """The entries as a new canonical ``csr_array``."""
