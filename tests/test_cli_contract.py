@@ -225,8 +225,8 @@ def on_a_terminal(monkeypatch):
 
     No fixture: pytest replaces stderr between fixtures and tests.
     """
-    monkeypatch.setattr("spmvgpu.cli.progress._DELAY", 0.0)
-    monkeypatch.setattr("spmvgpu.cli.progress._INTERVAL", 0.0)
+    monkeypatch.setattr("spmvgpu._util.progress._DELAY", 0.0)
+    monkeypatch.setattr("spmvgpu._util.progress._INTERVAL", 0.0)
     monkeypatch.setattr(sys, "stderr", stream := Terminal())
     return stream
 
@@ -252,7 +252,7 @@ def test_progress_without_tqdm_is_a_line(run, monkeypatch, tmp_path):
 
 
 def test_progress_is_for_terminals_only(monkeypatch):
-    monkeypatch.setattr("spmvgpu.cli.progress._DELAY", 0.0)
+    monkeypatch.setattr("spmvgpu._util.progress._DELAY", 0.0)
     monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
     assert cli.main(["solve", "--size", "12"]) == 0
     assert stream.getvalue() == ""
@@ -266,7 +266,7 @@ def test_what_is_done_at_once_or_quietly_shows_no_progress(run, monkeypatch, wit
     else:
         monkeypatch.setitem(sys.modules, "tqdm", None)
     terminal = on_a_terminal(monkeypatch)
-    monkeypatch.setattr("spmvgpu.cli.progress._DELAY", delay)
+    monkeypatch.setattr("spmvgpu._util.progress._DELAY", delay)
     for arguments in ("solve --size 6", "bench --size 3 --repeats 2"):
         assert run(*arguments.split(), *quiet.split())[0] == 0
     assert terminal.getvalue() == ""

@@ -1,6 +1,9 @@
 """Where the time goes while an operator is made: every step is there, and they add up to the whole."""
 
+import logging
 import re
+import sys
+from collections import Counter
 from time import perf_counter
 
 import numpy as np
@@ -61,3 +64,52 @@ def test_what_another_operator_takes_is_its_own(device):
     kept = list(before.tuning.steps)
     sg.aslinearoperator(A, device=device, format="coo")
     assert before.tuning.steps == kept
+
+
+def test_a_logger_tells_the_steps(device, caplog):
+    with sg.cache.empty():
+        sg.aslinearoperator(A, device=device)
+        assert not caplog.records
+        caplog.set_level(logging.DEBUG, "spmvgpu")
+        op = sg.aslinearoperator(A, device=device, tune="full")
+    told = [record.getMessage().partition(" took ")[0] for record in caplog.records]
+    assert {record.name for record in caplog.records} == {"spmvgpu"}
+    recorded = [f"{name} {of}".rstrip() for name, of in names(op)[:-1]]
+    assert Counter(recorded) <= Counter(told)  # which also has what comes after the operator is made
+
+
+@pytest.mark.parametrize("with_tqdm", [False, True])
+def test_progress_shows_what_long_calls_do(device, capsys, monkeypatch, with_tqdm):
+    if with_tqdm:
+        pytest.importorskip("tqdm", reason="the extra [progress] is not installed")
+    else:
+        monkeypatch.setitem(sys.modules, "tqdm", None)
+    for name in ("_DELAY", "_INTERVAL"):
+        monkeypatch.setattr(f"spmvgpu._util.progress.{name}", 0.0)
+    P = sg.gallery.poisson2d(70)
+    b = np.ones(P.shape[0])
+
+    def work():
+        op = sg.aslinearoperator(A, device=device, tune="full", budget=0)
+        sg.linalg.ilu0(sg.aslinearoperator(P, device=device))
+        sg.linalg.splu(P, device="cpu")
+        sg.linalg.amg(P, device=device)
+        sg.linalg.solve(P, b, x0=b, device=device)
+        return op
+
+    with sg.cache.empty(), sg.progress():
+        op = work()
+    _, shown = capsys.readouterr()
+    for what in (
+        "trial csr",
+        "factors ilu0",
+        "factors SuperLU",
+        "multigrid level 1",
+        "solve cg",
+        "iterations",
+    ):
+        assert what in shown
+    assert op.tuning.trials
+    with sg.cache.empty():
+        work()
+    assert capsys.readouterr() == ("", "")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from . import cache, distributed, gallery, linalg, matrix_io, partition, planning, plot
     from . import jax as jax
     from . import torch as torch
+    from ._util.progress import progress
     from .multi_device.operator import MultiDeviceOperator, MultiDeviceVector
     from .operator.construct import aslinearoperator
     from .operator.operator import SparseOperator
@@ -55,6 +56,7 @@ __all__ = [
     "planning",
     "plot",
     "predict",
+    "progress",
     "release_memory",
     "show_versions",
 ]
@@ -68,6 +70,7 @@ _MODULE_OF = {
     "aslinearoperator": "operator.construct",
     "estimate": "planning.predict",
     "predict": "planning.predict",
+    "progress": "_util.progress",
     "show_versions": "versions",
 }
 

@@ -1,14 +1,18 @@
-"""What the making of an operator spends its time on."""
+"""The steps of calls that take long: for reports of an operator, a logger, and whoever shows progress."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
 from typing import NamedTuple
 from weakref import ref
 
 from .show import short
+
+_log = logging.getLogger("spmvgpu")
 
 
 class Step(NamedTuple):
@@ -67,6 +71,27 @@ class Recording:
 _recording: ContextVar[ref[Recording] | None] = ContextVar("recording", default=None)
 
 
+# Gets what is done, and whether it is a step that begins.
+_listener: ContextVar[Callable[[str, bool], None] | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(listener: Callable[[str, bool], None]) -> Iterator[None]:
+    """Tell a function the steps that this thread begins in the block, and how far they are."""
+    before = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
+
+
+def tell(what: str, *values: object, is_new: bool = False) -> None:
+    """Say how far a step is, by a text with places for values."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(what % values, is_new)
+
+
 def current() -> Recording | None:
     """The recording that goes on in this thread, if there is one and it is not within a step."""
     reference = _recording.get()
@@ -75,16 +100,22 @@ def current() -> Recording | None:
 
 
 def step(name: str, of: str = "") -> _Timed:
-    """A context that records the time within it as a step, unless it is a part of one."""
+    """A context that tells a step and its time, and records them unless it is a part of another step."""
     return _Timed(name, of)
 
 
 def took(steps: Iterable[tuple[str, str, float]]) -> None:
     """Record steps that the core took: their names, formats and seconds."""
     recording = current()
-    if recording is not None:
-        for taken in steps:
-            recording.add(Step(*taken))
+    for taken in map(Step._make, steps):
+        _log_of(taken)
+        if recording is not None:
+            recording.add(taken)
+
+
+def _log_of(taken: Step) -> None:
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("%s took %.3g ms", f"{taken.name} {taken.of}".rstrip(), 1e3 * taken.seconds)
 
 
 class _Timed:
@@ -100,12 +131,15 @@ class _Timed:
         if self._recording is not None:
             # An interrupt between here and the block ends the recording too.
             self._recording.is_in_step = True
-            self._start = perf_counter()
+        self._start = perf_counter()
+        tell("%s %s", self._name, self._of, is_new=True)
 
     def __exit__(self, *raised: object) -> None:
+        taken = Step(self._name, self._of, perf_counter() - self._start)
         if self._recording is not None:
-            self._recording.add(Step(self._name, self._of, perf_counter() - self._start))
+            self._recording.add(taken)
             self._recording.is_in_step = False
+        _log_of(taken)
 
 
 def in_words(steps: list[Step]) -> str:

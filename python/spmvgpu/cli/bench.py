@@ -12,11 +12,11 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 
+from .._util.progress import counting
 from .._util.types import Format
 from .arguments import add_quiet, positive_int
 from .output import Fields, Report, check_writable, fields_of, in_bytes, replacing
 from .problem import MATRIX_FIELDS, add_problem_arguments, load_problem, reading, tell_matrix
-from .progress import counting
 
 HELP = "time the product of one matrix in every format, beside SciPy"
 DESCRIPTION = """\

@@ -8,12 +8,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Annotated, NamedTuple
 
+from .._util.progress import counting
 from ..devices import device_name, resolve_device
 from ..planning.calibrate import calibrate
 from ..planning.profile import forget_loaded, profile_path
 from .arguments import add_device, add_quiet
 from .output import Fields, Report, check_writable, fields_of, replacing
-from .progress import counting
 
 HELP = "measure a device, so that predictions and the choice of the format fit it"
 DESCRIPTION = """\

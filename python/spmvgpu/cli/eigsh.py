@@ -11,6 +11,7 @@ from scipy.sparse.linalg import ArpackNoConvergence
 
 import spmvgpu as sg
 
+from .._util.progress import waiting
 from ..linalg.problem import DoubleSystem
 from .arguments import add_quiet, positive_float, positive_int
 from .output import Fields, Report, fail
@@ -23,7 +24,6 @@ from .problem import (
     tell_matrix,
     tell_operator,
 )
-from .progress import waiting
 from .task import check_output, write_solution
 
 HELP = "find eigenvalues and eigenvectors of a symmetric or Hermitian matrix"

@@ -14,11 +14,11 @@ import spmvgpu as sg
 
 from .. import gallery, matrix_io
 from .._util.messages import quoted
+from .._util.progress import waiting
 from .._util.types import DType, HostArray
 from .._util.value_types import TYPE_NAMES
 from .arguments import add_device, positive_int
 from .output import Fields, Report, in_bytes
-from .progress import waiting
 
 MATRIX_FIELDS: Fields = {
     "problem": ("string", "the matrix file, or what was assembled"),

@@ -19,6 +19,7 @@ from spmvgpu.linalg.named import NAMES
 from spmvgpu.linalg.problem import Approach
 from spmvgpu.linalg.search import Search
 
+from .._util.progress import counting, waiting
 from .advice import OTHER_SOLVER, RESTART, ROUNDING, Outcome, Suggestion, suggestions
 from .arguments import add_quiet, positive_float, positive_int
 from .output import Fields, Report, fail, fields_of
@@ -30,7 +31,6 @@ from .problem import (
     tell_matrix,
     tell_operator,
 )
-from .progress import counting, waiting
 from .task import LEAST_SQUARES, Task, check_output, check_solver, read_task, write_solution
 
 HELP = "solve A x = b, or find a least-squares solution"

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
+from .._util.progress import waiting
 from .._util.types import HostArray
 from ..linalg.factors import contradiction
 from ..linalg.named import SYMMETRIC_SOLVERS
@@ -21,7 +22,6 @@ from ..linalg.problem import DoubleSystem
 from .advice import OTHER_SOLVER
 from .output import check_writable, replacing
 from .problem import check_square, load_problem, reading
-from .progress import waiting
 
 LEAST_SQUARES = ("lsqr", "lsmr")
 _METHODS = {"cg": "conjugate gradients", "minres": "minimal residuals"}

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import LinearMap, SolverReport
 from .._util.arguments import one_of, with_hints
+from .._util.steps import step
 from .._util.types import ArrayT, Device, HostArray, HostOperand
 from ..arrays import AnyArray, ArrayInfo, array_and_library
 from ..devices import CPU, device_name, resolve_device
@@ -326,7 +327,8 @@ def _factorized(csr: sp.csr_array, ordinal: int) -> SuperLUFactors | CudssFactor
         raise ValueError(f"A has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
     if csr.shape[0] == 0:
         return None
-    return SuperLUFactors(csr) if ordinal == CPU else CudssFactors(csr, ordinal)
+    with step("factors", "SuperLU" if ordinal == CPU else "cuDSS"):
+        return SuperLUFactors(csr) if ordinal == CPU else CudssFactors(csr, ordinal)
 
 
 def _check_finite(csr: sp.csr_array) -> None:

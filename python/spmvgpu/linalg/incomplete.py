@@ -9,6 +9,7 @@ from .. import _core
 from .._core import IncompleteFactors as Factors
 from .._core import LinearMap
 from .._util.show import in_bytes
+from .._util.steps import step
 from .._util.types import DType
 from ..devices import resolve_device
 from ..inputs.csr import CanonicalCsr
@@ -189,7 +190,8 @@ def _factors(matrix: sp.csr_array, ordinal: int, is_definite: bool) -> Factors:
     csr = with_unit_rows(matrix)
     if csr.indptr.dtype != np.int32:
         raise ValueError(f"op has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
-    factors = Factors(csr.indptr, csr.indices, csr.data, ordinal)
+    with step("factors", "ic0" if is_definite else "ilu0"):
+        factors = Factors(csr.indptr, csr.indices, csr.data, ordinal)
     if factors.failed:
         row, pivot = factors.failed
         is_stored = row in csr.indices[csr.indptr[row] : csr.indptr[row + 1]]

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from .. import _core
 from .._core import LinearMap
+from .._util.steps import step
 from .._util.types import HostArray
 from ..devices import at_most, resolve_device
 from ..inputs.csr import CanonicalCsr
@@ -148,7 +149,8 @@ class Multigrid(DevicePreconditioner):
         self._requested = requested_device(A)
         decided, descriptions = made_before or (None, [])
         is_hermitian = arguments.hermitian is not False
-        self._hierarchy = _core.Hierarchy(csr.source, *arguments[:6], is_hermitian, decided, finer=finer)
+        with step("multigrid", "hierarchy"):
+            self._hierarchy = _core.Hierarchy(csr.source, *arguments[:6], is_hermitian, decided, finer=finer)
         check_definite(self._hierarchy, csr)
         # True if the core's matrices and the operators of coarser levels have the values of `_state.finest`.
         self._is_filled = True
@@ -159,9 +161,10 @@ class Multigrid(DevicePreconditioner):
         """The operators of all levels from the core's matrices, stored as described or as is found best."""
         levels, how = [Level(A)], iter(descriptions)
         for number in range(1, self._hierarchy.levels):
-            R, P = (self._operator(number - 1, name, next(how, None)) for name in "RP")
-            levels[-1] = Level(levels[-1].A, R, P)
-            levels.append(Level(self._operator(number, "A", next(how, None))))
+            with step("multigrid", f"level {number}"):
+                R, P = (self._operator(number - 1, name, next(how, None)) for name in "RP")
+                levels[-1] = Level(levels[-1].A, R, P)
+                levels.append(Level(self._operator(number, "A", next(how, None))))
         return _Grids(A._snapshot(), tuple(levels), self._inverse_of(levels[-1].A))
 
     def _inverse_of(self, coarsest: SparseOperator) -> SparseOperator | None:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from .._core import CsrSource, Matrix, MultiDeviceMatrix, PartedMatrix
+from .._util.steps import step
 from .._util.types import HostArray
 from ..devices import CPU, at_most, device_name
 from ..inputs.csr import CanonicalCsr
@@ -102,7 +103,7 @@ class MultigridOverDevices(MultigridInPieces):
     def _set_up(self, finest: SparseOperator) -> GridsInPieces:
         devices = len(finest._stored.parts)
         pool, beside = ThreadPoolExecutor(devices), ThreadPoolExecutor(devices)
-        with at_most(finest.max_threads), pool, beside:
+        with at_most(finest.max_threads), pool, beside, step("multigrid", "over devices"):
             return _Setup(finest, self._arguments, pool, beside).grids()
 
     def _divides(self, matrix: object) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
+from .._util.steps import step, tell
 from .._util.types import HostArray
 from ..arrays import AnyArray
 from ..devices import CPU
@@ -218,9 +219,10 @@ class Search:
         status = ""
         reason = f"{self.tried[-1]} {self.tried[-1].outcome}" if self.tried else self.reason
         patience = Patience(self._most_without_gain(approach.solver), self.rtol, self.atol, rival)
-        with self.shown(approach, reason) as watch:
+        with self.shown(approach, reason) as watch, step("solve", str(approach)):
 
             def look(iterations: int, residual: float, norm_b: float) -> bool:
+                tell("%s: %d iterations, residual %.1e", approach, iterations, residual / (norm_b or 1.0))
                 if watch is not None:
                     watch(iterations, residual, norm_b)
                 return self.solver == "auto" and patience(iterations, residual, norm_b)
@@ -327,7 +329,7 @@ class Search:
         matrix = problem.matrix.astype(problem.dtype, copy=False)
         if not np.isfinite(matrix.data).all():
             raise ValueError("A contains inf or NaN")
-        with self.shown(DIRECT, self.reason):
+        with self.shown(DIRECT, self.reason), step("solve", str(DIRECT)):
             x, residual, outcome = solve_by_factors(matrix, b, x0, self.rtol, self.atol)
         if x is not None:
             x = problem.library.from_host(np.ascontiguousarray(x), problem.b)

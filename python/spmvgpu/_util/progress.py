@@ -1,4 +1,4 @@
-"""Progress on stderr: on a terminal only, and only of what takes longer than a second."""
+"""Progress on stderr; of the command line on a terminal only, and only of what takes longer than a second."""
 
 from __future__ import annotations
 
@@ -9,8 +9,42 @@ from threading import Lock, Timer
 from time import monotonic
 from typing import Any
 
+from .steps import listening
+
 # What takes less time shows nothing; after that a line is drawn so often at most.
 _DELAY, _INTERVAL = 1.0, 0.1
+
+
+@contextmanager
+def progress() -> Iterator[None]:
+    """Show on stderr what the calls in a ``with`` block are doing.
+
+    It tells the steps of long calls: the trials of ``tune="full"``, the levels of `linalg.amg`, factors, and
+    the methods and iterations of `linalg.solve`. It is a bar of tqdm where that is installed, and otherwise a
+    line. It is for the calls of this thread. The logger "spmvgpu" has the same steps, with their times, at
+    the level DEBUG.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> with sg.progress():
+    ...     x = sg.linalg.solve(sg.gallery.poisson2d(30), np.ones(900))
+    """
+    bar = _bar("spmvgpu", "steps", None)
+
+    def show(what: str, is_new: bool) -> None:
+        bar.set_postfix_str(what, refresh=is_new)
+        bar.update(is_new)
+
+    try:
+        with listening(show):
+            yield
+    finally:
+        bar.close()
 
 
 @contextmanager
@@ -50,7 +84,7 @@ def _bar(what: str, unit: str, total: float | None) -> Any:
     except ImportError:
         return _Counter(_Line(), what, unit, total)
     form = None if total is None else "{desc}: {percentage:3.0f}% {bar:30} {elapsed}{postfix}"
-    options: dict[str, object] = {"delay": _DELAY, "mininterval": _INTERVAL, "leave": False}
+    options: dict[str, object] = {"delay": _DELAY, "mininterval": _INTERVAL, "miniters": 0, "leave": False}
     return tqdm(desc=what, unit=f" {unit}", total=total, bar_format=form, file=sys.stderr, **options)
 
 
@@ -96,8 +130,10 @@ class _Counter:
         return True
 
     def set_postfix_str(self, text: str, refresh: bool = False) -> None:
-        """Say something beside the count, from the next time that it is drawn."""
+        """Say something beside the count, from the next time that it is counted, or drawn."""
         self._note = f", {text}"
+        if refresh:
+            self._due = 0.0
 
     def close(self) -> None:
         if self._line is not None:
