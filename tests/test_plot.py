@@ -53,6 +53,28 @@ def test_residual_history(pyplot):
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "rtol = 0.05", "two"]
 
 
+def test_residual_history_is_relative(pyplot):
+    """The lists of solvers have absolute norms."""
+    ax = plot.residual_history([50.0, 5.0])
+    assert ax.get_legend() is None
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [1, 0.1])
+    plot.residual_history([0.0], ax=ax)  # b is zero
+    assert ax.lines[1].get_ydata() == [0]
+    plot.residual_history([50.0, 5.0], norm=100.0, ax=ax)  # norm(b), with an initial guess
+    np.testing.assert_allclose(ax.lines[2].get_ydata(), [0.5, 0.05])
+
+
+def test_residual_history_of_several_curves_marks_a_tolerance_once(pyplot):
+    curves = {"one": [2.0, 0.2], "two": [4.0, 1.0, 0.4]}
+    ax = plot.residual_history(curves, rtol=0.05)
+    plot.residual_history([1.0, 0.5], label="three", rtol=0.05, ax=ax)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["one", "two", "rtol = 0.05", "three"]
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), [1, 0.25, 0.1])
+    with pytest.raises(ValueError, match="keys of residuals"):
+        plot.residual_history(curves, label="all")
+
+
 def test_import_does_not_load_matplotlib():
     run_python("import sys, spmvgpu.plot; assert 'matplotlib' not in sys.modules")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -177,21 +177,30 @@ def _numbers_in(array: HostArray, numbers: HostArray) -> HostArray:
 
 @with_hints
 def residual_history(
-    residuals: Sequence[float], *, ax: Axes | None = None, rtol: float | None = None, label: str | None = None
+    residuals: Sequence[float] | Mapping[str, Sequence[float]],
+    *,
+    ax: Axes | None = None,
+    rtol: float | None = None,
+    label: str | None = None,
+    norm: float | None = None,
 ) -> Axes:
-    """Draw the relative residual over the iterations, on a logarithmic scale.
+    """Draw norms of residuals over the iterations, relative to the first, on a logarithmic scale.
 
     Parameters
     ----------
-    residuals : sequence of float
-        ``||b - A x|| / ||b||`` before the first iteration and after each one. The solvers of
-        `spmvgpu.linalg` give ``||b - A x||`` with ``residuals=[]``.
+    residuals : sequence of float, or dict of them
+        The norm before the first iteration and after each one, as solvers of `spmvgpu.linalg` return them in
+        ``residuals=[]``. A dict has a curve for each label. `gmres` returns norms of preconditioned
+        residuals, whose heights do not compare with other curves.
     ax : matplotlib.axes.Axes, optional
         Where to draw. The default is a new figure. Give the same axes again to compare solvers.
     rtol : float, optional
         Tolerance to mark with a line.
     label : str, optional
-        Name of the curve in the legend.
+        Name of a single curve in the legend.
+    norm : float, optional
+        What to divide by in place of the first norm of each curve, which is ``norm(b)`` unless the solver
+        had an initial guess. Then pass ``norm(b)`` here, because `rtol` is relative to it.
 
     Returns
     -------
@@ -199,18 +208,33 @@ def residual_history(
 
     Examples
     --------
-    >>> import spmvgpu as sg
-    >>> ax = sg.plot.residual_history([1.0, 1e-2, 1e-5], rtol=1e-5, label="cg")
-    >>> ax.get_yscale()
-    'log'
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson2d(20), device="cpu")
+    >>> curves = {"none": [], "amg": []}
+    >>> for name, residuals in curves.items():
+    ...     M = None if name == "none" else name
+    ...     x, info = sg.linalg.cg(op, np.ones(400), rtol=1e-8, M=M, residuals=residuals)
+    >>> ax = sg.plot.residual_history(curves, rtol=1e-8)
+    >>> len(ax.lines), ax.get_yscale()
+    (3, 'log')
     """
+    if isinstance(residuals, Mapping) and label is not None:
+        raise ValueError("label names a single curve: the keys of residuals are the labels of several")
+    curves = residuals if isinstance(residuals, Mapping) else {label: residuals}
     ax = axes_or_new(ax)
-    ax.semilogy(range(len(residuals)), residuals, label=label, linewidth=1.5)
-    if rtol is not None:
-        ax.axhline(rtol, color="grey", linestyle="--", linewidth=1, label=f"rtol = {rtol:g}")
-    ax.set(xlabel="iteration", ylabel=r"relative residual  $\|b - A x\| \, / \, \|b\|$")
+    for name, values in curves.items():
+        norms = np.asarray(values, dtype=float)
+        scale = norms[0] if norm is None and norms.size else norm
+        ax.semilogy(
+            norms if scale is None else norms / np.where(scale == 0, 1, scale), label=name, linewidth=1.5
+        )
+    mark = None if rtol is None else f"rtol = {rtol:g}"
+    if rtol is not None and mark not in [line.get_label() for line in ax.lines]:
+        ax.axhline(rtol, color="grey", linestyle="--", linewidth=1, label=mark)
+    divisor = "r_0" if norm is None else "b"
+    ax.set(xlabel="iteration", ylabel=rf"relative residual  $\|r_k\| \, / \, \|{divisor}\|$")
     ax.grid(True, which="major", alpha=0.3)
-    if label is not None or rtol is not None:
+    if ax.get_legend_handles_labels()[1]:
         ax.legend()
     return ax
 
