@@ -1,5 +1,6 @@
 """Notebooks run and are kept with their outputs; the code of README and docs runs."""
 
+import contextlib
 import re
 import sys
 from pathlib import Path
@@ -16,11 +17,11 @@ import nbformat
 from execute import execute, faults, shrink
 from nbformat.v4 import new_output
 
-from support import nightly
+from support import naming, nightly
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
-CODE = "formats", "solvers", "symmetric", "reordering", "update-values", "settings", "several-devices"
+CODE = "coming-from", "formats", "solvers", "symmetric", "reordering", "update-values", "settings", "several-devices"
 PAGES = [f"docs/{name}.md" for name in CODE]
 LIBRARIES = {"jax": "0.10", "torch": None}  # that some notebooks need, and from which version on
 LARGEST = 300_000  # bytes of a notebook with its pictures
@@ -44,6 +45,45 @@ def kinds(cell):
     """What a cell shows: printed text counts once, in however many pieces it came."""
     found = [output.get("name", output.output_type) for output in cell.outputs]
     return [kind for number, kind in enumerate(found) if kind != "stdout" or kind not in found[:number]]
+
+
+def figures(cell):
+    """Numbers that a cell prints on every device: no times, and none of cells with the tag "device"."""
+    if cell.execution_count == 1 or "device" in cell.metadata.get("tags", ()):
+        return []  # the first cell lists the devices
+    text = "".join(output.text for output in cell.outputs if output.get("name") == "stdout")
+    untimed = re.sub(r"[\d.,]+ (?:us|ms|s)\b", "", text)
+    return re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?", untimed)
+
+
+def assert_agree(found, expected):
+    """Processors round differently, which may move an iteration; small numbers are rounding errors."""
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        absolute = 1 if one.isdigit() and other.isdigit() else 1e-6
+        one, other = (float(text.replace(",", "")) for text in (one, other))
+        assert one == pytest.approx(other, rel=0.05, abs=absolute)
+
+
+@pytest.mark.parametrize(
+    ("printed", "others", "agree"),
+    [
+        ("9 iterations, 0.236 s in all", "8 iterations, 0.104 s in all", True),
+        ("iterations: 20\n", "iterations: 9\n", False),
+        ("eigenvalue 0.00194", "eigenvalue 0.00293", False),
+        ("residual 9.2e-09", "residual 5.0e-10", True),
+        ("residual 9.2e-09", "residual 5.0e-03", False),
+        ("262,144 unknowns", "110,592 unknowns", False),
+        ("1 of 2", "1", False),
+    ],
+)
+def test_figures_that_differ_are_found(printed, others, agree):
+    cells = [
+        nbformat.v4.new_code_cell(execution_count=2, outputs=[new_output("stream", text=text)])
+        for text in (printed, others)
+    ]
+    with contextlib.nullcontext() if agree else pytest.raises(AssertionError):
+        assert_agree(*map(figures, cells))
 
 
 def test_there_are_notebooks():
@@ -101,9 +141,12 @@ def test_runs(notebook, tmp_path):
         if re.search(rf"^import {library}$", source, re.MULTILINE):
             pytest.importorskip(library, minversion=version)
     kept = [kinds(cell) for cell in code_cells(notebook)]
+    kept_figures = [figures(cell) for cell in code_cells(notebook)]
     again = execute(notebook, tmp_path)
-    # Numbers and devices may be others than those that were kept, but not what kind of thing a cell shows.
     assert [kinds(cell) for cell in code_cells(again)] == kept
+    for cell, figures_kept in zip(code_cells(again), kept_figures, strict=True):
+        with naming(cell=cell.source):
+            assert_agree(figures(cell), figures_kept)
     shrink(again)
     nbformat.validate(again)
 
