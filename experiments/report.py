@@ -1,6 +1,6 @@
 """Text, tables and pictures of README.md and the docs, made from the files in ``benchmarks/results``.
 
-``python -m experiments report`` writes the sentences and the picture of README.md. The build of the docs
+``python -m experiments report`` writes the sentences and the pictures of README.md. The build of the docs
 writes the tables of its pages, and a page for each device.
 """
 
@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from .records import RESULTS, Row, geometric_mean
 from .tables import duration, machine, pivot, short_name, table
 
 Results = dict[str, Any]  # of one device: parsed files by name
 Case = tuple[str, str]  # matrix and dtype
+Key = TypeVar("Key")
 
 SOLUTION, CG_LOOP, OWN_CG = "matrix to solution", "SciPy's cg loop", "iteration of the library's own cg"
 SERIES, START = "1,000 products", "process start"
@@ -31,12 +32,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments report", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--readme", type=Path, default=Path("README.md"))
-    parser.add_argument("--picture", type=Path, default=Path("docs/plots/overview.png"))
+    parser.add_argument("--pictures", type=Path, default=Path("docs/plots"))
     options = parser.parse_args(arguments)
-    first = first_complete(devices_in(options.results).values())
+    devices = list(devices_in(options.results).values())
+    first = first_complete(devices)
     if first is None:
         parser.error(f"no jobs.json and auto.json of one device in {options.results}; measure them first")
-    draw_overview(first, options.picture)
+    draw_overview(first, options.pictures)
+    write_between(options.readme, "tasks", "\n".join(f"- {line}" for line in tasks(devices)) + "\n")
     write_between(options.readme, "facts", f"\n{' '.join(facts(first))}\n\n")
     write_between(options.readme, "against", "\n".join(f"- {line}" for line in against(first)) + "\n")
     return 0
@@ -94,7 +97,7 @@ def least(rows: Iterable[Row], library: str, variant: str | None = None) -> dict
     return found
 
 
-def over(above: dict[Case, float], below: dict[Case, float]) -> list[float]:
+def over(above: dict[Key, float], below: dict[Key, float]) -> list[float]:
     return [above[case] / below[case] for case in above if case in below]
 
 
@@ -121,35 +124,135 @@ def over_others(case: dict[str, Any], device: str, elsewhere: bool = False) -> f
 # -- README.md -----------------------------------------------------------------------------------------------
 
 
+def tasks(devices: list[Results]) -> Iterator[str]:
+    """What a reader may want to do: the call, and what it was measured to take."""
+    solves = _solves(devices, library="hypre")
+    large = [row for row in solves if row["part"] == "whole" and row["rows"] >= 1_000_000]
+    quotients = over(_times(large, library="cupy"), _times(large, variant="solve()"))
+    where = solves[0]["machine"]
+    systems = f"{len(quotients)} systems of a million unknowns or more"
+    yield (
+        f"**Solve a system:** `x = sg.linalg.solve(A, b)`. "
+        f"On one {where} it is {_as_fast(quotients, 'the `cg` of CuPy', systems)}."
+    )
+    poisson = [row for row in large if row["matrix"] == "poisson3d_160"]
+    us, hypre = (min(_times(poisson, **way).values()) for way in ({"variant": "once"}, {"library": "hypre"}))
+    yield (
+        '**Multigrid on the GPU in one call:** `x, info = sg.linalg.cg(A, b, rtol=1e-8, M="amg")`. '
+        f"From a Poisson matrix with {poisson[0]['rows']:,} rows to the solution it takes "
+        f"{duration(us)} on one {where}; hypre takes {duration(hypre)}."
+    )
+    spectra = _solves(devices, part="eigenvalues")
+    laplacian = [row for row in spectra if row["matrix"] == "laplacian2d_1000"]
+    us, scipy = (
+        min(_times(laplacian, variant="smallest", library=name).values()) for name in ("spmvgpu", "scipy")
+    )
+    ours, cupy = (_times(spectra, variant="svds", library=name) for name in ("spmvgpu", "cupy"))
+    largest = max(cupy, key=cupy.__getitem__)
+    yield (
+        '**Eigenvalues and singular values:** `sg.linalg.eigsh(A, k=6, sigma=0.0, inner="cg", '
+        'preconditioner="amg", tol=1e-8)`, `svds`. '
+        f"With {laplacian[0]['rows'] / 1e6:.1f} million rows, they take {duration(us)} and "
+        f"{duration(ours[largest])} on one {spectra[0]['machine']}. SciPy's `eigsh` takes {duration(scipy)}, "
+        f"CuPy's `svds` {duration(cupy[largest])}."
+    )
+    yield _gradients()
+    yield _several(devices)
+
+
+def _solves(devices: list[Results], **fields: str) -> list[Row]:
+    """The rows of solves on the first device with a row that has these fields."""
+    for results in devices:
+        rows = rows_of(results, "solve")
+        if any(_has(row, fields) for row in rows):
+            return [row | {"machine": machine(environment_of(results))} for row in rows]
+    raise SystemExit(f"no solve.json has rows with {fields}; measure them first")
+
+
+def _has(row: Row, fields: dict[str, str]) -> bool:
+    return all(row.get(name) == value for name, value in fields.items())
+
+
+def _times(rows: Iterable[Row], **fields: str) -> dict[str, float]:
+    """Least times of rows with these fields, by matrix."""
+    found: dict[str, float] = {}
+    for row in rows:
+        if _has(row, fields):
+            found[row["matrix"]] = min(row["time_us"], found.get(row["matrix"], row["time_us"]))
+    return found
+
+
+def _gradients() -> str:
+    """What the notebook on gradients has stored."""
+    text = (Path(__file__).parents[1] / "notebooks" / "gradients.ipynb").read_text(encoding="utf-8")
+    outputs = (output for cell in json.loads(text)["cells"] for output in cell.get("outputs", ()))
+    printed = "".join(line for output in outputs for line in output.get("text", ()))
+    (device,) = re.findall(r"^cuda:0: (.+)$", printed, re.MULTILINE)
+    (unknowns,) = re.findall(r"^([\d,]+ unknowns)", printed, re.MULTILINE)
+    ms = dict(re.findall(r"^(\w+(?:, spmvgpu, amg| alone)) +([\d.]+) ms", printed, re.MULTILINE))
+    ours, alone = (
+        " and ".join(duration(1e3 * float(ms[f"{library}{way}"])) for library in ("PyTorch", "JAX"))
+        for way in (", spmvgpu, amg", " alone")
+    )
+    return (
+        '**Gradients through a solve:** `x = sg.torch.solve(op, b, "cg", M="amg")` or `sg.jax.solve`. '
+        f"A gradient with {unknowns} takes {ours} on one {short_name(device)}, and {alone} with PyTorch and "
+        "JAX alone."
+    )
+
+
+def _several(devices: list[Results]) -> str:
+    """An iteration on the first device of which more than two were there."""
+    most: dict[int, float] = {}
+    for results in devices:
+        rows = rows_of(results, "multi_cg")
+        us = {row["pieces"]: row["time_us"] for row in rows}
+        if len(us) > 2:
+            where, unknowns, most = machine(environment_of(results)), rows[0]["rows"], us
+            break
+    else:
+        raise SystemExit("no multi_cg.json is about more than two devices; measure them first")
+    return (
+        '**Several GPUs and hosts:** `op = sg.aslinearoperator(A, device=["cuda:0", "cuda:1"])`, or MPI. '
+        f"An iteration of `cg` with {unknowns:,} unknowns takes {duration(most[1])} on one {where}, and "
+        f"{duration(most[max(most)])} on {max(most)}."
+    )
+
+
+def _as_fast(quotients: list[float], as_what: str, of_what: str) -> str:
+    """By median and range."""
+    middle, low, high = (
+        f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+        for value in (median(quotients), min(quotients), max(quotients))
+    )
+    return f"{middle} times as fast as {as_what} (median of {of_what}; {low} to {high})"
+
+
 def facts(results: Results) -> Iterator[str]:
     """How fast solutions and products are beside other libraries."""
     cases, environment = job_times(results, SOLUTION), results["jobs"]["environment"]
 
-    def times(device: str, library: str) -> str:
+    def times(device: str, library: str, name: str) -> str:
         found = [
             min(us for key, us in case["us"].items() if key.startswith(library)) / case["us"][ours]
             for case in cases
             if (ours := f"spmvgpu {device}") in case["us"] and any(library in key for key in case["us"])
         ]
-        ends = min(found), max(found)
-        return " to ".join(f"{value:.1f}" if value < 9.95 else f"{value:.0f}" for value in ends)
+        return _as_fast(found, name, f"{len(found)} systems")
 
     device = short_name(environment["device"])
     if environment["cuda"] is not None:
         yield (
-            f"On one {device}, spmvgpu goes from a SciPy matrix to a solution "
-            f"{times('gpu', 'cupy')} times as fast as CuPy and {times('gpu', 'scipy')} times as fast as "
-            "SciPy."
+            "From a SciPy matrix to a solution by conjugate gradients, transfer and conversion included, one "
+            f"{device} with spmvgpu is {times('gpu', 'cupy', 'with CuPy')}."
         )
     cores = f"{environment['cores']} CPU cores ({short_name(environment['cpu'])})"
-    yield f"On {cores}, it is {times('cpu', 'scipy')} times as fast as SciPy."
+    yield f"On {cores}, spmvgpu is {times('cpu', 'scipy', 'SciPy')}."
     rows = [row for row in rows_of(results, "auto") if row["dtype"] == "f64"]
     speeds = over(least(rows, "cusparse"), least(rows, "spmvgpu", "auto"))
     if speeds:
-        yield (
-            f"A product on the GPU is {geometric_mean(speeds):.1f} times as fast as the best algorithm "
-            f"of cuSPARSE (geometric mean of {len(speeds)} matrices)."
-        )
+        which = _as_fast(speeds, "the fastest algorithm of cuSPARSE", f"{len(speeds)} matrices")
+        yield f"A product on the {device} is {which}."
 
 
 def against(results: Results) -> Iterator[str]:
@@ -190,34 +293,27 @@ def against(results: Results) -> Iterator[str]:
 OURS, GREY, OTHER = "#2a5db0", "#8a8f98", "#c0792a"
 
 
-def draw_overview(results: Results, path: Path) -> None:
-    """Draw whole jobs and products beside other libraries in one picture."""
+def draw_overview(results: Results, folder: Path) -> None:
+    """Draw whole jobs, and products, beside other libraries. On a phone, letters keep 10 pixels."""
     import matplotlib
 
     matplotlib.use("Agg")  # needs no display
     from matplotlib import pyplot as plt
 
-    environment = results["jobs"]["environment"]
-    figure, (left, right) = plt.subplots(
-        1, 2, layout="constrained", figsize=(11, 4.4), width_ratios=(1.15, 1)
-    )
-    _draw_solutions(results, left)
-    _draw_products(results, right)
-    for ax in (left, right):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, draw in (("solutions", _draw_solutions), ("products", _draw_products)):
+        figure, ax = plt.subplots(layout="constrained", figsize=(4.8, 4.2))
+        draw(results, ax)
         ax.xaxis.set_major_formatter("{x:g}")
         ax.grid(axis="x", alpha=0.3)
         ax.set_axisbelow(True)
-    figure.suptitle(
-        f"{short_name(environment['device'])} GPU, and {environment['cores']} cores of a"
-        f" {short_name(environment['cpu'])} CPU, float64", fontsize=11,
-    )  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+        figure.savefig(folder / f"{name}.png", dpi=176)
+        plt.close(figure)
 
 
 def _draw_solutions(results: Results, ax: Any) -> None:
     """Time from a SciPy matrix to the solution, a line per system; markers of CPUs are hollow."""
+    environment = results["jobs"]["environment"]
     cases = job_times(results, SOLUTION)[::-1]
     for label, key, colour, marker in (
         ("spmvgpu, GPU", "spmvgpu gpu", OURS, "o"), ("CuPy, GPU", "cupy gpu", OTHER, "s"),
@@ -229,29 +325,31 @@ def _draw_solutions(results: Results, ax: Any) -> None:
             *zip(*points, strict=True), marker, color=colour, markerfacecolor=faces, markersize=8, label=label
         )
     names = [f"{case['matrix']}\n{case['rows']:,} rows" for case in cases]
-    ax.set_yticks(range(len(cases)), names, fontsize=8)
-    ax.set(xscale="log", xlabel="seconds", ylim=(-0.5, len(cases) - 0.5))
-    ax.set_title("From SciPy matrix to solution, conjugate gradients", fontsize=10)
-    ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, frameon=False)
+    ax.set_yticks(range(len(cases)), names)
+    ax.set(xscale="log", xlabel="seconds from matrix to solution", ylim=(-0.5, len(cases) - 0.5))
+    device, cpu = short_name(environment["device"]), short_name(environment["cpu"])
+    ax.set_title(f"{device}, and {environment['cores']} cores of a {cpu}, float64", fontsize=11)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.35, -0.15), ncols=2, frameon=False)
 
 
 def _draw_products(results: Results, ax: Any) -> None:
     """How many times as fast our product is, a line per library and a point per matrix."""
     rows = [row for row in rows_of(results, "auto") if row["dtype"] == "f64"]
     beside = {
-        "CuPy,\nA @ x in Python": over(least(rows, "cupy", "csr"), least(rows, "spmvgpu", CALLED)),
-        "cuSPARSE,\nits fastest algorithm": over(least(rows, "cusparse"), least(rows, "spmvgpu", "auto")),
+        "CuPy,\nA @ x\nin Python": over(least(rows, "cupy", "csr"), least(rows, "spmvgpu", CALLED)),
+        "cuSPARSE,\nits fastest\nalgorithm": over(least(rows, "cusparse"), least(rows, "spmvgpu", "auto")),
     }
     for line, values in enumerate(beside.values()):
         spread = [line + 0.3 * ((7 * k) % 11 / 5 - 1) for k in range(len(values))]
-        ax.plot(values, spread, ".", color=OURS, alpha=0.3, markersize=5)
-        mean = geometric_mean(values)
-        ax.plot([mean, mean], [line - 0.38, line + 0.38], color="black", linewidth=1.5)
-        ax.annotate(f" {mean:.1f}x", (mean, line + 0.4), ha="center", fontsize=9)
+        ax.plot(values, spread, ".", color=OURS, alpha=0.3, markersize=6)
+        middle = median(values)
+        ax.plot([middle, middle], [line - 0.38, line + 0.38], color="black", linewidth=1.5)
+        ax.annotate(f" {middle:.1f}x", (middle, line + 0.4), ha="center")
     ax.axvline(1.0, color="black", linewidth=0.8)
-    ax.set_yticks(range(len(beside)), list(beside), fontsize=8)
-    ax.set(xscale="log", xlabel="times as fast as it (bar: geometric mean)", ylim=(-0.6, len(beside) - 0.2))
-    ax.set_title("One product on the GPU, a point per matrix", fontsize=10)
+    ax.set_yticks(range(len(beside)), list(beside))
+    ax.set(xscale="log", xlabel="times as fast (bar: median)", ylim=(-0.6, len(beside) - 0.2))
+    device = short_name(results["auto"]["environment"]["device"])
+    ax.set_title(f"a product on the {device}, a point per matrix, float64", fontsize=11)
 
 
 # -- tables of the docs --------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from support import naming, nightly
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
-CODE = "coming-from", "formats", "solvers", "symmetric", "reordering", "update-values", "settings", "several-devices"
-PAGES = [f"docs/{name}.md" for name in CODE]
+CODE = "coming-from", "formats", "solvers", "symmetric", "reordering", "update-values", "settings"
+PAGES = [f"docs/{name}.md" for name in (*CODE, "several-devices")]
 LIBRARIES = {"jax": "0.10", "torch": None}  # that some notebooks need, and from which version on
 LARGEST = 300_000  # bytes of a notebook with its pictures
 
