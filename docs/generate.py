@@ -174,7 +174,7 @@ def _solutions(ax: Any) -> None:
     shown = {"SciPy": "scipy cpu", "CuPy": "cupy gpu", "spmvgpu": "spmvgpu gpu"}
     seconds = [us[name] / 1e6 for name in shown.values()]
     ax.barh(list(shown), seconds, color=["#8a8f98", "#c0792a", "#2a5db0"])
-    ax.set(xscale="log", xlabel="seconds to a solution")
+    ax.set(xscale="log", xlabel="seconds")
     ax.xaxis.set_major_formatter("{x:g}")
 
 

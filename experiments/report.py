@@ -195,7 +195,7 @@ def _gradients() -> str:
         for way in (", spmvgpu, amg", " alone")
     )
     return (
-        '**Gradients through a solve:** `x = sg.torch.solve(op, b, "cg", M="amg")` or `sg.jax.solve`. '
+        '**Gradients through a solve:** `x = sg.torch.solve(A, b, "cg", M="amg")` or `sg.jax.solve`. '
         f"A gradient with {unknowns} takes {ours} on one {short_name(device)}, and {alone} with PyTorch and "
         "JAX alone."
     )
