@@ -171,7 +171,7 @@ REFUSED = {
     "another entry": (WIDER, ValueError, r"an entry \(0, 13\), where"),
     "blocks with zeros": (sp.bsr_array(A, blocksize=(2, 2)), ValueError, r"an entry \(0, 2\), where"),
     "another shape": (gallery.poisson2d(13), ValueError, r"have the shape \(144, 144\) of the old one"),
-    "an array too short": (A.data[1:], ValueError, r"CSR order, which is that of op\.tocsr\(\)\.data"),
+    "an array too short": (A.data[1:], ValueError, r"CSR order, as op\.tocsr\(\)\.data"),
     "a complex operator": (
         sg.aslinearoperator(1j * A, device="cpu"), TypeError, "complex128, which cannot be converted",
     ),

@@ -110,6 +110,34 @@ def test_the_linter_reads_notebooks_and_docstrings(prose, rules):
     assert [line for line, _ in prose.findings(prose.in_docstrings(private + public), rules)] == [3]
 
 
+def test_the_linter_reads_errors_and_warnings(prose, rules):
+    python = (
+        "def f(x):\n"
+        "    if x:\n        raise ValueError(f'{x} is no matrix')\n"
+        "    warnings.warn('convert it anew', stacklevel=2)\n"
+        "    print('anew')\n"
+    )
+    assert [line for line, _ in prose.findings(prose.in_messages(python), rules)] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Rows are added up in that order, and no more in the order of columns.",
+        "It takes less time, and leaves the cores to others.",
+        "Products take 0.9 of the time.",
+        "Products take 0.92 to 0.98 of the time.",
+        "It finds them in a seventh of the time.",
+        "A method whose residual has ceased to fall gives way to the next.",
+        "Each column ends by itself.",
+        "It turns to multigrid.",
+        "It is never chosen unasked.",
+    ],
+)
+def test_the_linter_knows_phrases(prose, rules, text):
+    assert list(prose.findings(prose.in_markdown(text), rules))
+
+
 def test_the_linter_reads_comments(prose):
     python = "# one\n# comment\nx = 1  # another\n# a third\ny = 'a#b'\n#!x\n"
     assert list(prose.comments(python, "#")) == [(1, "one comment"), (3, "another"), (4, "a third")]

@@ -2,8 +2,9 @@
 
 Words and phrases to avoid are in ``tools/prose.txt``. Sentences and headings have a longest length. Links to
 files of the repository must lead to a file. A file is Markdown, a notebook (its Markdown cells are checked)
-or Python (its docstrings with an example are checked). Without files, all of these are checked, and so are
-the comments of all C++ and Python files: the number with a phrase of ``BUDGETS`` may only fall.
+or Python (its docstrings with an example are checked, and its errors and warnings). Without files, all of
+these are checked, and so are the comments of all C++ and Python files: the number with a phrase of
+``BUDGETS`` may only fall.
 """
 
 from __future__ import annotations
@@ -102,7 +103,23 @@ def in_docstrings(text: str) -> Iterator[Text]:
             yield Text(node.lineno, "cell", words)
 
 
-READERS = {".md": in_markdown, ".ipynb": in_notebook, ".py": in_docstrings}
+def in_messages(text: str) -> Iterator[Text]:
+    """What is raised or warned of, with "code" in place of values."""
+    for node in ast.walk(ast.parse(text)):
+        is_warning = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("warn")
+        call = node.exc if isinstance(node, ast.Raise) else node if is_warning else None
+        if isinstance(call, ast.Call) and call.args:
+            parts = getattr(call.args[0], "values", call.args[:1])  # of an f-string, or a string
+            words = [str(part.value) if isinstance(part, ast.Constant) else "code" for part in parts]
+            yield Text(call.lineno, "cell", "".join(words))
+
+
+def in_python(text: str) -> Iterator[Text]:
+    yield from in_docstrings(text)
+    yield from in_messages(text)
+
+
+READERS = {".md": in_markdown, ".ipynb": in_notebook, ".py": in_python}
 
 
 # -- links -------------------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ class MultigridOverRanks(MultigridInPieces):
         return _core.called_matrix(op.dtype, multiply, rows, cols, op._block._ordinal)
 
     def _reduced(self) -> tuple[object, ...]:
-        raise TypeError("a hierarchy over ranks cannot be pickled; make it anew from its operator")
+        raise TypeError("a hierarchy over ranks cannot be pickled; make it again from its operator")
 
 
 class _GatheredRestrictor:

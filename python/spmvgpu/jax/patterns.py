@@ -103,7 +103,7 @@ class MatrixPattern(Pattern["jax.Array"]):
         Raises
         ------
         TypeError, ValueError
-            If `A` is no matrix, or has another shape or an entry where the pattern has none.
+            If `A` is not a matrix, or has another shape or an entry where the pattern has none.
 
         Examples
         --------
@@ -130,7 +130,7 @@ class MatrixPattern(Pattern["jax.Array"]):
         Raises
         ------
         TypeError
-            If `values` is no array, or is traced by JAX.
+            If `values` is not an array, or is traced by JAX.
         ValueError
             If `values` has another shape or dtype.
 
@@ -166,7 +166,7 @@ class MatrixPattern(Pattern["jax.Array"]):
         Raises
         ------
         TypeError, ValueError
-            If `values` or `x` is no array, if `values` has another shape or dtype, and as
+            If `values` or `x` is not an array, if `values` has another shape or dtype, and as
             `SparseOperator.dot`.
 
         Examples

@@ -74,13 +74,13 @@ def amg(
         `gallery.rigid_body_modes` for elasticity. By default, a constant for each unknown of a node.
     block : int, optional
         Unknowns per node, which are neighbours and are aggregated together. By default, the block size of a
-        BSR matrix, or the number of leading columns of `B` of which each is zero but for one unknown per
+        BSR matrix, or the number of leading columns of `B` of which each is zero except for one unknown per
         node, or 1.
     strength : float, optional
         An entry beside the diagonal is weak if it is below `strength` times the largest one of its row. Weak
         entries connect no nodes, and prolongators are smoothed as if they were on the diagonal. With one
         unknown per node and one vector in `B`, entries count as ``-A[i, j] * B[j] / B[i]``: positive ones
-        are weak, but for rows where they prevail, and so are those below ``0.1 * strength * A[i, i]``. With
+        are weak, except in rows where they prevail, and so are those below ``0.1 * strength * A[i, i]``. With
         several unknowns, the Frobenius norms of blocks count; with several vectors, absolute values. By
         default 0.1 for one unknown and one vector, 0.25 if `A` is not symmetric, and 0 otherwise: no entry is
         weak.
@@ -96,9 +96,9 @@ def amg(
         slowly. So corrections from a coarser level are polynomials of degree 2 in a cycle from there
         (algebraic multilevel iteration [4]_), unless the level has more than 0.4 times the entries of the
         next finer one. The coefficients are constants, so the cycle is linear and suits the same solvers. On
-        meshes it takes more iterations than "V". "auto" is "V", but for levels from which on smoothing would
-        make coarser matrices nearly dense, as on graphs with hubs. "once" is what is likely to be faster for
-        the setup and one solve; ``M="amg"`` of solvers is that.
+        meshes it takes more iterations than "V". "auto" is "V", except for levels from which on smoothing
+        would make coarser matrices nearly dense, as on graphs with hubs. "once" is what is likely to be
+        faster for the setup and one solve; ``M="amg"`` of solvers is that.
     max_coarse : int, default 300
         Largest number of unknowns of the coarsest level. At most 2000.
     max_levels : int, default 20

@@ -210,8 +210,8 @@ def chebyshev(op: object, degree: int = 4, ratio: float = 30.0) -> Cycle:
     Raises
     ------
     TypeError, ValueError
-        If `op` is no matrix and no operator that has one, is not square, or if `degree` or `ratio` is out of
-        range.
+        If `op` is neither a matrix nor an operator that has one, is not square, or if `degree` or `ratio` is
+        out of range.
     numpy.linalg.LinAlgError
         If an entry of the diagonal is not positive, or an entry of the matrix is not finite.
 
@@ -507,7 +507,8 @@ def block_jacobi(op: object, block: int = 3) -> BlockJacobiOperator:
     Raises
     ------
     TypeError, ValueError
-        If `op` is no matrix and no operator that has one, is not square, or if `block` is out of range.
+        If `op` is neither a matrix nor an operator that has one, is not square, or if `block` is out
+        of range.
     numpy.linalg.LinAlgError
         If a block is not finite, or is singular to working precision.
 

@@ -356,7 +356,7 @@ def splu(A: object, *, device: Device = "auto") -> DirectFactors:
 
     On the CPU `scipy.sparse.linalg.splu` makes the factors [1]_. On a GPU NVIDIA's cuDSS does [2]_, which
     needs the package nvmath-python: ``pip install "spmvgpu[direct]"``. On the CPU, Ctrl-C ends the call at
-    once, and the factorization goes on in a thread until it is done.
+    once, and the factorization continues in a thread until it is done.
 
     Parameters
     ----------
@@ -381,8 +381,8 @@ def splu(A: object, *, device: Device = "auto") -> DirectFactors:
     ImportError
         If an operator is on a GPU, and cuDSS is not installed.
     TypeError, ValueError
-        If `A` is no matrix and no operator that has one, is not square, contains infinity or NaN, or has
-        2**31 or more stored entries.
+        If `A` is neither a matrix nor an operator that has one, is not square, contains infinity or NaN, or
+        has 2**31 or more stored entries.
     MemoryError, CudaError
         If the device has no memory left, or fails.
 

@@ -84,7 +84,7 @@ def eigsh(
         `SolverWarning` says that some may be missing.
     tol : float, default 0
         Relative accuracy of eigenvalues. 0 stands for the precision of the data type, and for all copies of
-        multiple eigenvalues: the search goes on beside the eigenvectors found until none is left. A larger
+        multiple eigenvalues: the search continues beside the eigenvectors found until none is left. A larger
         tolerance may miss copies, as with ARPACK: rounding errors bring them in late.
     return_eigenvectors : bool, default True
         Whether to return eigenvectors also.

@@ -119,7 +119,7 @@ def ilu0(op: object) -> IncompleteFactors:
     Raises
     ------
     TypeError, ValueError
-        If `op` is no matrix and no operator that has one, is not square, or has 2**31 or more stored
+        If `op` is neither a matrix nor an operator that has one, is not square, or has 2**31 or more stored
         entries.
     numpy.linalg.LinAlgError
         If a row that is not empty has no entry on the diagonal, or if a pivot is zero or not finite.

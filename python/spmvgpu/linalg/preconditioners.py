@@ -347,7 +347,7 @@ def jacobi(op: object) -> Jacobi:
     Raises
     ------
     TypeError, ValueError
-        If `op` is no matrix and no operator that has one, or is not square.
+        If `op` is neither a matrix nor an operator that has one, or is not square.
     numpy.linalg.LinAlgError
         If an entry of the diagonal is not positive, unless all of its row is zero. The matrix is not positive
         definite then. With `gmres` and `bicgstab`, pass ``M=1 / op.diagonal()`` instead.
@@ -420,7 +420,7 @@ def square_operator(op: object, name: str = "op") -> SparseOperator:
     try:
         made = as_operator(op)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{name} is no matrix: {error}") from error
+        raise type(error)(f"{name} is not a matrix: {error}") from error
     if not isinstance(made, SparseOperator):
         raise TypeError(
             f"{name} must be a matrix or a SparseOperator from spmvgpu.aslinearoperator, not "

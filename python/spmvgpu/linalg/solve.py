@@ -212,7 +212,7 @@ def solve(
     Up to 100,000 rows, SciPy's direct solver is also tried where all else has failed. Its factors are
     estimated first, and are not made where they seem to take more than a minute. On a GPU, if cuDSS is
     installed, factors of up to 500,000 rows are tried before `ic0` and `ilu0`. Ctrl-C ends `solve` at once.
-    Since SciPy's direct solver cannot be stopped, it goes on in a thread until it is done.
+    Since SciPy's direct solver cannot be stopped, it continues in a thread until it is done.
 
     Examples
     --------

@@ -45,8 +45,8 @@ def cg(
     b : (n,) or (n, k) array
         Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
         device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
-        solved for together, with one product of all of them in each iteration, and each ends by itself. Their
-        vectors are whole on one device. Over ranks one column is solved for after the other.
+        solved for together, with one product of all of them in each iteration, and each converges separately.
+        Their vectors are whole on one device. Over ranks one column is solved for after the other.
     x0 : array of the shape of `b`, or "Mb", optional
         Initial guess, of NumPy or on the device of `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
@@ -150,8 +150,8 @@ def bicgstab(
     b : (n,) or (n, k) array
         Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
         device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
-        solved for together, with one product of all of them in each iteration, and each ends by itself. Their
-        vectors are whole on one device. Over ranks one column is solved for after the other.
+        solved for together, with one product of all of them in each iteration, and each converges separately.
+        Their vectors are whole on one device. Over ranks one column is solved for after the other.
     x0 : array of the shape of `b`, or "Mb", optional
         Initial guess, of NumPy or on the device of `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
@@ -257,8 +257,8 @@ def gmres(
     b : (n,) or (n, k) array
         Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
         device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
-        solved for together, with one product of all of them in each iteration, and each ends by itself. Their
-        vectors are whole on one device. Over ranks one column is solved for after the other.
+        solved for together, with one product of all of them in each iteration, and each converges separately.
+        Their vectors are whole on one device. Over ranks one column is solved for after the other.
     x0 : array of the shape of `b`, or "Mb", optional
         Initial guess, of NumPy or on the device of `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float
@@ -380,8 +380,8 @@ def minres(
     b : (n,) or (n, k) array
         Right-hand side, or several of them as columns: a NumPy array, or an array of another library on the
         device of `A`. It is cast to the dtype of `A`. It may be complex only if `A` is. Several columns are
-        solved for together, with one product of all of them in each iteration, and each ends by itself. Their
-        vectors are whole on one device. Over ranks one column is solved for after the other.
+        solved for together, with one product of all of them in each iteration, and each converges separately.
+        Their vectors are whole on one device. Over ranks one column is solved for after the other.
     x0 : array of the shape of `b`, or "Mb", optional
         Initial guess, of NumPy or on the device of `b`. "Mb" stands for ``M @ b``. The default is zero.
     rtol, atol : float

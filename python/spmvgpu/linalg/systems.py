@@ -457,7 +457,7 @@ def refuse_ranks(A: object) -> None:
     if isinstance(A, OverRanks):
         raise TypeError(
             "A is distributed over ranks, and this needs one process; use the solvers of spmvgpu.linalg, "
-            "eigsh and svds, or those of SciPy with A.replicated()"
+            "eigsh and svds, or SciPy's with A.replicated()"
         )
 
 

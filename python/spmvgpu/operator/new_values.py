@@ -179,7 +179,7 @@ def _checked_array(stored: StoredMatrix, located: ArrayInfo) -> ArrayInfo:
     if located.shape != (nnz,):
         raise ValueError(
             f"data has shape {located.shape}; the matrix has {nnz} stored entries, so it must have shape "
-            f"({nnz},), in CSR order, which is that of op.tocsr().data; or give a matrix of shape "
+            f"({nnz},), in CSR order, as op.tocsr().data; or give a matrix of shape "
             f"{stored.shape}, whose entries may be in any order"
         )
     if not located.contiguous or located.dtype != dtype:

@@ -254,7 +254,7 @@ def refuse_overlap(x: ArrayInfo, out: ArrayInfo) -> None:
         out_begin, out_end = _extent(out)
         overlap = begin < out_end and out_begin < end
     if overlap:
-        raise ValueError("out overlaps x; give an array of its own")
+        raise ValueError("out overlaps x; give another array")
 
 
 def _extent(located: ArrayInfo) -> tuple[int, int]:

@@ -61,7 +61,7 @@ def matmul(op: SparseOperator, x: torch.Tensor) -> torch.Tensor:
     Raises
     ------
     TypeError, ValueError
-        If `op` is no operator of this package or `x` no tensor, and as `SparseOperator.dot`.
+        If `op` is not an operator of this package or `x` not a tensor, and as `SparseOperator.dot`.
 
     Examples
     --------

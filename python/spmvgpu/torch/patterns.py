@@ -102,7 +102,7 @@ class MatrixPattern(Pattern["torch.Tensor"]):
         Raises
         ------
         TypeError, ValueError
-            If `A` is no matrix, or has another shape or an entry where the pattern has none.
+            If `A` is not a matrix, or has another shape or an entry where the pattern has none.
 
         Examples
         --------
@@ -129,7 +129,8 @@ class MatrixPattern(Pattern["torch.Tensor"]):
         Raises
         ------
         TypeError
-            If `values` is no tensor, or requires a gradient, which products with the operator do not compute.
+            If `values` is not a tensor, or requires a gradient, which products with the operator do not
+            compute.
         ValueError
             If `values` has another shape or dtype.
 
@@ -187,7 +188,7 @@ class MatrixPattern(Pattern["torch.Tensor"]):
         Raises
         ------
         TypeError, ValueError
-            If `values` or `x` is no tensor, if `values` has another shape or dtype, and as
+            If `values` or `x` is not a tensor, if `values` has another shape or dtype, and as
             `SparseOperator.dot`.
 
         Examples
