@@ -326,7 +326,7 @@ def test_refusals(n, form):
         ({"b": bad}, "b .*contains inf or NaN"),
         ({"b": b, "x0": bad}, "x0 contains inf or NaN"),
         ({"b": b, "x0": -np.inf * b}, "x0 contains inf or NaN"),
-        ({"b": b, "nullspace": b}, "nullspace is none of the matrix"),
+        ({"b": b, "nullspace": b}, "nullspace is not in the null space"),
     ):
         with pytest.raises(ValueError, match=message):
             solve(A, **given)

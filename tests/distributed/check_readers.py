@@ -128,7 +128,7 @@ def test_columns_beyond_int32(write):
         (HEADER + b"2 2 3\n1 1 1.0\n2 2 1.0\n", "truncated: the header announces 3 entries, and 2 follow"),
         (HEADER + b"2 2 1\n1 1 1.0\n2 2 1.0\n", "too many entries: the header announces 1 entries, and 2"),
         (HEADER + b"2 2 2\n1 1 1.0\n2 2 abc\n", "lines from byte .*'abc' is no number"),
-        (HEADER + b"1000000000 2 1\n2 2 1.0\n", "next to all rows are empty"),
+        (HEADER + b"1000000000 2 1\n2 2 1.0\n", "almost all rows are empty"),
         (HEADER + b"2 2 999999999\n2 2 1.0\n", "truncated"),
         (b"%%MatrixMarket matrix array real general\n1 1\n1.0\n", "only matrices in coordinate format"),
         (

@@ -189,10 +189,10 @@ def _check_memory(needed: int) -> None:
 
 
 def check_rows(rows: int, entries: int, ranks: int = 1) -> None:
-    """Refuse, with ValueError, a matrix that is next to all empty rows, which would take gigabytes."""
+    """Refuse, with ValueError, a matrix almost all of whose rows are empty, which would take gigabytes."""
     if rows > ranks * max(_MOST_EMPTY_ROWS, _MOST_ROWS_PER_ENTRY * entries):
         raise ValueError(
-            f"{rows} rows and {entries} entries are announced; next to all rows are empty, and would take "
+            f"{rows} rows and {entries} entries are announced; almost all rows are empty, and would take "
             f"{4 * rows} bytes: leave empty rows out"
         )
 

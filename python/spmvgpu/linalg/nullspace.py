@@ -67,8 +67,8 @@ class NullSpace:
             if not size <= allowed:
                 which = f"vector {number} of its basis" if len(basis) > 1 else "its vector of norm 1"
                 raise ValueError(
-                    f"nullspace is none of the matrix: {which} is mapped to one of norm {size:.3g}; give "
-                    "vectors that the matrix maps to zero"
+                    f"nullspace is not in the null space of the matrix: {which} is mapped to one of norm "
+                    f"{size:.3g}; give vectors that the matrix maps to zero"
                 )
         if not self.of_adjoint:
             self.of_adjoint = bool(np.abs(self._system.sum(basis.conj() @ other)).max() <= allowed)
