@@ -10,7 +10,7 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from itertools import groupby
 from pathlib import Path
@@ -202,7 +202,7 @@ def papers() -> None:
 VERDICTS = ("holds", "holds in part", "no longer holds", "not judged")
 
 
-def _claims(title: str, run: dict[str, Any], figures: Iterable[str]) -> str:
+def _claims(title: str, run: dict[str, Any], figures: dict[str, str]) -> str:
     environment = run["environment"]
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
     where = [
@@ -216,7 +216,9 @@ def _claims(title: str, run: dict[str, Any], figures: Iterable[str]) -> str:
         parts.append(f"**{number}. {_plain(claim['paper'])}** (section {claim['where']})")
         parts.append(f"*{claim['verdict']}*: {_plain(claim['here'])}.")
         parts += [f"Why: {_plain(claim['why'])}."] if claim["why"] else []
-    parts += [f"![{figure}]({figure})" for figure in figures]
+    for figure, drawn in figures.items():
+        seen = ", ".join(drawn.splitlines())
+        parts.append(f"```{{figure}} {figure}\n:alt: {seen}\n:figclass: chart\n```")
     return "\n\n".join(parts)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+WIDTH = 4.8  # inches: on a phone, letters of 10 points have 10 pixels
 NO_MATPLOTLIB = (
     'figures left out: matplotlib is not installed (pip install "spmvgpu[plot]"); the numbers are complete'
 )
@@ -22,7 +23,7 @@ def available() -> bool:
 def bars(
     path: Path,
     title: str,
-    ylabel: str,
+    unit: str,
     matrices: Sequence[str],
     series: Mapping[str, Mapping[str, float]],
 ) -> Path:
@@ -32,7 +33,7 @@ def bars(
     ----------
     path : Path
         PNG to write.
-    title, ylabel : str
+    title, unit : str
         Of the chart.
     matrices : sequence of str
         The groups.
@@ -41,18 +42,24 @@ def bars(
     """
     from matplotlib.figure import Figure  # no pyplot: no window, no state shared with the caller
 
-    figure: Any = Figure(figsize=(max(7.0, 1.1 * len(matrices)), 4.2), layout="constrained")
+    count = len(series)
+    figure: Any = Figure(figsize=(WIDTH, 1.6 + 0.14 * (count + 1) * len(matrices)), layout="constrained")
     axes = figure.add_subplot()
-    width = 0.8 / max(len(series), 1)
+    width = 0.85 / max(count, 1)
     for number, (label, values) in enumerate(series.items()):
-        shift = (number - (len(series) - 1) / 2) * width
+        shift = (number - (count - 1) / 2) * width
         places = [place + shift for place, name in enumerate(matrices) if name in values]
-        heights = [values[name] for name in matrices if name in values]
-        axes.bar(places, heights, width, label=label)
-    axes.set_xticks(range(len(matrices)), matrices, rotation=30, ha="right")
-    axes.set(title=title, ylabel=ylabel)
-    axes.grid(axis="y", alpha=0.3)
+        axes.barh(places, [values[name] for name in matrices if name in values], width, label=label)
+    axes.set_yticks(range(len(matrices)), matrices)
+    axes.invert_yaxis()
+    drawn = [value for values in series.values() for value in values.values()]
+    if min(drawn) > 0 and max(drawn) > 30 * min(drawn):  # the shortest bars could not be seen
+        axes.set_xscale("log")
+        axes.set_xlim(left=min(drawn) / 2)
+    figure.suptitle(title, fontsize=10, wrap=True)
+    axes.set(xlabel=unit, ylim=(len(matrices) - 0.4, -0.6))
+    axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
-    axes.legend()
-    figure.savefig(path, dpi=110)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    figure.savefig(path, dpi=200)
     return path

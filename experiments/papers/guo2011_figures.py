@@ -1,4 +1,4 @@
-"""The pictures of Guo et al. 2011 that are no bar charts: figures 3 to 6, and predictions.
+"""The pictures of Guo et al. 2011 that are not bar charts: figures 3 to 6, and predictions.
 
 They are drawn from plain numbers, as the JSON file of a run has them.
 """
@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.papers.figures import WIDTH
+
 Points = Sequence[tuple[float, float]]  # of a curve, in ascending order
 
 
@@ -19,7 +21,8 @@ def fits(path: Path, title: str, xlabel: str, measured: Points, fitted: Points) 
     figure, axes = _new()
     axes.plot(*_columns(measured), "o", color="black", markersize=4, label="samples")
     axes.plot(*_columns(fitted), label="fit")
-    axes.set(title=title, xlabel=xlabel, ylabel="microseconds", xlim=(0, None), ylim=(0, None))
+    figure.suptitle(title, fontsize=10, wrap=True)
+    axes.set(xlabel=xlabel, ylabel="microseconds", xlim=(0, None), ylim=(0, None))
     axes.grid(alpha=0.3)
     axes.legend()
     return _save(figure, path)
@@ -43,16 +46,13 @@ def surface(
     """
     from matplotlib.figure import Figure
 
-    figure: Any = Figure(figsize=(7.0, 5.2), layout="constrained")
+    figure: Any = Figure(figsize=(WIDTH, 4.2), layout="constrained")
     axes = figure.add_subplot(projection="3d")
     x, y = np.meshgrid(np.log2(widths), np.log2(rows), indexing="ij")
     axes.plot_surface(x, y, np.log10(time_us), cmap="viridis", rstride=1, cstride=1)
-    axes.set(
-        title=title,
-        xlabel="log2 of entries a row",
-        ylabel="log2 of rows",
-        zlabel="log10 of microseconds",
-    )
+    axes.set(xlabel="log2 of entries a row", ylabel="log2 of rows", zlabel="log10 of microseconds")
+    axes.set_box_aspect(None, zoom=0.85)  # with room for the labels
+    figure.suptitle(title, fontsize=10, wrap=True)
     return _save(figure, path)
 
 
@@ -65,10 +65,11 @@ def predictions(path: Path, title: str, formats: Mapping[str, Points], tolerance
     axes.fill_between(ends, ends * (1 - tolerance), ends * (1 + tolerance), color="gray", alpha=0.25)
     for format, points in formats.items():
         axes.plot(*_columns(points), "o", markersize=3.5, alpha=0.8, label=format)
-    axes.set(title=title, xlabel="measured (microseconds)", ylabel="predicted (microseconds)")
+    figure.suptitle(title, fontsize=10, wrap=True)
+    axes.set(xlabel="measured (microseconds)", ylabel="predicted (microseconds)")
     axes.set(xscale="log", yscale="log")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small", markerscale=1.5)
+    axes.legend(markerscale=1.5)
     return _save(figure, path)
 
 
@@ -79,10 +80,10 @@ def _columns(points: Points) -> tuple[list[float], list[float]]:
 def _new() -> tuple[Any, Any]:
     from matplotlib.figure import Figure  # no pyplot: no window, no state shared with the caller
 
-    figure: Any = Figure(figsize=(7.0, 4.6), layout="constrained")
+    figure: Any = Figure(figsize=(WIDTH, 3.8), layout="constrained")
     return figure, figure.add_subplot()
 
 
 def _save(figure: Any, path: Path) -> Path:
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=200)
     return path

@@ -60,7 +60,7 @@ class Run:
         self.recorder.parts = {name: content[name] for name in content if name not in KNOWN}
         self.stand_ins = STAND_INS  # what is said of generated matrices
         self.claims: list[claims.Claim] = []
-        self.figures: list[str] = []
+        self.figures: dict[str, str] = {}  # titles by the names of files
         # Names of matrices that are others than the paper's.
         self._not_theirs = {row["matrix"] for row in self.rows if row["origin"] in STANDING_IN}
         out.mkdir(parents=True, exist_ok=True)  # before measuring, so that a bad folder costs nothing
@@ -214,7 +214,7 @@ class Run:
                 ", quick run" if self.quick else ""
             )
             path = self.out / f"{self.paper}_{name}.png"
-            self.figures.append(picture(path, title, *self._called_within(data)).name)
+            self.figures[picture(path, title, *self._called_within(data)).name] = title
 
     def finish(self) -> Path:
         """Print the claims, write the JSON file and say what was written."""
@@ -233,7 +233,7 @@ class Run:
             claims.print_wrapped("note: ", f"{generated} of {len(matrices)} matrices are {self.stand_ins}")
         claims.print_claims(self.claims, self.on_cpu)
         self.records["claims"] = [asdict(claim) for claim in self.claims]
-        self.records["figures"] = self.figures
+        self.records["figures"] = list(self.figures)
         self.recorder.write()
         path = self.recorder.path
         print(f"\nwrote {path}" + (f" and {len(self.figures)} figures beside it" if self.figures else ""))

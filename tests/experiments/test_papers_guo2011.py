@@ -181,7 +181,7 @@ def test_figures_of_the_fits(run):
     pytest.importorskip("matplotlib", reason="the plot extra is not installed")
     samples(run)
     guo2011_fits.draw(run)
-    assert run.figures == [f"guo2011_figure{number}.png" for number in range(3, 7)]
+    assert list(run.figures) == [f"guo2011_figure{number}.png" for number in range(3, 7)]
     for name in run.figures:
         assert (run.out / name).read_bytes().startswith(b"\x89PNG")
 
