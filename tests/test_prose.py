@@ -36,6 +36,12 @@ def test_a_command_in_prose_is_there(page):
         assert name in SUBCOMMANDS.get(module, {name}), f"python -m {module} {name}"
 
 
+def test_the_sidebar_has_few_pages():
+    trees = re.findall(r"```\{toctree\}\n(.*?)```", (ROOT / "docs" / "index.md").read_text(), re.DOTALL)
+    lines = [line for tree in trees for line in tree.splitlines()]
+    assert 1 <= len([line for line in lines if line and not line.startswith(":")]) <= 12
+
+
 # -- the README ----------------------------------------------------------------------------------------------
 
 
