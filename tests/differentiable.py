@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from spmvgpu.linalg import cudss
+from internals import has_cudss
 
 SYMMETRIC = sp.csr_array(np.array([[4.0, 1, 0, 0], [1, 5, 2, 0], [0, 2, 6, 1], [0, 0, 1, 3]]))
 GENERAL = sp.csr_array(np.array([[4.0, 1, 0, 0], [0, 5, 2, 0], [1, 0, 6, 1], [0, -1, 0, 3]]))
@@ -16,7 +16,7 @@ TIGHT = {"rtol": 1e-13}
 
 def skip_without_factors(method, device):
     """A GPU has no factors without cuDSS."""
-    if method == "direct" and device != "cpu" and not cudss.is_available():
+    if method == "direct" and device != "cpu" and not has_cudss():
         pytest.skip("needs cuDSS")
 
 

@@ -16,7 +16,7 @@ from spmvgpu import _core, arrays
 from spmvgpu.devices import _warn_once, _with_drivers
 from spmvgpu.inputs import jax_sparse, limits, torch_sparse
 from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.linalg import forecast, multigrid_in_pieces, named
+from spmvgpu.linalg import cudss, forecast, multigrid_in_pieces, named, requests, splu
 from spmvgpu.linalg.problem import DoubleSystem
 from spmvgpu.linalg.systems import random_vector
 from spmvgpu.multi_device import division
@@ -189,3 +189,15 @@ def refuse_to_build(monkeypatch, **errors):
         return build(source, format, *arguments)
 
     monkeypatch.setattr(_core.CsrSource, "build", refused)
+
+
+def has_cudss():
+    """Whether a GPU makes factors."""
+    return cudss.is_available()
+
+
+def keep_factors(monkeypatch):
+    """The factors that solves of PyTorch and JAX make from now on, in a list."""
+    made = []
+    monkeypatch.setattr(requests, "splu", lambda op: made.append(splu(op)) or made[-1])
+    return made

@@ -10,7 +10,7 @@ from scipy.sparse.linalg import LinearOperator
 
 import spmvgpu as sg
 from differentiable import GENERAL, SYMMETRIC, TIGHT, Jax, Torch, matrix_for, skip_without_factors
-from spmvgpu.linalg import requests, splu
+from internals import keep_factors
 from support import in_turn
 
 RECTANGLE = sp.csr_array(np.array([[4.0, 1, 0, 0, -2], [0, 5, 2, 0, 0], [1, 0, 6, 1, 0]]))
@@ -340,8 +340,7 @@ def test_matrices_are_made_operators(method, lib, device):
 
 
 def test_factors_solve_for_gradients_too(lib, monkeypatch):
-    made = []
-    monkeypatch.setattr(requests, "splu", lambda op: made.append(splu(op)) or made[-1])
+    made = keep_factors(monkeypatch)
     op = sg.aslinearoperator(GENERAL, device="cpu")
     gradient = lib.gradient(lambda b: lib.own.solve(op, b, "direct"), lib.array(4))
     close(gradient, np.linalg.solve(GENERAL.toarray().T, np.ones(4)))
