@@ -110,9 +110,7 @@ class SolveRequest(NamedTuple):
             raise no_entries(f"M={M!r}")
         return named(M, op, self.method)
 
-    def run(
-        self, op: LinearOperator, b: AnyArray, x0: object, M: LinearOperator | str | None
-    ) -> AnyArray:
+    def run(self, op: LinearOperator, b: AnyArray, x0: object, M: LinearOperator | str | None) -> AnyArray:
         """The solution; NotSolvedError if it is not as exact as asked for."""
         rtol = self.rtol
         if rtol is None:
