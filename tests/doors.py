@@ -165,7 +165,7 @@ MATRICES = {
     "ragged": refused(lambda A, on: [[1.0], [1.0, 2.0]], BOTH, "list"),
     "with gradient": refused(lambda A, on: tensor_of(A, on).requires_grad_(), BOTH, "gradient|Tensor"),
 }
-WITHOUT_ENTRIES = ("LinearOperator", "op + op")
+WITHOUT_ENTRIES = ("LinearOperator",)
 OPERATORS = ("SparseOperator", "op.T", "2 * op", "op of a format", "two parts")
 
 

@@ -176,7 +176,7 @@ REFUSED = {
         sg.aslinearoperator(1j * A, device="cpu"), TypeError, "complex128, which cannot be converted",
     ),
     "nothing": (None, TypeError, "a sparse matrix or an array of values, not NoneType"),
-    "an operator without entries": (2 * linalg.jacobi(A), TypeError, "whose entries cannot be read"),
+    "an operator without entries": (2 * linalg.jacobi(A), TypeError, "entries of a Jacobi cannot be read"),
     "broken arrays": (
         sp.csr_array((A.data, A.indices, A.indptr), shape=A.shape), ValueError, "indices must lie in",
     ),

@@ -25,7 +25,7 @@ from ..devices import CPU, at_most, device_name, resolve_device
 from ..inputs.canonical import ForeignOperator, sparse_source
 from ..inputs.csr import CanonicalCsr
 from ..inputs.source import Source
-from ..operator.composed import Composable
+from ..operator.composed import Composable, ComposedOperator
 from ..operator.construct import as_operator, aslinearoperator
 from ..operator.new_values import NewValues
 from ..operator.operands import check_place, multiply_by, multiply_by_map
@@ -419,6 +419,8 @@ def square_operator(op: object, name: str = "op") -> SparseOperator:
     """The operator of a square matrix whose entries are known."""
     try:
         made = as_operator(op)
+        if isinstance(made, ComposedOperator):
+            made = aslinearoperator(made, device=made.device)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} is not a matrix: {error}") from error
     if not isinstance(made, SparseOperator):

@@ -279,6 +279,7 @@ class ComposedOperator(Composable):
     ----------
     args : tuple
         The operands.
+    device : str or tuple of str
     """
 
     _takes_sparse = True  # as its operands may
@@ -286,6 +287,13 @@ class ComposedOperator(Composable):
     def __init__(self, made: LinearOperator) -> None:
         super().__init__(made.dtype, made.shape)
         self.args: tuple[Any, ...] = made.args
+
+    @property
+    def device(self) -> str | tuple[str, ...]:
+        """The device of the first operand that has one, or its devices; else "cpu"."""
+        found = (op.device for op in self.args if isinstance(op, Composable) and hasattr(op, "device"))
+        device: str | tuple[str, ...] = next(found, "cpu")
+        return device
 
     def _product(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
         with library.context(x):
