@@ -339,9 +339,10 @@ def test_matrices_are_made_operators(method, lib, device):
         lib.vmap(lambda b: lib.own.solve(GENERAL, b))(lib.array((2, 4)))
 
 
-def test_factors_solve_for_gradients_too(lib, monkeypatch):
+def test_factors_solve_for_gradients_too(lib, device, monkeypatch):
+    skip_without_factors("direct", device)
     made = keep_factors(monkeypatch)
-    op = sg.aslinearoperator(GENERAL, device="cpu")
+    op = sg.aslinearoperator(GENERAL, device=device)
     gradient = lib.gradient(lambda b: lib.own.solve(op, b, "direct"), lib.array(4))
     close(gradient, np.linalg.solve(GENERAL.toarray().T, np.ones(4)))
     assert len(made) == 1
