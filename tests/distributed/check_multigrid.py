@@ -107,7 +107,7 @@ def test_new_values():
     with pytest.raises(np.linalg.LinAlgError, match="positive"):
         M.update_values(broken)
     np.testing.assert_allclose(applied(M, op, x), before / 2, rtol=1e-10)
-    with pytest.raises(TypeError, match="make it anew"):
+    with pytest.raises(TypeError, match="make it again"):
         pickle.dumps(M)
 
 

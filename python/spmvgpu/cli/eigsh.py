@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     report.text(f"{'seconds':<14} {solved:.3f}")
     report.text(f"{'eigenvalue':>24} {'||A v - w v||':>14}")
     for value, residual in zip(w, residuals, strict=True):
-        report.text(f"{value:>24.15g} {residual:>14.2e}")
+        report.text(f"{value:>24.12g} {residual:>14.2e}")
     if args.output:
         write_solution(args.output, v)
         report.line("written", str(args.output))
