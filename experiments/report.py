@@ -154,8 +154,8 @@ def tasks(devices: list[Results]) -> Iterator[str]:
     largest = max(cupy, key=cupy.__getitem__)
     yield (
         '**Eigenvalues and singular values:** `sg.linalg.eigsh(A, k=6, sigma=0.0, inner="cg", '
-        'preconditioner="amg", tol=1e-8)`, `svds`. '
-        f"With {laplacian[0]['rows'] / 1e6:.1f} million rows, they take {duration(us)} and "
+        'preconditioner="amg")`, `svds`. '
+        f"With {laplacian[0]['rows'] / 1e6:.1f} million rows and `tol=1e-8`, they take {duration(us)} and "
         f"{duration(ours[largest])} on one {spectra[0]['machine']}. SciPy's `eigsh` takes {duration(scipy)}, "
         f"CuPy's `svds` {duration(cupy[largest])}."
     )

@@ -294,8 +294,8 @@ def test_what_is_not_solved_is_refused(lib, device):
     pattern, solve = lib.own.MatrixPattern(matrix, device=device), lib.own.solve
     refused = [
         (ValueError, "method='lu' is not allowed", lambda b: solve(small, b, "lu")),
-        (TypeError, "values= is needed with a", lambda b: solve(small, b, "cg", values=b)),
-        (TypeError, "values= is needed with a", lambda b: solve(pattern, b, "cg")),
+        (TypeError, "values= is for a MatrixPattern", lambda b: solve(small, b, "cg", values=b)),
+        (TypeError, "give values=, such as pattern.values", lambda b: solve(pattern, b, "cg")),
         (ValueError, "values has shape", lambda b: solve(pattern, b, "cg", values=b)),
         (TypeError, "M= need an iterative method", lambda b: solve(small, b, M="amg")),
         (TypeError, "M= need an iterative method", lambda b: solve(small, b, "direct", maxiter=3)),

@@ -61,7 +61,10 @@ FIELDS: Fields = {
     "residual": ("number or null", "norm of b - A x over the norm of b; null if not finite"),
     "gradient": ("number or null", "of lsqr and lsmr: norm of A.H (b - A x) over the norms of A and b - A x"),
     "rtol": ("number", "the tolerance"),
-    "converged": ("boolean", "whether the residual is within the tolerance"),
+    "converged": (
+        "boolean",
+        "whether the residual is within the tolerance; of lsqr and lsmr whether their estimates are",
+    ),
     "output": ("string or null", "file with the solution"),
     **fields_of("suggestions[]", Suggestion),
 }
@@ -260,7 +263,8 @@ def _fit(args: argparse.Namespace) -> int:
     if args.output:
         write_solution(args.output, x)
         report.line("written", str(args.output))
-    report.line("converged", f"{'yes,' if converged else 'no, not'} to rtol {args.rtol:g}")
+    how = f"to rtol {args.rtol:g}, by the estimates of {args.solver}"
+    report.line("converged", f"{'yes,' if converged else 'no, not'} {how}")
     advice = [] if converged else [Suggestion(f"--maxiter {10 * most}", "it may need more iterations")]
     for suggestion in advice:
         report.wrapped(f"{'try':<14}", f"{suggestion.options}: {suggestion.reason}")

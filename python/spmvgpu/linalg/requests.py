@@ -75,8 +75,12 @@ class SolveRequest(NamedTuple):
                 f"M must be a LinearOperator or one of {', '.join(NAMES)}, not {type(M).__name__}; for the "
                 "inverse of a diagonal, give spmvgpu.linalg.Jacobi"
             )
-        if has_pattern != has_values:
-            raise TypeError("values= is needed with a MatrixPattern, and only with one")
+        if has_pattern and not has_values:
+            raise TypeError("A is a MatrixPattern: give values=, such as pattern.values")
+        if has_values and not has_pattern:
+            raise TypeError(
+                "values= is for a MatrixPattern, which spmvgpu.torch and spmvgpu.jax make of a matrix"
+            )
 
     def system(
         self, A: object, b: AnyArray, x0: AnyArray, M: object, values: AnyArray, has_memory: bool = True

@@ -54,6 +54,8 @@ class Solved(Brief):
         `residual` and `seconds`.
     seconds : float
         Time from the matrix to the solution.
+    iterations : int
+        Of the method that found it.
 
     Examples
     --------
@@ -71,6 +73,10 @@ class Solved(Brief):
     device: str
     tried: tuple[Attempt, ...]
     seconds: float
+
+    @property
+    def iterations(self) -> int:
+        return self.tried[-1].iterations
 
     def explain(self) -> str:
         """Say which method was chosen and why, and what else was tried.

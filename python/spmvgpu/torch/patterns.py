@@ -59,7 +59,7 @@ class MatrixPattern(Pattern["torch.Tensor"]):
     --------
     >>> import numpy as np, spmvgpu as sg, torch
     >>> pattern = sg.torch.MatrixPattern(np.array([[4.0, 1.0], [0.0, 3.0]]), device="cpu")
-    >>> values = pattern.values.requires_grad_()
+    >>> values = pattern.values.clone().requires_grad_()
     >>> x = torch.tensor([1.0, 2.0], dtype=torch.float64)
     >>> pattern.matmul(values, x).sum().backward()
     >>> values.grad

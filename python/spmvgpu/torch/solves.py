@@ -103,7 +103,7 @@ def solve(
     The gradient of the values of the matrix:
 
     >>> pattern = sg.torch.MatrixPattern(np.array([[4.0, 1.0], [0.0, 2.0]]), device="cpu")
-    >>> values = pattern.values.requires_grad_()
+    >>> values = pattern.values.clone().requires_grad_()
     >>> x = sg.torch.solve(pattern, b.detach(), "gmres", values=values)
     >>> x.sum().backward()
     >>> values.grad
