@@ -71,7 +71,7 @@ private:
 
     index_t rows_, cols_;
     std::vector<Part> parts_;
-    Array<index_t> value_map_;  // of a reordered part: the position of every entry's value in CSR order
+    Array<index_t> value_map_;  // for each entry of a reordered part, the position of its value in CSR order
     mutable std::optional<Workspaces> workspaces_;  // x of parts with scattered columns; made last
     mutable Mutex making_;
     mutable std::unique_ptr<Workspaces> composed_maps_;  // made by the first product with a row_map

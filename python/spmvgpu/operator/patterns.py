@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 A = TypeVar("A")  # an array of the library
-_FORMAT: Format = "csr"  # of products unless asked otherwise: their values change with each of them
+_FORMAT: Format = "csr"  # the default: every product has new values, which csr takes as they are
 
 
 class Pattern(Generic[A]):
