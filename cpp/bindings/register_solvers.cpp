@@ -286,6 +286,7 @@ struct SolverRequest : Limits {
     AnyMap A;
     std::optional<AnyMap> M;
     index_t n = 0, columns = 1;  // the columns of b, x and the guess lie one after the other
+    index_t batch = 1;           // see System
     int ordinal = Device::kCpu;
     std::uintptr_t b = 0, guess = 0, x = 0;
     std::shared_ptr<SolverMemory> memory;
@@ -321,7 +322,8 @@ Reports solve_as_requested(const SolverRequest& request) {
                                at<T>(request.x),
                                ranks.function(),
                                ranks.between_gpus.get(),
-                               request.columns};
+                               request.columns,
+                               request.batch};
         return solve(request.method, system, request, *request.memory, request.stream ? &after : nullptr, look);
     });
 }
@@ -341,6 +343,7 @@ void register_solve(py::module_& module) {
              py::arg("method"), py::arg("A"), py::arg("n"), py::arg("memory"), py::arg("threads"))
         .def_readwrite("M", &SolverRequest::M)
         .def_readwrite("columns", &SolverRequest::columns)
+        .def_readwrite("batch", &SolverRequest::batch)
         .def_readwrite("ordinal", &SolverRequest::ordinal)
         .def_readwrite("b", &SolverRequest::b)
         .def_readwrite("guess", &SolverRequest::guess)

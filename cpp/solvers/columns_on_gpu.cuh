@@ -1,6 +1,7 @@
 // The solvers of several right-hand sides on a GPU, for files that compile them for some types each, side by side.
 #pragma once
 
+#include "solvers/engines/batch.cuh"
 #include "solvers/engines/cuda_columns.cuh"
 #include "solvers/engines/wait_for_stream.cuh"
 #include "solvers/methods/methods.hpp"
@@ -20,7 +21,7 @@ Reports solve_columns(std::string_view method, const System<T>& system, const Li
     const std::shared_ptr<void> stream = lease_stream(ordinal);
     const WaitForStream wait(stream.get());
     if (after) order_after(stream.get(), *after);
-    CudaColumns queue(ordinal, stream.get(), lease.data(), {system.columns, needs.of_column, partials});
+    CudaColumns queue(ordinal, stream.get(), lease.data(), {system.columns, system.batch, needs.of_column, partials});
     return run_method(method, queue, system, limits, lease.data() + system.columns * partials, look);
 }
 

@@ -1,7 +1,9 @@
 #include "solvers/solve.hpp"
 
+#include <algorithm>
 #include <optional>
 
+#include "core/array.hpp"
 #include "solvers/engines/host_pieces.hpp"
 #include "solvers/in_pieces.hpp"
 #include "solvers/methods/methods.hpp"
@@ -30,10 +32,11 @@ template <class T>
 Reports solve_columns(std::string_view method, const System<T>& system, const Limits& limits, SolverMemory& memory,
                       [[maybe_unused]] const Stream* after, const LookAt& look) {
     System<T> at_once = system;
-    const ColumnsMap<T> A(*system.A, system.n, system.columns);
+    const index_t rows = system.n * system.batch, products = system.columns / system.batch;
+    const ColumnsMap<T> A(*system.A, rows, products);
     at_once.A = &A;
     std::optional<ColumnsMap<T>> M;
-    if (system.M != nullptr) at_once.M = &M.emplace(*system.M, system.n, system.columns);
+    if (system.M != nullptr) at_once.M = &M.emplace(*system.M, rows, products);
 #ifdef SPMVGPU_CUDA
     if (system.device.is_gpu()) return gpu::solve_columns(method, at_once, limits, memory, after, look);
 #endif
@@ -41,8 +44,9 @@ Reports solve_columns(std::string_view method, const System<T>& system, const Li
     SolverMemory::Lease lease(memory, needs.bytes + system.columns * needs.of_column, system.device);
     std::vector<SymmetricPiece> columns;
     for (std::ptrdiff_t j = 0; j < system.columns; ++j) {
-        const auto to_vectors = static_cast<std::ptrdiff_t>(j * system.n * sizeof(T));
-        columns.push_back({system.n, static_cast<std::ptrdiff_t>(j * needs.of_column), to_vectors, true});
+        const auto to_vector = [&](std::ptrdiff_t number) { return number * system.n * std::ptrdiff_t(sizeof(T)); };
+        columns.push_back({system.n, static_cast<std::ptrdiff_t>(j * needs.of_column), to_vector(j), true,
+                           to_vector(j % system.batch)});
     }
     HostPieces pieces = HostPieces::of_columns(system.columns, needs.sums * sizeof(Wide<T>));
     PiecesQueue queue(pieces, columns);
@@ -84,6 +88,27 @@ Reports run(std::string_view method, System<T> system, const Limits& limits, Sol
     return run_method(method, queue, system, limits, lease.data(), look);
 }
 
+// Solves again where numbers were out of range, scaled. Of a batch, others keep what they have.
+template <class T, class Solve>
+void again_if_out_of_range(const System<T>& system, Report* reports, Limits limits, Solve&& solve) {
+    limits.scaled = true;
+    const auto is_out = [&](index_t j) { return reports[j].status == Status::kOutOfRange; };
+    for (index_t column = 0; column < system.columns; ++column) {
+        if (!is_out(column)) continue;
+        limits.scaled_as = column;
+        const std::size_t n = system.n;
+        const Array<T> before = Array<T>::view(system.x, n * system.columns, system.device).to(system.device);
+        const Reports again = solve(system, limits);
+        for (index_t j = 0; j < system.columns; ++j) {
+            if (is_out(j)) {
+                reports[j] = again[j];
+            } else {
+                copy_bytes(system.x + j * n, system.device, before.data() + j * n, system.device, n * sizeof(T));
+            }
+        }
+    }
+}
+
 }  // namespace
 
 std::vector<std::string> method_names() {
@@ -97,11 +122,11 @@ Reports solve(std::string_view method, const System<T>& system, const Limits& li
               const Stream* after, const LookAt& look) {
     const auto start = std::chrono::steady_clock::now();
     Reports reports = run(method, system, limits, memory, after, look);
-    for (std::size_t j = 0; j < reports.size(); ++j) {
-        if (reports[j].status != Status::kOutOfRange) continue;
-        Limits scaled = limits;
-        scaled.scaled = true;
-        reports[j] = run(method, system.column(j), scaled, memory, after, look)[0];
+    for (std::size_t j = 0; j < reports.size(); j += system.batch) {
+        const auto solve_again = [&](const System<T>& columns, const Limits& scaled) {
+            return run(method, columns, scaled, memory, after, look);
+        };
+        again_if_out_of_range(system.product(j), &reports[j], limits, solve_again);
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     for (Report& report : reports) report.seconds = seconds;

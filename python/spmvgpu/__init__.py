@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from . import torch as torch
     from ._util.progress import progress
     from .multi_device.operator import MultiDeviceOperator, MultiDeviceVector
+    from .operator.batch import BatchedOperator
     from .operator.construct import aslinearoperator
     from .operator.operator import SparseOperator
     from .planning.predict import estimate, predict
@@ -34,6 +35,7 @@ _OF_LIBRARIES = ("jax", "torch")
 
 # What is public, and all that `dir` shows.
 __all__ = [
+    "BatchedOperator",
     "CudaError",
     "DeviceInfo",
     "FormatError",
@@ -64,6 +66,7 @@ __all__ = [
 # Of these names, the modules that have them. They are imported at first use, so that a process starts sooner;
 # every other name is that of a module, or was imported above.
 _MODULE_OF = {
+    "BatchedOperator": "operator.batch",
     "MultiDeviceVector": "multi_device.operator",
     "MultiDeviceOperator": "multi_device.operator",
     "SparseOperator": "operator.operator",

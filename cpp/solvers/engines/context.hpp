@@ -131,7 +131,8 @@ public:
         initial.eps = epsilon<T>();
         initial.shift = shift();
         initial.has_m = has_preconditioner();
-        if (!limits.scaled) {
+        // The systems of a batch are scaled as one of them is, and may be far from it.
+        if (!limits.scaled || columns() > 1) {
             constexpr int kExponent = sizeof(Real<T>) == sizeof(float) ? 100 : 512;
             initial.lowest = std::ldexp(1.0, -kExponent);
             initial.highest = std::ldexp(1.0, kExponent);
@@ -271,7 +272,8 @@ public:
     Reports finish(S* s) {
         const std::vector<S> now = queue.read_columns(s);
         keep_residuals(now);
-        if (limits.scaled && now[0].status != Status::kOutOfRange) {
+        const auto is_out = [](const S& of) { return of.status == Status::kOutOfRange; };
+        if (limits.scaled && !std::all_of(now.begin(), now.end(), is_out)) {
             scale_by_power(queue, n, x, x, -scales_.x());
             queue.read_scalars(s);  // waits for it
         }
@@ -362,7 +364,9 @@ private:
     // Measures the system and replaces it by a scaled one, whose numbers are near 1.
     void scale() {
         const auto& [magnitude, scaled_b, scaled_diagonal, az] = work.scaled;
-        const auto exponent = [this, memory = magnitude](const T* v) { return exponent_of(queue, memory, n, v); };
+        const auto exponent = [this, memory = magnitude](const T* v) {
+            return exponent_of(queue, memory, n, v, limits.scaled_as);
+        };
         // The exponent that makes one vector as large as another; 0 where either has no size.
         const auto towards = [](std::optional<int> wanted, std::optional<int> is) {
             return wanted && is ? *wanted - *is : 0;

@@ -12,10 +12,15 @@
 
 namespace spmvgpu::gpu {
 
-// The number of columns, and the distances in bytes between the data of neighbouring ones.
+struct BatchShortcuts;  // batch.cuh
+
+// The number of columns, the number of systems that they belong to in turn, and the distances in bytes between the data
+// of neighbouring ones.
 struct ColumnStrides {
-    int columns;
+    int columns, batch = 1;
     std::size_t scalars = 0, partials = 0;
+
+    __host__ __device__ index_t system_of(unsigned column) const { return static_cast<index_t>(column % batch); }
 
     template <class S>
     __host__ __device__ S* scalars_of(S* first, unsigned column) const {
@@ -32,50 +37,64 @@ private:
     }
 };
 
+// Two dimensions of a grid count the columns, as one has at most 65,535 blocks.
+__device__ inline unsigned column_of_block() { return blockIdx.z * gridDim.y + blockIdx.y; }
+
 template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>
 __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
     sweep_columns(index_t n, ColumnStrides places, S* scalars, Reads<T, kReads, kMissing> reads,
                   Writes<T, kWrites> writes, Step step, Then then, Partials partials) {
-    const std::int64_t away = std::int64_t(blockIdx.y) * n;
-    sweep_block(n, places.scalars_of(scalars, blockIdx.y), reads.column(away), writes.column(away), step, then,
-                places.partials_of(partials, blockIdx.y), std::make_integer_sequence<int, kReads>{});
+    const unsigned column = column_of_block();
+    if (column >= places.columns) return;
+    const std::int64_t away = std::int64_t(column) * n, shared_away = std::int64_t(places.system_of(column)) * n;
+    sweep_block(n, places.scalars_of(scalars, column), reads.column(away, shared_away), writes.column(away), step, then,
+                places.partials_of(partials, column), std::make_integer_sequence<int, kReads>{});
 }
 
 template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
 __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
-    each_column(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
-    const std::int64_t away = std::int64_t(blockIdx.y) * n;
-    each_block(n, reads.column(away), writes.column(away), step, std::make_integer_sequence<int, kReads>{});
+    each_column(index_t n, ColumnStrides places, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes,
+                Step step) {
+    const unsigned column = column_of_block();
+    if (column >= places.columns) return;
+    const std::int64_t away = std::int64_t(column) * n, shared_away = std::int64_t(places.system_of(column)) * n;
+    each_block(n, reads.column(away, shared_away), writes.column(away), step,
+               std::make_integer_sequence<int, kReads>{});
 }
 
 template <class S, class T, class Then>
 __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
     dots_of_columns(index_t n, ColumnStrides places, S* scalars, Basis<T> basis, int count, const T* w,
                     Wide<T>* results, Then then, Partials partials) {
-    const std::int64_t away = std::int64_t(blockIdx.y) * n;
-    dots_block(n, places.scalars_of(scalars, blockIdx.y), basis.column(away), count, w + away,
-               places.scalars_of(results, blockIdx.y), then, places.partials_of(partials, blockIdx.y));
+    const unsigned column = column_of_block();
+    if (column >= places.columns) return;
+    const std::int64_t away = std::int64_t(column) * n;
+    dots_block(n, places.scalars_of(scalars, column), basis.column(away), count, w + away,
+               places.scalars_of(results, column), then, places.partials_of(partials, column));
 }
 
 template <class S, class T, class Count, class Then>
 __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksPerProcessor)
     combine_columns(index_t n, ColumnStrides places, S* scalars, Basis<T> basis, Count count, const Wide<T>* factors,
                     double sign, T* target, Then then, Partials partials) {
-    const std::int64_t away = std::int64_t(blockIdx.y) * n;
-    combine_block(n, places.scalars_of(scalars, blockIdx.y), basis.column(away), count,
-                  places.scalars_of(factors, blockIdx.y), sign, target + away, then,
-                  places.partials_of(partials, blockIdx.y));
+    const unsigned column = column_of_block();
+    if (column >= places.columns) return;
+    const std::int64_t away = std::int64_t(column) * n;
+    combine_block(n, places.scalars_of(scalars, column), basis.column(away), count, places.scalars_of(factors, column),
+                  sign, target + away, then, places.partials_of(partials, column));
 }
 
 template <class S, class Work>
 __global__ void compute_columns(ColumnStrides places, S* scalars, Work work) {
-    S* const own = places.scalars_of(scalars, blockIdx.y);
+    const unsigned column = column_of_block();
+    if (column >= places.columns) return;
+    S* const own = places.scalars_of(scalars, column);
     work_on(own, *own, work);
 }
 
 class CudaColumns : public CudaQueue {
 public:
-    using Shortcuts = NoShortcuts;
+    using Shortcuts = BatchShortcuts;
 
     // A CudaQueue with `partials` for every column, partial_bytes() apart; null if nothing is summed.
     CudaColumns(int ordinal, Stream stream, void* partials, ColumnStrides places)
@@ -91,6 +110,7 @@ public:
     }
 
     int columns() const { return places_.columns; }
+    const ColumnStrides& places() const { return places_; }
 
     template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then = NoWork>
     void sweep(S* scalars, index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step,
@@ -101,7 +121,7 @@ public:
     }
     template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
     void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
-        each_column<<<grid(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, reads, writes, step);
+        each_column<<<grid(n), SweepTuning::kBlockSize, 0, native(stream())>>>(n, places_, reads, writes, step);
         check_launch("each_column");
     }
 
@@ -122,7 +142,7 @@ public:
 
     template <class S, class Work>
     void compute(S* scalars, Work work) {
-        compute_columns<<<dim3(1, columns()), 1, 0, native(stream())>>>(places_, scalars, work);
+        compute_columns<<<grid(1), 1, 0, native(stream())>>>(places_, scalars, work);
         check_launch("compute_columns");
     }
 
@@ -152,7 +172,11 @@ public:
     }
 
 private:
-    dim3 grid(index_t n) const { return {std::min(blocks(n), most_blocks_), static_cast<unsigned>(columns())}; }
+    dim3 grid(index_t n) const {
+        constexpr unsigned kMost = 65535;
+        const auto all = static_cast<unsigned>(columns());
+        return {std::min(blocks(n), most_blocks_), std::min(all, kMost), (all + kMost - 1) / kMost};
+    }
 
     // Complete when it returns.
     void copy_columns(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t bytes) {

@@ -24,6 +24,7 @@ struct SymmetricPiece {
     std::ptrdiff_t memory = 0;
     std::ptrdiff_t vectors = 0;  // of the vectors; elements of other pieces may come first
     bool is_column = false;
+    std::ptrdiff_t shared = 0;  // of vectors that columns share
 
     index_t length(index_t of_whole) const { return n == kAnyLength ? of_whole : n; }
 
@@ -34,6 +35,10 @@ struct SymmetricPiece {
     template <class T>
     T* own_vector(T* vector) const {
         return moved(vector, vectors);
+    }
+    template <class T>
+    T* shared_vector(T* vector) const {
+        return moved(vector, is_column ? shared : vectors);
     }
 
 private:
@@ -212,8 +217,8 @@ private:
     template <class T, int kReads, unsigned kMissing>
     static Reads<T, kReads, kMissing> moved(Reads<T, kReads, kMissing> reads, const SymmetricPiece& piece) {
         for (int k = 0; k < kReads; ++k) {
-            const bool is_shared = piece.is_column && (kMissing >> k & 1) != 0;
-            if (!is_shared) reads.from[k] = piece.own_vector(reads.from[k]);
+            const bool may_be_shared = (kMissing >> k & 1) != 0;
+            reads.from[k] = may_be_shared ? piece.shared_vector(reads.from[k]) : piece.own_vector(reads.from[k]);
         }
         return reads;
     }

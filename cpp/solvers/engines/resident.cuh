@@ -45,7 +45,7 @@ public:
     }
 
     // True if they are stored in another order than the matrix's.
-    __device__ __forceinline__ bool are_permuted() const { return are_permuted_; }
+    __host__ __device__ bool are_permuted() const { return are_permuted_; }
 
     template <class Call>
     __device__ __forceinline__ void visit(Call&& call) const {

@@ -37,9 +37,9 @@ struct Magnitude {
     }
 };
 
-// The exponent of |v|, measured with scalars at `memory`.
+// The exponent of |v|, or of one of several columns, measured with scalars at `memory`.
 template <class T, class Queue>
-std::optional<int> exponent_of(Queue& queue, Magnitude* memory, index_t n, const T* v) {
+std::optional<int> exponent_of(Queue& queue, Magnitude* memory, index_t n, const T* v, int column = 0) {
     queue.put_scalars(memory, Magnitude{});
     queue.sweep(
         memory, n, read(v), Writes<T, 0>{},
@@ -52,7 +52,7 @@ std::optional<int> exponent_of(Queue& queue, Magnitude* memory, index_t n, const
             m.raised = sums.real(0);
             m.lowered = sums.real(1);
         });
-    return queue.read_scalars(memory).exponent();
+    return queue.read_columns(memory)[column].exponent();
 }
 
 // to = 2^exponent from, in two steps, because the factor may be out of range where the result is not.

@@ -86,8 +86,8 @@ constexpr Element<T, 0, sizeof...(Values)> sum(Values... values) {
     return {{}, {{Wide<T>(values)...}}};
 }
 
-// A vector that may be missing, and that the columns of several right-hand sides share: a null pointer is read as ones,
-// such as the diagonal of a missing preconditioner.
+// A vector that may be missing, and that the columns of several right-hand sides of a system share: a null pointer is
+// read as ones, such as the diagonal of a missing preconditioner.
 template <class T>
 struct Maybe {
     const T* from;
@@ -112,11 +112,15 @@ struct Reads {
         }
     }
 
-    // The vectors of a column that begins this many elements further on.
-    constexpr Reads column(std::ptrdiff_t away) const {
+    // The vectors of a column that begins this many elements further on, and those that columns of its system share.
+    constexpr Reads column(std::ptrdiff_t away, std::ptrdiff_t shared_away = 0) const {
         Reads moved = *this;
         for (int k = 0; k < kCount; ++k) {
-            if ((kMissing >> k & 1) == 0) moved.from[k] += away;
+            if ((kMissing >> k & 1) == 0) {
+                moved.from[k] += away;
+            } else if (moved.from[k] != nullptr) {
+                moved.from[k] += shared_away;
+            }
         }
         return moved;
     }

@@ -99,6 +99,7 @@ public:
 
     void apply(const T* x, T* y, Stream stream) const override { of_one_.apply_columns(x, y, n_, columns_, stream); }
     const T* diagonal() const override { return of_one_.diagonal(); }
+    const Matrix<T>* matrix() const override { return of_one_.matrix(); }
     bool can_be_recorded() const override { return of_one_.can_be_recorded(); }
 
 private:

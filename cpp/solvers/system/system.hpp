@@ -25,7 +25,8 @@ struct RankSums {
 
 // Vectors have length n and are on one device, also if A is over several that keep pieces of them. In a system over the
 // ranks of a communicator every rank has a piece of length n, on a device of its own. The columns of several right-hand
-// sides, of the guess and of x lie one after the other.
+// sides, of the guess and of x lie one after the other. In a batch of systems A and M are block diagonal, each block has
+// n rows, and column j is of block j % batch.
 template <class T>
 struct System {
     index_t n;
@@ -37,14 +38,15 @@ struct System {
     T* x;                                 // result; need not be initialised, must not overlap the others
     const AddOverRanks* ranks = nullptr;  // sums over ranks through host memory; null: no ranks
     const gpu::NcclCommunicator* gpus_of_ranks = nullptr;  // sums over ranks between GPUs
-    index_t columns = 1;
+    index_t columns = 1, batch = 1;
 
     const T* diagonal() const { return M == nullptr ? nullptr : M->diagonal(); }  // M as a diagonal; null if it is none
     bool has_operator() const { return M != nullptr && M->diagonal() == nullptr; }
 
-    System column(std::ptrdiff_t j) const {
+    // The columns from j on that are multiplied at once: one, or one of each system of a batch.
+    System product(std::ptrdiff_t j) const {
         System one = *this;
-        one.columns = 1;
+        one.columns = batch;
         one.b += j * n, one.x += j * n;
         if (guess != nullptr) one.guess += j * n;
         return one;
@@ -65,6 +67,7 @@ struct Limits {
     int look_every = 0;            // iterations between looks; 0: growing intervals
     bool record = false;           // the report has all residuals
     bool scaled = false;           // b, A and M are multiplied by powers of two (engines/scales.hpp)
+    int scaled_as = 0;             // the column of a batch that these suit
 };
 
 // The state of one column of a running solve, for the caller.

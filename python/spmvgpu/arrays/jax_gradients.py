@@ -170,7 +170,9 @@ def _to_x(gradient: AnyArray, values: AnyArray, x: Any, *, pattern: Any) -> AnyA
 def _values_batch(args: Any, axes: Any, *, pattern: Any) -> tuple[AnyArray, int]:
     values, x = args
     if axes[0] is not None:
-        return each(partial(values_p.bind, pattern=pattern), args, axes)
+        size = values.shape[axes[0]]
+        flat = (as_rows(arg, axis, size) for arg, axis in zip(args, axes, strict=True))
+        return from_rows(values_p.bind(*flat, pattern=pattern._batched(size)), size)
     x, batch = as_columns(x, axes[1])
     return from_columns(values_p.bind(values, x, pattern=pattern), batch)
 
@@ -215,6 +217,17 @@ def as_columns(x: AnyArray, axis: int | None, size: int = 0) -> tuple[AnyArray, 
 def from_columns(y: AnyArray, batch: tuple[int, ...]) -> tuple[AnyArray, int]:
     """The batch of columns, and its axis."""
     return lax.reshape(y, (y.shape[0], *batch)), len(batch)
+
+
+def as_rows(x: AnyArray, axis: int | None, size: int) -> AnyArray:
+    """A batch of vectors, or of columns, one after the other, for a block-diagonal matrix."""
+    moved = jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+    return lax.reshape(moved, (size * moved.shape[1], *moved.shape[2:]))
+
+
+def from_rows(y: AnyArray, size: int) -> tuple[AnyArray, int]:
+    """The batch of what a block-diagonal matrix gives, and its axis."""
+    return lax.reshape(y, (size, y.shape[0] // size, *y.shape[1:])), 0
 
 
 def each(

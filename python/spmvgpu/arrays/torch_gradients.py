@@ -153,10 +153,12 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[torch.Tensor, int]:
-        if in_dims[3] is not None:
-            return each(_Product, info, in_dims, args)
         op, *entries, x = args
-        x, batch = as_columns(x, in_dims[4], info.batch_size)
+        size: int = info.batch_size
+        if in_dims[3] is not None:
+            op, of_batch = batched(op, entries[2], in_dims[3], size)
+            return product(op, of_batch, as_rows(x, in_dims[4], size)).unflatten(0, (size, -1)), 0
+        x, batch = as_columns(x, in_dims[4], size)
         return product(op, MatrixEntries(*entries), x).unflatten(1, batch), len(batch)
 
 
@@ -240,6 +242,19 @@ def as_columns(x: torch.Tensor, axis: int | None, size: int) -> tuple[torch.Tens
     """A batch of vectors, or of columns, as columns, and what these are a batch of; the batch is its last."""
     moved = x.unsqueeze(-1).expand(*x.shape, size) if axis is None else x.movedim(axis, -1)
     return moved.flatten(1), moved.shape[1:]
+
+
+def as_rows(x: torch.Tensor, axis: int | None, size: int) -> torch.Tensor:
+    """A batch of vectors, or of columns, one after the other, for a block-diagonal matrix."""
+    moved = x.unsqueeze(0).expand(size, *x.shape) if axis is None else x.movedim(axis, 0)
+    return moved.flatten(0, 1)
+
+
+def batched(op: str, values: torch.Tensor, axis: int, size: int) -> tuple[str, MatrixEntries]:
+    """The name of the block-diagonal matrix that a pattern, or its adjoint, has for a batch of values."""
+    pattern = owner(op)._batched(size)
+    name = name_of(pattern)
+    return adjoint(name) if op.endswith(_ADJOINT) else name, pattern._entries(as_rows(values, axis, size))
 
 
 def each(

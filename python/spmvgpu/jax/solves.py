@@ -157,6 +157,17 @@ class _System:
         turned = matrix._turned[0] if isinstance(matrix, MatrixPattern) else matrix.H
         return _System(turned, M, self.request)
 
+    def batched(self, size: int) -> _System | None:
+        """As many systems at once; None if they can only be solved one after the other."""
+        request = self.request.batched(size)
+        if (
+            request is None
+            or isinstance(self.M, LinearOperator)
+            or not isinstance(self.matrix, MatrixPattern)
+        ):
+            return None
+        return _System(self.matrix._batched(size), self.M, request)
+
     def split(self, rest: Any) -> tuple[list[AnyArray], list[AnyArray]]:
         """Values and the guess, if there are, of what comes after b."""
         count = int(isinstance(self.matrix, MatrixPattern))
@@ -215,9 +226,13 @@ def _solve_transpose(gradient: AnyArray, b: Any, *rest: AnyArray, system: _Syste
 def _solve_batch(args: Any, axes: Any, *, system: _System) -> tuple[AnyArray, int]:
     bind = partial(solve_p.bind, system=system)
     values, guess = system.split(axes[1:])
-    if values and values[0] is not None:
-        return traced.each(bind, args, axes)
     size = next(arg.shape[axis] for arg, axis in zip(args, axes, strict=True) if axis is not None)
+    if values and values[0] is not None:
+        together = system.batched(size)
+        if together is None:
+            return traced.each(bind, args, axes)
+        flat = (traced.as_rows(arg, axis, size) for arg, axis in zip(args, axes, strict=True))
+        return traced.from_rows(solve_p.bind(*flat, system=together), size)
     b, batch = traced.as_columns(args[0], axes[0], size)
     given, first = system.split(args[1:])
     first = [traced.as_columns(x0, axis, size)[0] for x0, axis in zip(first, guess, strict=True)]

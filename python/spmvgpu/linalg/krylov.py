@@ -10,7 +10,9 @@ import numpy as np
 
 from .. import _core
 from .._util.arguments import one_of, real_number, whole_number
-from ..arrays import AnyArray, array_and_library
+from .._util.types import HostArray
+from ..arrays import AnyArray, array_and_library, library_of
+from ..operator.batch import BatchedOperator
 from ..operator.solve_info import SolveInfo
 from .named import named
 from .nullspace import NullSpace
@@ -31,6 +33,7 @@ from .systems import (
     OverRanks,
     System,
     agreement_of,
+    check_square,
     columns_of,
     no_columns,
     system_of,
@@ -68,6 +71,8 @@ class KrylovRequest:
         columns those of the one furthest from its end. If it returns True, the solve ends there.
     warns : bool
         Whether a breakdown or stagnation is warned of.
+    batch : int, optional
+        Number of systems that the operator has on its diagonal, each of which is solved by itself.
     """
 
     method: str
@@ -87,14 +92,22 @@ class KrylovRequest:
     flexible: object = False
     watch: Watch | None = None
     warns: bool = True
+    batch: int | None = None
+
+    @property
+    def shows_norm(self) -> bool:
+        """Whether the callback gets norms, and not x."""
+        return self.method == "gmres" and self.callback_type != "x"
 
     def checked(self, system: System, callback: Callback | None) -> _core.SolverRequest:
         """The request to the core, without vectors."""
-        n = system.unknowns
+        count = self.batch or 1
+        n = system.unknowns // count
         kind = one_of("callback_type", "legacy" if self.callback_type is None else self.callback_type, _KINDS)
         core = _core.SolverRequest(
-            self.method, system.core_map(), system.shape[0], system.memory, system.max_threads
+            self.method, system.core_map(), system.shape[0] // count, system.memory, system.max_threads
         )
+        core.batch = count
         if not (self.residuals is None or isinstance(self.residuals, list)):
             raise TypeError(
                 f"residuals={self.residuals!r} is not allowed; give a list, which is filled, or None"
@@ -124,6 +137,8 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
 
     Of a distributed system all ranks raise what any of them finds wrong with what it was given.
     """
+    if isinstance(A, BatchedOperator):
+        return _each_system(A, b, request)
     with agreement_of(A):
         system = system_of(A, b)
     system.check_same(columns=system.columns)
@@ -145,7 +160,7 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
         if isinstance(M, str):
             M = named(M, system.operator(f"M={M!r}"), request.method)
         M = checked_preconditioner(M)
-        is_vector = system.columns is None
+        is_vector = system.columns is None and request.batch is None
         vectors = system.vectors(is_vector and nullspace is None and keeps_pieces(system, M))
         right = vectors.take("b", system.b)
         guess = NO_VECTOR if x0 is None or core.guess_is_mb else vectors.take("x0", x0)
@@ -162,13 +177,13 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
         guess = null.without(guess, vectors.stream)
         if null.of_adjoint:
             right = null.without(right, vectors.stream)
-    shows_norm, watch = request.method == "gmres" and request.callback_type != "x", request.watch
+    watch = request.watch
 
     def look(seen: Sequence[tuple[int, float, float]]) -> bool:
         if callback is None:
             assert watch is not None
             return watch(*max(seen, key=lambda column: column[1] / (column[2] or 1.0))) is True
-        if shows_norm:
+        if request.shows_norm:
             norms = [residual / norm_b if norm_b else 0.0 for _, residual, norm_b in seen]
             callback(np.float64(norms[0]) if is_vector else np.array(norms))
         else:
@@ -177,7 +192,7 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
 
     core.M = None if preconditioner is None else preconditioner.core
     core.ordinal, core.stream, core.ranks = vectors.ordinal, vectors.stream, system.ranks
-    core.columns = system.columns or 1
+    core.columns = core.batch * (system.columns or 1)
     core.b, core.guess, core.x = right.pointer, guess.pointer, x.pointer
     core.callback = None if callback is None and watch is None else system.together(look)
     reports = _core.solve(core)
@@ -191,6 +206,42 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
     system.report(how)
     offending = [report.offending_value for report in reports]
     return vectors.result(), infos_of(how, system.dtype, offending, core.maxiter, request.warns), how
+
+
+def _each_system(A: BatchedOperator, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, SolveInfo]:
+    """Solve the systems of a batch together, each until it has converged."""
+    count = len(A)
+    check_square(A.shape[1:])
+    if request.nullspace is not None:
+        raise TypeError("nullspace= is for one system; solve the systems of the batch one by one")
+    if isinstance(request.M, str) and request.M == "block_jacobi" and A.shape[1] % 3:
+        raise ValueError(
+            f"M='block_jacobi' has blocks of 3 rows, and systems of {A.shape[1]} rows do not consist of "
+            "these; give M=block_jacobi(A.blocks, block) with a block that divides the number of rows"
+        )
+    flat, library = A._flat("b", b)
+    given: dict[str, Any] = {"x0": request.x0, "M": request.M}
+    for name, x in given.items():
+        if library_of(x) is not None:
+            given[name], _ = A._flat(name, x, 2 if name == "M" else None)
+    callback, record = request.callback, request.residuals
+
+    def in_order(numbers: HostArray) -> HostArray:
+        """Numbers of all solves, which the core has system by system for each right-hand side."""
+        return numbers.reshape(-1, count).T.reshape(count, *flat.shape[1:])
+
+    def of_systems(seen: AnyArray) -> object:
+        assert callback is not None
+        return callback(in_order(seen) if request.shows_norm else A._each(seen, library))
+
+    recorded: Any = [] if isinstance(record, list) else record
+    own = replace(request, **given, batch=count, residuals=recorded)
+    if callable(callback):
+        own = replace(own, callback=of_systems)
+    x, info, how = run(A.blocks, flat, own)
+    if isinstance(record, list):
+        cast("list[object]", record).extend(map(in_order, recorded))
+    return A._each(x, library), in_order(info), how
 
 
 def _each_column(A: OverRanks, system: System, request: KrylovRequest) -> tuple[AnyArray, Info, SolveInfo]:

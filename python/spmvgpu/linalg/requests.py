@@ -52,11 +52,18 @@ class SolveRequest(NamedTuple):
     maxiter: int | None
     restart: int | None
     nullspace: str | None
+    batch: int | None = None  # number of systems on the diagonal of the matrix, each solved by itself
 
     @property
     def is_symmetric(self) -> bool:
         """Whether the matrix, and so the preconditioner, is its own adjoint."""
         return self.method in SYMMETRIC_SOLVERS
+
+    def batched(self, count: int) -> SolveRequest | None:
+        """The request for as many systems at once; None if they can only be solved one after the other."""
+        if self.method == "auto" or self.nullspace is not None:
+            return None
+        return self._replace(batch=(self.batch or 1) * count)
 
     def check(self, M: object, has_pattern: bool, has_values: bool) -> None:
         """Refuse, with TypeError or ValueError, what does not fit together."""
@@ -126,7 +133,7 @@ class SolveRequest(NamedTuple):
         limits = rtol, self.atol, self.maxiter, self.nullspace
         is_direct = self.method == "direct"  # an iteration with the factors, which finds the residual
         solver, M = ("gmres", self.preconditioner(M, op)) if is_direct else (self.method, M)
-        request = KrylovRequest(solver, x0, M, *limits, restart=self.restart, warns=False)
+        request = KrylovRequest(solver, x0, M, *limits, restart=self.restart, warns=False, batch=self.batch)
         x, info, went = run(op, b, request)
         if np.any(info):
             residual = went.true_residual / (went.norm_b or 1.0)

@@ -21,7 +21,14 @@ Info: TypeAlias = Any
 Residuals: TypeAlias = list[float] | list[HostArray]
 
 # Values of `info` for the ways in which a method breaks down, SciPy's where it has any.
-_BREAKDOWN = {"rho": -10, "bad_preconditioner": -10, "indefinite": -11, "omega": -11, "not_finite": -12}
+_BREAKDOWN = {
+    "rho": -10,
+    "bad_preconditioner": -10,
+    "indefinite": -11,
+    "omega": -11,
+    "not_finite": -12,
+    "out_of_range": -12,
+}
 
 
 class SolverWarning(RuntimeWarning):
@@ -114,6 +121,7 @@ def _info_of(how: SolveInfo, dtype: DType, offending: float, maxiter: int) -> tu
         "singular": "the Krylov subspace ended before the residual was small: the matrix may be singular",
         "not_finite": "there are infinite numbers or NaN: check the matrix, b, x0 and M, or scale the system "
         f"if {dtype} overflows",
+        "out_of_range": f"numbers are out of the range of {dtype}; scale the system",
     }[status]
     return (
         _BREAKDOWN.get(status, maxiter),

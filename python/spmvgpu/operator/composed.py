@@ -446,9 +446,9 @@ def keeping(x: _T) -> _T:
     return x
 
 
-def refuse_stack(op: LinearOperator) -> None:
+def refuse_stack(op: Any) -> None:
     """Refuse, with ValueError, several operators in one, as SciPy has them from version 1.18 on."""
-    if len(op.shape) != 2:
+    if len(getattr(op, "shape", "mn")) != 2:
         raise ValueError(f"the {type(op).__name__} has shape {op.shape}; give one of two dimensions")
 
 

@@ -22,6 +22,7 @@ from ..multi_device.partitions import Partition
 from ..planning.reordering import NAMED, Reorder, check_reorder
 from ..planning.request import BUDGET, CHOOSERS, MODES, Request
 from ..planning.symmetry import declared
+from .batch import BatchedOperator, block_diagonal
 from .build import build
 from .composed import refuse_stack
 from .description import Description, resolved
@@ -41,10 +42,12 @@ class _ByDevice(Protocol[P]):
     def __call__(
         self, A: object, format: Format = ..., device: Devices = ..., *args: P.args, **kwargs: P.kwargs
     ) -> MultiDeviceOperator: ...
+    @overload
+    def __call__(self, A: object, *, values: object, **options: Any) -> BatchedOperator: ...
 
 
 def _by_device(
-    function: Callable[Concatenate[object, Format, Device | Devices, P], SparseOperator],
+    function: Callable[Concatenate[object, Format, Device | Devices, P], SparseOperator | BatchedOperator],
 ) -> _ByDevice[P]:
     return function  # type: ignore[return-value]
 
@@ -67,8 +70,9 @@ def aslinearoperator(
     partition: str | Partition = "nnz",
     memory_limit: int | None = None,
     max_threads: int | None = None,
+    values: None = None,
     **format_options: Any,
-) -> SparseOperator:
+) -> SparseOperator | BatchedOperator:
     """Return a sparse matrix as an operator on a GPU, on the CPU, or on several devices.
 
     Parameters
@@ -141,12 +145,16 @@ def aslinearoperator(
         Largest number of CPU threads for this operator and for every operator made from it. By default,
         `limit_threads` decides. The number does not change the bits of a result. It is refused if no part of
         the operator is on the CPU.
+    values : (m, nnz) array, optional
+        The values of m matrices with the sparsity pattern of `A`, whose own values are not used then: a row
+        for each, in the order of ``aslinearoperator(A).tocsr().data``. An array of NumPy, or on the GPU of
+        the operator. On one device only.
     **format_options
         Options of the format, see `format_options`.
 
     Returns
     -------
-    SparseOperator
+    SparseOperator, or BatchedOperator for `values`
 
     Raises
     ------
@@ -182,13 +190,24 @@ def aslinearoperator(
     """
     if isinstance(A, SparseOperator) and _all_left_out(locals()):
         return A
+    asks_for_several = powers is not None or memory_limit is not None or not _is_same(partition, "nnz")
+    if values is not None:
+        if asks_for_several or not isinstance(device, str):
+            raise TypeError("values= is for one device; leave out powers=, partition= and memory_limit=")
+        if isinstance(symmetric, str) and symmetric != "hermitian":
+            raise ValueError(f"symmetric={symmetric!r} does not go with values=; give whole matrices")
+        made = block_diagonal(A, values, shape)
+        order: Reorder = False if reorder is None else reorder
+        how = {"symmetric": symmetric, "reorder": order, "stream": stream, "tune": tune, "budget": budget}
+        limits = {"max_threads": max_threads, **format_options}
+        blocks = aslinearoperator(made.arrays, format, device, dtype, shape=made.shape, **how, **limits)
+        return BatchedOperator(blocks, made.number)
     handle = None if stream is None else whole_number("stream", stream_handle(stream), 0, 2**64 - 1)
     _check(format, format_options, tune, reorder)
     options = plain_options(format_options)
     products = "a number of products from 0 on, or math.inf"
     budget = real_number("budget", budget, products, lambda number: number >= 0)
     checked_symmetry(symmetric)
-    asks_for_several = powers is not None or memory_limit is not None or not _is_same(partition, "nnz")
     if asks_for_several and isinstance(device, str):
         device = (device,)
     ordinals = resolved(device)
@@ -230,8 +249,8 @@ def as_operator(
     if isinstance(source, ForeignOperator):
         from scipy.sparse.linalg import aslinearoperator as foreign_operator  # slow to import
 
+        refuse_stack(source.given)
         op = foreign_operator(source.given)
-        refuse_stack(op)
         return op
     library = library_of(like)
     if library is not None:

@@ -15,6 +15,7 @@ from .._util.value_types import TYPE_NAMES
 from ..arrays import ArrayKind, array_and_library
 from ..devices import CPU, device_name, resolve_device
 from ..inputs.canonical import canonical_csr
+from .batch import block_diagonal
 from .construct import aslinearoperator
 from .new_values import NewValues
 from .operands import address, multiply_now
@@ -47,6 +48,7 @@ class Pattern(Generic[A]):
         # Operators that values are given to, by type; more than one where some are still in use.
         self._operators: dict[DType, list[SparseOperator]] = {}
         self._multipliers: dict[DType, tuple[SparseOperator, bool]] = {}
+        self._batches: dict[int, Self] = {}  # by their sizes
         self._lock = Lock()
         self.shape: tuple[int, int] = csr.shape
         self._multiplier(csr.dtype)  # refused here, if it is at all
@@ -156,13 +158,25 @@ class Pattern(Generic[A]):
         turned = sp.csr_array(numbered.T)
         order = turned.data
         turned.data = self._csr.data[order]
-        kind = type(self)
-        try:
-            made = kind(turned, **self._arguments)
-        except ValueError:  # a FormatError, or an option that the shape does not allow
-            made = kind(turned, _FORMAT, self._arguments["device"])
+        made = self._of(turned)
         made.__dict__["_turned"] = self, self._array(np.argsort(order))
         return made, self._array(order)
+
+    def _batched(self, count: int) -> Self:
+        """The pattern of the block-diagonal matrix with this one in each of its blocks."""
+        found = self._batches.get(count)
+        if found is None:
+            made = block_diagonal(self._csr, np.tile(self._csr.data, (count, 1)))
+            found = self._batches[count] = self._of(sp.csr_array(made.arrays, shape=made.shape))
+        return found
+
+    def _of(self, csr: sp.csr_array) -> Self:
+        """The pattern of another matrix, in this one's format if that is possible."""
+        kind = type(self)
+        try:
+            return kind(csr, **self._arguments)
+        except ValueError:  # a FormatError, or an option that the shape does not allow
+            return kind(csr, _FORMAT, self._arguments["device"])
 
 
 def _restored(kind: type[Pattern[Any]], csr: sp.csr_array, arguments: dict[str, Any]) -> Pattern[Any]:

@@ -161,12 +161,29 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[torch.Tensor, int]:
         if in_dims[3] is not None:
-            return gradients.each(_Solve, info, in_dims, args)
+            return _of_values(info, in_dims, args)
         *others, b, x0 = args
         b, batch = gradients.as_columns(b, in_dims[4], info.batch_size)
         if x0 is not None:
             x0, _ = gradients.as_columns(x0, in_dims[5], info.batch_size)
         return _Solve.apply(*others, b, x0).unflatten(1, batch), len(batch)
+
+
+def _of_values(info: Any, in_dims: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[torch.Tensor, int]:
+    """The solutions for a batch of values, together if each system can be solved by itself."""
+    size: int = info.batch_size
+    how, _, _, values, *vectors = args
+    A, M, *texts = how.split(" ")
+    request = SolveRequest(*map(_value, texts)).batched(size)
+    if request is None or _is_of_object(M):
+        return gradients.each(_Solve, info, in_dims, args)
+    name, entries = gradients.batched(A, values, in_dims[3], size)
+    flat = [
+        None if x is None else gradients.as_rows(x, axis, size)
+        for x, axis in zip(vectors, in_dims[4:], strict=True)
+    ]
+    x: torch.Tensor = _Solve.apply(" ".join(map(str, (name, M, *request))), *entries, *flat)
+    return x.unflatten(0, (size, -1)), 0
 
 
 def _is_of_object(name: str) -> bool:
