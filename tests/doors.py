@@ -761,6 +761,8 @@ NAMES = {"A", "B", "M", "Minv", "OPinv", "X", "Y", "b", "data", "inverse_diagona
 NAMES |= {"v0", "values", "x", "x0", "A_local", "x_local", "b_local"}
 LEFT_OUT = {
     "distributed.*": "ranks call these together: tests/distributed/check_doors.py",
+    "BatchedOperator.*": "arrays of more dimensions: test_batch.py",
+    "aslinearoperator.values": "values of a batch: test_batch.py",
     "*Operator.spmv.out": "memory that is written: test_errors_products.py has what is refused",
     "*Operator.distribute.x": "the old name of vector",
     "MultiDeviceOperator.set_x.x": "always refused: test_multi.py",

@@ -165,6 +165,7 @@ def splu_on(device):
 
 
 SHOWN = {
+    "BatchedOperator": lambda on: sg.aslinearoperator(A, device=on, values=np.ones((3, A.nnz))),
     "SparseOperator": lambda on: sg.aslinearoperator(A * 1j, "packed_sell", on),
     "MultiDeviceOperator": lambda on: sg.aslinearoperator(A, device=[on] * 16),
     "MultiDeviceVector": lambda on: sg.aslinearoperator(A, device=[on] * 16).vector(),

@@ -120,6 +120,22 @@ def test_each_system_as_if_alone(case, count, dtype, solver, device):
             assert abs(iterations - one.iterations) <= 2 + one.iterations // 3
 
 
+@pytest.mark.parametrize("fmt", sg.formats())
+def test_formats(fmt, device):
+    """A block of a GPU's threads reads the rows of any format that has rows."""
+    n = 45
+    A = sp.csr_array(sg.gallery.poisson1d(n) + sp.eye_array(n))
+    values = A.data * np.linspace(1, 2, 7)[:, np.newaxis]
+    try:
+        op = sg.aslinearoperator(A, fmt, device, values=values)
+    except sg.FormatError:
+        pytest.skip(f"{fmt} does not hold this matrix")
+    b = np.random.default_rng(0).standard_normal((7, n))
+    x, info = linalg.cg(op, b, rtol=1e-10, M="jacobi")
+    assert not info.any()
+    np.testing.assert_allclose(op.matvec(x), b, rtol=0, atol=1e-8)
+
+
 def test_systems_end_by_themselves(device):
     values = definite_values(5, np.float64)
     op, n = sg.aslinearoperator(GRID, device=device, values=values), GRID.shape[0]

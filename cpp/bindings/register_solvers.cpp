@@ -2,6 +2,8 @@
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +24,7 @@
 #include "gpu/run.hpp"
 #include "gpu/runtime.hpp"
 #include "gpu/stream.hpp"
+#include "solvers/engines/batch.hpp"
 #include "solvers/engines/resident.hpp"
 #include "solvers/preconditioners/converted.hpp"
 #include "solvers/preconditioners/cycle.hpp"
@@ -296,7 +299,12 @@ struct SolverRequest : Limits {
     py::object ranks = py::none();     // adds what other ranks have to an array of sums, or is an NcclCommunicator
 };
 
-Reports solve_as_requested(const SolverRequest& request) {
+// The reports of all columns, of which there may be many: Python makes objects of those that it looks at.
+struct SolverReports {
+    Reports of_columns;
+};
+
+SolverReports solve_as_requested(const SolverRequest& request) {
     const RankSums ranks = rank_sums(request.ranks);
     // Calls the user's callback, if there is one, and lets Ctrl-C end a long solve.
     const auto look = [&callback = request.callback](const std::vector<Look>& seen) {
@@ -324,7 +332,8 @@ Reports solve_as_requested(const SolverRequest& request) {
                                ranks.between_gpus.get(),
                                request.columns,
                                request.batch};
-        return solve(request.method, system, request, *request.memory, request.stream ? &after : nullptr, look);
+        return SolverReports{
+            solve(request.method, system, request, *request.memory, request.stream ? &after : nullptr, look)};
     });
 }
 
@@ -388,6 +397,47 @@ void register_limits_and_report(py::module_& module) {
         .def_readonly("resident", &Report::resident)
         .def_readonly("chained", &Report::chained)
         .def_readonly("residuals", &Report::residuals);
+    py::class_<SolverReports>(module, "SolverReports", "How the solves of all columns went.")
+        .def("__len__", [](const SolverReports& reports) { return reports.of_columns.size(); })
+        .def(
+            "__iter__",
+            [](const SolverReports& reports) {
+                return py::make_iterator(reports.of_columns.begin(), reports.of_columns.end());
+            },
+            py::keep_alive<0, 1>())
+        .def(
+            "__getitem__",
+            [](const SolverReports& reports, std::size_t column) -> const Report& {
+                if (column >= reports.of_columns.size()) throw py::index_error();
+                return reports.of_columns[column];
+            },
+            py::arg("column"), py::return_value_policy::reference_internal)
+        .def(
+            "numbers",
+            [](const SolverReports& reports, const std::string& name) {
+                using Number = double (*)(const Report&);
+                static const std::map<std::string, Number> numbers{
+                    {"iterations", [](const Report& of) { return double(of.iterations); }},
+                    {"products", [](const Report& of) { return double(of.products); }},
+                    {"preconditionings", [](const Report& of) { return double(of.preconditionings); }},
+                    {"true_residual", [](const Report& of) { return of.true_residual; }},
+                    {"goal", [](const Report& of) { return of.goal; }}};
+                py::array_t<double> made(static_cast<py::ssize_t>(reports.of_columns.size()));
+                std::ranges::transform(reports.of_columns, made.mutable_data(), numbers.at(name));
+                return made;
+            },
+            py::arg("name"), "A number of all columns.")
+        .def(
+            "failed",
+            [](const SolverReports& reports) {
+                std::vector<std::size_t> failed;
+                for (std::size_t j = 0; j < reports.of_columns.size(); ++j) {
+                    const Status status = reports.of_columns[j].status;
+                    if (status != Status::kConverged && status != Status::kLeastSquares) failed.push_back(j);
+                }
+                return failed;
+            },
+            "The columns without a solution.");
 }
 
 }  // namespace
@@ -406,6 +456,7 @@ void register_solvers(py::module_& module) {
         },
         py::arg("rows"), py::arg("entries"), py::arg("longest_row"),
         "(blocks, rows of a block, lanes of a row) of the kernel that solves such a system alone; None: several do.");
+    module.attr("most_rows_of_batch") = BatchTuning::kMaxRows;  // of a system that a block of a GPU's threads solves
     module.def("solver_names", &method_names, "The solvers that solve() knows.");
     register_limits_and_report(module);
     register_maps(module);

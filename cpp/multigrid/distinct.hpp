@@ -16,6 +16,7 @@
 #include "core/passes/host_passes.hpp"
 #include "core/passes/lanes.hpp"
 #include "core/passes/passes.hpp"
+#include "multigrid/sorted_terms.hpp"
 
 namespace spmvgpu::multigrid {
 
@@ -53,16 +54,6 @@ struct RowBounds {
         return *this;
     }
 };
-
-template <class Group>
-SPMVGPU_IN_BODY std::int64_t count_numbers(const Group& group) {
-    std::int64_t count = 0;
-    for (index_t i = 0; i < group.runs; ++i) {
-        const Run run = group.run(i);
-        count += run.end - run.begin;
-    }
-    return count;
-}
 
 // Inserts the numbers of a group into a sorted list of kListed places, and returns the number of distinct ones.
 template <class Group>
@@ -172,12 +163,6 @@ SPMVGPU_IN_BODY void write_distinct(const Lanes& lanes, const Group& group, Word
     lanes.sort(count, list, to);
 }
 
-inline void check_entries(std::int64_t entries) {
-    if (entries <= std::numeric_limits<index_t>::max()) return;
-    throw std::invalid_argument("a product of the hierarchy would have " + std::to_string(entries) +
-                                " stored entries; at most 2**31 - 1 are allowed");
-}
-
 // distinct_pattern(passes, rows, cols, group_of, work): the pattern whose row i has the distinct numbers of the group
 // group_of(i), which are below `cols`. Groups are as for passes.distinct(), without a tally.
 
@@ -253,6 +238,12 @@ PatternArrays distinct_pattern(HostPasses& passes, index_t rows, index_t cols, c
     return pattern;
 }
 
+// The distinct numbers of rows that were sorted: those of row i of the list are from firsts[i] on.
+struct SortedRows {
+    Array<index_t> firsts, numbers;
+    ListedStretch stretch;
+};
+
 // Rows of warps that were tried with tables of this size: the rows of a list, or all if that is null.
 struct Tables {
     int slot_bits;
@@ -300,6 +291,7 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
             work + kFewSlots);
     }
     std::vector<Tables> tables;
+    Array<index_t> rows_to_sort;  // with too many numbers for these
     const int bits_for_all = slot_bits_for(found.longest);
     while (found.of_warp > 0 && (tables.empty() || tables.back().slot_bits < bits_for_all)) {
         const bool is_first = tables.empty();
@@ -311,6 +303,10 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
                 return is_first ? sharing[row] == kOfWarp : offsets[row] == kTooMany;
             });
             if (tried.size() == 0) break;
+        }
+        if (slot_bits > kSlotBits[1] && tried.data() != nullptr && tried.size() <= kMostSortedRows) {
+            rows_to_sort = std::move(tried);
+            break;
         }
         const auto tries = tried.data() == nullptr ? std::int64_t(rows) : static_cast<std::int64_t>(tried.size());
         const index_t most = slot_bits == bits_for_all ? found.longest : most_in_table(slot_bits);
@@ -329,6 +325,20 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
             },
             work + (std::int64_t(1) << slot_bits));
         tables.push_back({slot_bits, most, tries, std::move(tried), std::move(lists_of_tried)});
+    }
+
+    std::vector<SortedRows> sorted;
+    const index_t* const to_sort = rows_to_sort.data();
+    for (const ListedStretch& stretch : stretches_to_sort(passes, rows_to_sort, group_of)) {
+        const index_t* const own = to_sort + stretch.first;
+        const SortedTerms terms = sort_terms(passes, own, stretch.count, cols, group_of);
+        const auto distinct = static_cast<index_t>(terms.starts.size()) - 1;
+        sorted.push_back({terms.first_starts, passes.template scratch<index_t>(distinct), stretch});
+        const index_t *const firsts = terms.first_starts.data(), *const starts = terms.starts.data();
+        const index_t *const order = terms.order.data(), *const numbers = terms.numbers.data();
+        index_t* const kept = sorted.back().numbers.data();
+        passes.each(stretch.count, [=] SPMVGPU_BODY(std::int64_t i) { offsets[own[i]] = firsts[i + 1] - firsts[i]; });
+        passes.each(distinct, [=] SPMVGPU_BODY(std::int64_t u) { kept[u] = numbers[order[starts[u]]]; });
     }
 
     if (found.all > std::numeric_limits<index_t>::max()) {
@@ -377,6 +387,12 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
             },
             work + slots);
         fitted = most;
+    }
+    for (const SortedRows& part : sorted) {
+        const index_t *const own = to_sort + part.stretch.first, *const firsts = part.firsts.data(),
+                             *const numbers = part.numbers.data();
+        passes.each_entry(part.stretch.count, firsts, static_cast<index_t>(part.numbers.size()),
+                          [=] SPMVGPU_BODY(index_t i, index_t u) { to[offsets[own[i]] + u - firsts[i]] = numbers[u]; });
     }
     return pattern;
 }

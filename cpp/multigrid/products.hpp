@@ -30,19 +30,22 @@ struct RowsOfRow {
     constexpr index_t number(const Run& /*run*/, index_t k) const { return col_indices[k]; }
 };
 
+struct TermsOfRows {
+    CsrPattern left, right;
+
+    SPMVGPU_IN_BODY RowsOfRow operator()(std::int64_t row) const {
+        const index_t begin = left.row_offsets[row];
+        return {left.row_offsets[row + 1] - begin, left.col_indices + begin, right.row_offsets, right.col_indices};
+    }
+};
+
 template <class Passes>
 PatternArrays product_pattern(Passes& passes, const CsrPattern& left, const CsrPattern& right) {
     const std::int64_t terms_of_row = left.rows > 0 && right.rows > 0 ? (1 + left.nnz / std::int64_t(left.rows)) *
                                                                             (1 + right.nnz / std::int64_t(right.rows))
                                                                       : 1;
-    return distinct_pattern(
-        passes, left.rows, right.cols,
-        [=] SPMVGPU_BODY(std::int64_t row) {
-            const index_t begin = left.row_offsets[row];
-            return RowsOfRow{left.row_offsets[row + 1] - begin, left.col_indices + begin, right.row_offsets,
-                             right.col_indices};
-        },
-        kNanosecondsPerTerm * terms_of_row);
+    return distinct_pattern(passes, left.rows, right.cols, TermsOfRows{left, right},
+                            kNanosecondsPerTerm * terms_of_row);
 }
 
 template <class Passes>
@@ -201,6 +204,30 @@ struct RowsOfProduct {
     }
 };
 
+// The values of a few rows of a product, from their sorted terms.
+template <class T, class Passes>
+void multiply_sorted(Passes& passes, const RowsOfProduct<T>& rows, const Array<index_t>& listed) {
+    const TermsOfRows terms_of{rows.left, rows.right};
+    for (const ListedStretch& stretch : stretches_to_sort(passes, listed, terms_of)) {
+        const index_t* const own = listed.data() + stretch.first;
+        const SortedTerms terms = sort_terms(passes, own, stretch.count, rows.right.cols, terms_of);
+        const index_t *const starts = terms.starts.data(), *const first_starts = terms.first_starts.data();
+        const index_t *const order = terms.order.data(), *const entries = terms.entries.data();
+        const index_t *const runs = terms.runs.data(), *const rows_of_runs = terms.rows_of_runs.data(),
+                             *const first_runs = terms.first_runs.data();
+        passes.each(static_cast<std::int64_t>(terms.starts.size()) - 1, [=] SPMVGPU_BODY(std::int64_t u) {
+            const index_t i = rows_of_runs[runs[order[starts[u]]]], row = own[i];
+            const index_t first = rows.left.row_offsets[row] - first_runs[i];
+            Wide<T> sum(0);
+            for (index_t k = starts[u]; k < starts[u + 1]; ++k) {
+                const index_t term = order[k];
+                sum += Wide<T>(rows.left_values[first + runs[term]]) * Wide<T>(rows.right_values[entries[term]]);
+            }
+            rows.values[rows.product.row_offsets[row] + (u - first_starts[i])] = T(sum);
+        });
+    }
+}
+
 template <class T, class Passes>
 void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T>& right, CsrMatrix<T>& product) {
     const RowsOfProduct<T> rows{left.pattern(),     right.pattern(),     product.pattern(),
@@ -209,7 +236,17 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
     const std::int64_t terms = left.nnz / std::max(1, left.rows) * (right.nnz / std::max(1, right.rows) + 1);
     constexpr auto kMostOfFew = static_cast<index_t>(kFewWords / RowsOfProduct<T>::words(1));
     constexpr index_t kManyRows = 1 << 13;  // as many rows keep a GPU busy with few lanes each
-    const index_t longest = longest_row(passes, product.rows, row_offsets);
+    index_t longest = longest_row(passes, product.rows, row_offsets);
+    constexpr index_t kMostOfWarp = most_in_table(kSlotBits[1]);
+    if (longest > kMostOfWarp) {
+        const Array<index_t> longer = select(passes, product.rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            return row_offsets[row + 1] - row_offsets[row] > kMostOfWarp;
+        });
+        if (static_cast<std::int64_t>(longer.size()) <= kMostSortedRows) {
+            multiply_sorted(passes, rows, longer);
+            longest = kMostOfWarp;
+        }
+    }
     const index_t capacity = product.rows < kManyRows ? 0 : std::min(longest, kMostOfFew);
     if (capacity > 0) {
         passes.each_by_few_with(
@@ -222,7 +259,8 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
     }
     if (capacity == longest) return;
     const Array<index_t> long_rows = select(passes, product.rows, [=] SPMVGPU_BODY(std::int64_t row) {
-        return row_offsets[row + 1] - row_offsets[row] > capacity;
+        const index_t count = row_offsets[row + 1] - row_offsets[row];
+        return capacity < count && count <= longest;
     });
     const index_t* const listed = long_rows.data();
     passes.each_in_step_with(

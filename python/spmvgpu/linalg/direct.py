@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
-from .._core import LinearMap, SolverReport
+from .._core import LinearMap, SolverReports
 from .._util.arguments import one_of, with_hints
 from .._util.steps import step
 from .._util.types import ArrayT, Device, HostArray, HostOperand
@@ -188,7 +188,7 @@ class DirectFactors(DevicePreconditioner):
         op = self._op if trans == "N" else self._op.T if trans == "T" else self._op.H
         A = _core.matrix_map(op._matrix)
 
-        def run(right: DeviceVector, guess: int, iterations: int, goal: float) -> list[SolverReport]:
+        def run(right: DeviceVector, guess: int, iterations: int, goal: float) -> SolverReports:
             request = _core.SolverRequest("gmres", A, self.shape[0], system.memory, system.max_threads)
             request.rtol, request.atol, request.maxiter = 0.0, goal, iterations
             request.restart, request.legacy = min(_REFINEMENTS, self.shape[0]), True

@@ -204,8 +204,7 @@ def run(A: object, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, S
         cast("list[object]", request.residuals).extend(recorded)
     how = info_from(request.method, reports, is_vector)
     system.report(how)
-    offending = [report.offending_value for report in reports]
-    return vectors.result(), infos_of(how, system.dtype, offending, core.maxiter, request.warns), how
+    return vectors.result(), infos_of(how, system.dtype, reports, core.maxiter, request.warns), how
 
 
 def _each_system(A: BatchedOperator, b: object, request: KrylovRequest) -> tuple[AnyArray, Info, SolveInfo]:

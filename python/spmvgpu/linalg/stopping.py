@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias, overload
 
 import numpy as np
 
-from .._core import SolverLimits, SolverReport
+from .._core import SolverLimits, SolverReports
 from .._util.arguments import real_number
 from .._util.types import DType, HostArray
 from ..operator.solve_info import SolveInfo
@@ -38,20 +38,64 @@ class SolverWarning(RuntimeWarning):
     """
 
 
-def info_from(solver: str, reports: Sequence[SolverReport], is_vector: bool) -> SolveInfo:
-    """The reports of the core, whose names are those of `SolveInfo`."""
-    names = [field.name for field in fields(SolveInfo)[1:-1]]
-    each = [SolveInfo(solver, *(getattr(report, name) for name in names)) for report in reports]
-    return each[0] if is_vector else info_of_columns(each)
+def info_from(solver: str, reports: SolverReports, is_vector: bool) -> SolveInfo:
+    """What the core reports of a solve."""
+    columns = Columns(solver, reports)
+    return columns[0] if is_vector else _of_all(columns, reports.numbers, reports.failed())
+
+
+class Columns(Sequence[SolveInfo]):
+    """How the solve of each column went, made of the core's reports when it is asked for."""
+
+    # The names of the core are those of `SolveInfo`.
+    _NAMES: ClassVar = [field.name for field in fields(SolveInfo)[1:-1]]
+
+    def __init__(self, solver: str, reports: SolverReports) -> None:
+        self._solver, self._reports = solver, reports
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    @overload
+    def __getitem__(self, column: int) -> SolveInfo: ...
+    @overload
+    def __getitem__(self, column: slice) -> Sequence[SolveInfo]: ...
+    def __getitem__(self, column: int | slice) -> SolveInfo | Sequence[SolveInfo]:
+        which = range(len(self))[column]
+        if isinstance(which, range):
+            return tuple(self[j] for j in which)
+        report = self._reports[which]
+        return SolveInfo(self._solver, *(getattr(report, name) for name in self._NAMES))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return tuple, (tuple(self),)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} SolveInfo>"
 
 
 def info_of_columns(each: Sequence[SolveInfo]) -> SolveInfo:
     """How the solves of all columns went."""
-    worst = max(each, key=lambda how: (how.true_residual > how.goal, how.true_residual / (how.goal or 1.0)))
-    failed = [how.status for how in each if how.status not in ("converged", "least_squares")]
-    counts = ("iterations", "products", "preconditionings")
-    most = {name: max(getattr(how, name) for how in each) for name in counts}
-    return replace(worst, status=failed[0] if failed else worst.status, columns=tuple(each), **most)
+
+    def numbers(name: str) -> HostArray:
+        return np.array([getattr(how, name) for how in each])
+
+    failed = [j for j, how in enumerate(each) if how.status not in ("converged", "least_squares")]
+    return _of_all(tuple(each), numbers, failed)
+
+
+def _of_all(
+    each: Sequence[SolveInfo], numbers: Callable[[str], HostArray], failed: Sequence[int]
+) -> SolveInfo:
+    residual, goal = numbers("true_residual"), numbers("goal")
+    with np.errstate(invalid="ignore"):
+        sizes = residual / np.where(goal > 0, goal, 1.0)
+    worst = each[int(np.lexsort((sizes, residual > goal))[-1])]
+    most: dict[str, Any] = {
+        name: int(numbers(name).max()) for name in ("iterations", "products", "preconditionings")
+    }
+    status = each[failed[0]].status if len(failed) else worst.status
+    return replace(worst, status=status, columns=each, **most)
 
 
 def residuals_of_columns(each: Sequence[Sequence[float]]) -> Sequence[HostArray]:
@@ -74,9 +118,7 @@ def tolerance(name: str, value: object) -> float:
     return real_number(name, value, "a non-negative real number", lambda number: number >= 0)
 
 
-def infos_of(
-    how: SolveInfo, dtype: DType, offending: Sequence[float], maxiter: int, warns: bool = True
-) -> Info:
+def infos_of(how: SolveInfo, dtype: DType, reports: SolverReports, maxiter: int, warns: bool = True) -> Info:
     """Return SciPy's `info` for the way a solve ended, and, if `warns`, warn about a breakdown or stagnation.
 
     Raises
@@ -85,15 +127,16 @@ def infos_of(
         Where SciPy raises it: `minres` found that the matrix or `M` is not as it must be.
     """
     columns = how.columns or (how,)
-    found = [
-        _info_of(column, dtype, value, maxiter) for column, value in zip(columns, offending, strict=True)
-    ]
-    problems = [(j, problem) for j, (_, problem) in enumerate(found) if problem is not None]
+    info, problems = np.zeros(len(columns), int), []
+    for j in reports.failed():
+        info[j], problem = _info_of(columns[j], dtype, reports[j].offending_value, maxiter)
+        if problem is not None:
+            problems.append((j, problem))
     if problems and warns:
         (j, problem), count = problems[0], len(problems)
         others = f", the first of {count} such columns" if count > 1 else ""
         warn(f"column {j}{others}: {problem}" if how.columns else problem, stacklevel=6)
-    return np.array([info for info, _ in found]) if how.columns else found[0][0]
+    return info if how.columns else int(info[0])
 
 
 def _info_of(how: SolveInfo, dtype: DType, offending: float, maxiter: int) -> tuple[int, str | None]:

@@ -89,7 +89,7 @@ class BatchedOperator:
         return fit(f"<{count}x{rows}x{cols} BatchedOperator of {self.dtype}, as {self.blocks!r}>")
 
     def matvec(self, x: AnyArray) -> AnyArray:
-        """Multiply each matrix by a vector of its own.
+        """Multiply each matrix by a vector.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class BatchedOperator:
         return self._product(x, 2)
 
     def matmat(self, X: AnyArray) -> AnyArray:
-        """Multiply each matrix by the columns of an array of its own; ``op @ X`` is the same.
+        """Multiply each matrix by the columns of an array; ``op @ X`` is the same.
 
         Parameters
         ----------
@@ -138,23 +138,72 @@ class BatchedOperator:
         --------
         >>> import numpy as np, spmvgpu as sg
         >>> op = sg.aslinearoperator(np.eye(2), values=[[1.0, 2.0], [3.0, 4.0]], device="cpu")
-        >>> (op @ np.ones((2, 2, 5))).shape
+        >>> op.matmat(np.ones((2, 2, 5))).shape
         (2, 2, 5)
         """
         return self._product(X, 3)
 
     def rmatvec(self, x: AnyArray) -> AnyArray:
-        """Multiply each conjugate transposed matrix by a vector of its own, as ``op.H.matvec(x)``."""
+        """Multiply each conjugate transposed matrix by a vector, as ``op.H.matvec(x)``.
+
+        Parameters
+        ----------
+        x : (m, rows) array
+            As `matvec` takes it.
+
+        Returns
+        -------
+        (m, n) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `matvec`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.eye(2), values=[[1.0, 2.0], [3.0, 4.0]], device="cpu")
+        >>> op.rmatvec(np.ones((2, 2)))
+        array([[1., 2.],
+               [3., 4.]])
+        """
         return self.H.matvec(x)
 
     def rmatmat(self, X: AnyArray) -> AnyArray:
-        """Multiply each conjugate transposed matrix by columns of its own, as ``op.H.matmat(X)``."""
+        """Multiply each conjugate transposed matrix by columns, as ``op.H.matmat(X)``.
+
+        Parameters
+        ----------
+        X : (m, rows, k) array
+            As `matmat` takes it.
+
+        Returns
+        -------
+        (m, n, k) array
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `matmat`.
+
+        Examples
+        --------
+        >>> import numpy as np, spmvgpu as sg
+        >>> op = sg.aslinearoperator(np.eye(2), values=[[1.0, 2.0], [3.0, 4.0]], device="cpu")
+        >>> op.rmatmat(np.ones((2, 2, 5))).shape
+        (2, 2, 5)
+        """
         return self.H.matmat(X)
 
     __matmul__ = matmat
 
     def diagonal(self) -> HostArray:
-        """Return the diagonals of all matrices, as a NumPy array of shape (m, min(rows, columns)).
+        """Return the diagonals of all matrices.
+
+        Returns
+        -------
+        (m, min(rows, columns)) numpy.ndarray
 
         Examples
         --------
@@ -169,7 +218,11 @@ class BatchedOperator:
         return np.stack([block.diagonal() for block in self._blocks_of_csr()])
 
     def toarray(self) -> HostArray:
-        """Return all matrices as a NumPy array of shape (m, rows, columns).
+        """Return all matrices as dense arrays.
+
+        Returns
+        -------
+        (m, rows, columns) numpy.ndarray
 
         Examples
         --------

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, overload
 
+from .. import _core
 from .._util.arguments import one_of, plain_options, real_number, whole_number, with_hints
 from .._util.linear_operator import LinearOperator
 from .._util.steps import Recording
@@ -197,6 +198,8 @@ def aslinearoperator(
         if isinstance(symmetric, str) and symmetric != "hermitian":
             raise ValueError(f"symmetric={symmetric!r} does not go with values=; give whole matrices")
         made = block_diagonal(A, values, shape)
+        if format == "auto" and made.shape[0] <= made.number * _core.most_rows_of_batch:
+            format = "csr"  # which small systems are solved in
         order: Reorder = False if reorder is None else reorder
         how = {"symmetric": symmetric, "reorder": order, "stream": stream, "tune": tune, "budget": budget}
         limits = {"max_threads": max_threads, **format_options}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .._util.show import Brief
@@ -48,7 +49,7 @@ class SolveInfo(Brief):
         Whether one GPU kernel did all iterations between two checks by the host.
     chained : bool
         Whether one GPU kernel did all work between two products.
-    columns : tuple of SolveInfo
+    columns : sequence of SolveInfo
         How each column went; empty for one right-hand side.
 
     Examples
@@ -75,4 +76,4 @@ class SolveInfo(Brief):
     pieces: int
     resident: bool
     chained: bool
-    columns: tuple[SolveInfo, ...] = ()
+    columns: Sequence[SolveInfo] = ()
