@@ -238,7 +238,7 @@ PatternArrays distinct_pattern(HostPasses& passes, index_t rows, index_t cols, c
     return pattern;
 }
 
-// The distinct numbers of rows that were sorted: those of row i of the list are from firsts[i] on.
+// The distinct numbers of rows that were sorted: row i of the list has them from firsts[i] on.
 struct SortedRows {
     Array<index_t> firsts, numbers;
     ListedStretch stretch;

@@ -13,7 +13,7 @@ from experiments.peers.problem import Problem
 from experiments.records import Row
 from spmvgpu import gallery, linalg
 
-from . import columns, direct, libraries, spectra, systems, which, whole
+from . import batches, columns, direct, libraries, spectra, systems, which, whole
 
 SECONDS = 540.0
 KINDS = {
@@ -23,6 +23,7 @@ KINDS = {
     "least_squares": (spectra.LEAST_SQUARES, systems.LEAST_SQUARES),
     "which": (which.PART, systems.WHICH),
     "direct": (direct.PART, systems.DIRECT),
+    "batches": (batches.PART, systems.BATCHES),
 }  # by the name that --experiments has
 
 
@@ -94,4 +95,5 @@ EXPERIMENTS = [
     experiment("least_squares", spectra.least_squares, 0.1),
     experiment("which", which.measure, 0.15),
     experiment("direct", direct.measure, 0.1),
+    experiment("batches", batches.measure, 0.05),
 ]

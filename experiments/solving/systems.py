@@ -221,4 +221,10 @@ DIRECT = {
     "netlist": Kind(circuit, "circuit", (70, 140), 2, None, is_grid=False),
 }
 
-KINDS = [WHOLE, COLUMNS, EIGENVALUES, LEAST_SQUARES, WHICH, DIRECT]
+BATCHES = {
+    "element": Kind(
+        lambda n, seed: rotated(n, 0, 1.0, elements=True), "bilinear elements, 2-D", (10, 32, 64, 316), 2
+    ),
+}
+
+KINDS = [WHOLE, COLUMNS, EIGENVALUES, LEAST_SQUARES, WHICH, DIRECT, BATCHES]

@@ -170,7 +170,7 @@ private:
         }
         return sum;
     }
-    // The same of a row that is read from memory.
+    // This lane's part of the product with a row that is read from memory.
     template <class Rows>
     __device__ __forceinline__ T product(const Rows& rows, index_t number, const T* x) const {
         constexpr int kRowEntries = Tuning::kRowEntries;

@@ -47,7 +47,7 @@ def info_from(solver: str, reports: SolverReports, is_vector: bool) -> SolveInfo
 class Columns(Sequence[SolveInfo]):
     """How the solve of each column went, made of the core's reports when it is asked for."""
 
-    # The names of the core are those of `SolveInfo`.
+    # The core has the names of `SolveInfo`.
     _NAMES: ClassVar = [field.name for field in fields(SolveInfo)[1:-1]]
 
     def __init__(self, solver: str, reports: SolverReports) -> None:
