@@ -92,8 +92,8 @@ __global__ void compute_columns(ColumnStrides places, S* scalars, Work work) {
     work_on(own, *own, work);
 }
 
-// Copies as many words of every column as it has threads in x. The memory of the host or of the device is strided; a
-// copy engine takes a tenth of a microsecond for each column.
+// Copies the first words of every column. It reads and writes pinned memory itself, because a copy of many short rows
+// takes longer.
 __global__ inline void copy_words_of_columns(ColumnStrides places, std::uint64_t* to, std::size_t to_pitch,
                                              const std::uint64_t* from, std::size_t from_pitch, unsigned words) {
     const std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -109,10 +109,8 @@ public:
     CudaColumns(int ordinal, Stream stream, void* partials, ColumnStrides places)
         : CudaQueue(ordinal, stream, partials), places_(places), multiprocessors_(properties(ordinal).multiprocessors) {
         if (partials == nullptr) return;
-        for (int j = 1; j < places.columns; ++j) {
-            void* const own = static_cast<char*>(partials) + j * places.partials;
-            check(cudaMemsetAsync(own, 0, 256, native(stream)), "cudaMemsetAsync");
-        }
+        check(cudaMemset2DAsync(partials, places.partials, 0, 256, places.columns, native(stream)),
+              "cudaMemset2DAsync");
     }
 
     int columns() const { return places_.columns; }
