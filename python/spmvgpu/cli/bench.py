@@ -156,10 +156,13 @@ def _plot(path: Path, title: str, matrix: sp.csr_array, results: list[_Result]) 
     FigureCanvasAgg(figure)  # no display is needed
     ax = figure.add_subplot()
     colors = [{"auto": "tab:green", "scipy": "tab:gray"}.get(r.name, "tab:blue") for r in results]
-    bars = ax.barh([r.label for r in results], [r.time_us for r in results], color=colors)
+    # From a power of ten on: on a linear axis, short bars beside long ones cannot be seen.
+    left = 10.0 ** np.floor(np.log10(min(r.time_us for r in results)) - 0.1)
+    bars = ax.barh([r.label for r in results], [r.time_us - left for r in results], left=left, color=colors)
+    ax.set_xscale("log")
     ax.bar_label(bars, [f"{r.time_us:.3g}" for r in results], padding=3)
     ax.invert_yaxis()
-    ax.margins(x=0.12)
+    ax.set_xlim(left, 3 * max(r.time_us for r in results))
     ax.set_xlabel(f"microseconds per product, {matrix.dtype}")
     ax.set_title(title if len(title) <= 60 else f"...{title[-57:]}", fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)

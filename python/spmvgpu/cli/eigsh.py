@@ -12,6 +12,7 @@ from scipy.sparse.linalg import ArpackNoConvergence
 import spmvgpu as sg
 
 from .._util.progress import waiting
+from ..linalg.named import NAMES
 from ..linalg.problem import DoubleSystem
 from .arguments import add_quiet, positive_float, positive_int
 from .output import Fields, Report, fail
@@ -57,6 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "from each end. With --sigma this is about 1 / (w - sigma), of which LM are nearest (default: LM)",
     )
     add("--sigma", type=float, help="find eigenvalues near this number, by solves with A - sigma * I")
+    add(
+        "--inner",
+        choices=("auto", "direct", "cg", "minres"),
+        default="auto",
+        help="how to solve with A - sigma * I (default: auto)",
+    )
+    add("--preconditioner", choices=NAMES, help="of the inner solver")
     add("--tol", type=positive_float, default=0.0, help="relative accuracy (default: as the data type)")
     add("--maxiter", type=positive_int, metavar="N", help="most restarts (default: 10 times the rows)")
     add_quiet(parser)
@@ -78,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with waiting("eigsh", args.quiet):
             options = {"which": args.which, "sigma": args.sigma, "tol": args.tol, "maxiter": args.maxiter}
+            options |= {"inner": args.inner, "preconditioner": args.preconditioner}
             w, v = sg.linalg.eigsh(system.op, args.k, **options)
     except ArpackNoConvergence as found:
         w, v, converged = found.eigenvalues, found.eigenvectors, False

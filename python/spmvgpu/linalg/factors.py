@@ -124,9 +124,9 @@ def solve_by_factors(
             return None, np.inf, refusal
         x[connected], left = _refined(part, b[connected], goals)
     except RuntimeError:  # of SuperLU
-        return None, np.inf, "the matrix is singular"
+        return None, np.inf, "found that the matrix is singular"
     except MemoryError:
-        return None, np.inf, "there is no memory for the factors"
+        return None, np.inf, "had no memory for the factors"
     worst = float(np.max(left / np.where(sizes > 0, sizes, 1.0), initial=0.0))
     is_solved = bool((left <= goals).all())
     outcome = "converged" if is_solved else "came to where rounding errors keep the residual"
@@ -176,7 +176,7 @@ def _refusal(A: sp.csr_array) -> str:
         return ""
     order = _order_of_columns(A)
     if order is None:
-        return "the matrix is singular, whatever the values of its entries are"
+        return "found that the matrix is singular, whatever the values of its entries are"
     entries, seconds = _bound(A, order, _COUNTED)
     if seconds <= _MOST_SECONDS:
         return ""
