@@ -2,17 +2,13 @@
 //
 // An iteration of many small systems that are swept over together reads all matrices from the device's memory. A block
 // stays with its system, keeps its matrix in shared memory if that fits, waits for no other, and makes room for the
-// next system when its own is solved. Of systems that do not fit, those that run at the same time stay in the L2. The
-// time of an iteration, of which a processor has one block of kept entries or two others at a time:
-//
-//     a round of rows, of which there are n lanes / 512    kept 0.1 us, from the L2 1.2 us
-//     three sums, each a barrier of the block              0.2 us each
-//
+// next system when its own is solved. Of systems that do not fit, those that run at the same time stay in the L2.
+// Blocks share a multiprocessor, so that one computes while the scalars of another do, which one thread works on.
 #pragma once
 
-#include <algorithm>
 #include <new>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "solvers/engines/batch.hpp"
@@ -25,17 +21,10 @@ namespace spmvgpu::gpu {
 template <class T>
 struct BatchOfSystems {
     index_t n;
-    int lanes;  // that share a row
-    int kept;   // entries of a row that a lane keeps in shared memory: all; 0: none
+    BatchShape shape;
     AnyRows<T> rows;
     const T* diagonal;  // M as a diagonal; null: no M
     ColumnStrides places;
-
-    __host__ __device__ index_t rows_of_round() const { return BatchTuning::kBlockSize / lanes; }
-    std::size_t kept_bytes() const {
-        const std::size_t rounds = (n + rows_of_round() - 1) / rows_of_round();
-        return rounds * kept * BatchTuning::kBlockSize * (sizeof(T) + sizeof(BatchTuning::Column));
-    }
 };
 
 // The run of iterations of one system. The thread that owns an element of the vectors reads and writes it without a
@@ -43,6 +32,7 @@ struct BatchOfSystems {
 template <class T>
 class BatchRun : public RunSteps<BatchRun<T>, T> {
     using Tuning = BatchTuning;
+    using Column = Tuning::Column;
     using W = Wide<T>;
 
 public:
@@ -50,25 +40,23 @@ public:
         : batch_(batch),
           away_(std::int64_t(column) * batch.n),
           first_row_(batch.places.system_of(column) * batch.n),
-          lane_(threadIdx.x % batch.lanes) {
-        if (batch.kept > 0) keep();
+          lane_(threadIdx.x % batch.shape.lanes) {
+        if (batch.shape.kept > 0) keep();
     }
 
     __device__ bool has_preconditioner() const { return batch_.diagonal != nullptr; }
 
     __device__ __forceinline__ void multiply(const T* x, T* y) {
-        // The columns of the matrix are counted from the first system on.
-        const std::int64_t of_vectors = away_ - first_row_;
         __syncthreads();
-        batch_.rows.visit([&](const auto& rows) {
-            const index_t each = Tuning::kBlockSize / batch_.lanes;
-            for (index_t first = 0; first < batch_.n; first += each) {
-                const index_t r = first + static_cast<index_t>(threadIdx.x) / batch_.lanes;
-                const T sum =
-                    sum_lanes(r < batch_.n ? product(rows, first_row_ + r, x + of_vectors) : T(0), batch_.lanes);
-                if (lane_ == 0 && r < batch_.n) y[of_vectors + rows.number(first_row_ + r)] = sum;
-            }
-        });
+        if (batch_.shape.kept > 0) {
+            each_round([&](index_t r, int round) { store(y, r, product_of_kept(round, x + away_)); });
+        } else {
+            batch_.rows.visit([&](const auto& rows) {
+                // The columns of the matrix are counted from the first system on.
+                const T* const all = x + away_ - first_row_;
+                each_round([&](index_t r, int) { store(y, r, r < batch_.n ? product(rows, r, all) : T(0)); });
+            });
+        }
         __syncthreads();
     }
 
@@ -94,16 +82,15 @@ private:
         using Result = decltype(step(*s, reads.template at<kIndex>(0)...));
         if (s->stopped) return;
         const auto sums =
-            sweep_elements<Result, 1>(batch_.n, threadIdx.x, Tuning::kBlockSize, *s, reads, writes, step, indices);
+            sweep_elements<Result, 1>(batch_.n, threadIdx.x, batch_.shape.threads, *s, reads, writes, step, indices);
         if constexpr (Result::kSums > 0) add_up(s, sums, then);
     }
 
     // Scalars change in one thread, between two barriers.
     template <class S, int kSums, class Then>
     __device__ __forceinline__ void add_up(S* s, Sums<T, kSums> sums, const Then& then) {
-        constexpr int kWarps = Tuning::kBlockSize / kWarp;
-        __shared__ W of_warps[kSums][kWarps];
-        const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+        __shared__ W of_warps[kSums][Tuning::kMostThreads / kWarp];
+        const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, warps = batch_.shape.threads / kWarp;
 #pragma unroll
         for (int k = 0; k < kSums; ++k) {
             const W sum = sum_lanes(sums.value[k], kWarp);
@@ -112,7 +99,7 @@ private:
         __syncthreads();
         if (warp == 0) {
 #pragma unroll
-            for (int k = 0; k < kSums; ++k) sums.value[k] = sum_lanes(lane < kWarps ? of_warps[k][lane] : W{}, kWarp);
+            for (int k = 0; k < kSums; ++k) sums.value[k] = sum_lanes(lane < warps ? of_warps[k][lane] : W{}, kWarp);
             if (lane == 0) then(*s, sums);
         }
         __syncthreads();
@@ -121,38 +108,37 @@ private:
     // Calls call(row of this thread, round); all threads do so as often.
     template <class Call>
     __device__ __forceinline__ void each_round(Call&& call) const {
-        int round = 0;
-        for (index_t first = 0; first < batch_.n; first += batch_.rows_of_round()) {
-            call(first + static_cast<index_t>(threadIdx.x) / batch_.lanes, round++);
-        }
+        const int rounds = batch_.shape.rounds(batch_.n);
+        index_t r = static_cast<index_t>(threadIdx.x) / batch_.shape.lanes;
+        for (int round = 0; round < rounds; ++round, r += batch_.shape.rows_of_round()) call(r, round);
     }
     __device__ __forceinline__ void store(T* y, index_t r, T of_lane) const {
-        const T sum = sum_lanes(of_lane, batch_.lanes);
+        const T sum = sum_lanes(of_lane, batch_.shape.lanes);
         if (lane_ == 0 && r < batch_.n) y[away_ + r] = sum;
     }
 
-    // The entries of this thread in shared memory, all of a round before the next: entry k at k blocks' threads.
+    // The entries that this thread keeps of a round: one for each thread, then the next ones. Columns follow values.
     __device__ __forceinline__ T* kept_values(int round) const {
-        extern __shared__ double kept_memory[];
-        return reinterpret_cast<T*>(kept_memory) + std::int64_t(round) * batch_.kept * Tuning::kBlockSize + threadIdx.x;
+        extern __shared__ double2 kept_memory[];
+        return reinterpret_cast<T*>(kept_memory) + round * batch_.shape.kept * batch_.shape.threads + threadIdx.x;
     }
-    __device__ __forceinline__ typename Tuning::Column* kept_cols(int round) const {
-        const index_t rounds = (batch_.n + batch_.rows_of_round() - 1) / batch_.rows_of_round();
-        auto* const behind = reinterpret_cast<typename Tuning::Column*>(kept_values(rounds) - threadIdx.x);
-        return behind + std::int64_t(round) * batch_.kept * Tuning::kBlockSize + threadIdx.x;
+    __device__ __forceinline__ Column* kept_cols(int round) const {
+        const T* const end = kept_values(batch_.shape.rounds(batch_.n)) - threadIdx.x;
+        auto* const first = reinterpret_cast<Column*>(const_cast<T*>(end));
+        return first + round * batch_.shape.kept * batch_.shape.threads + threadIdx.x;
     }
     __device__ __forceinline__ void keep() const {
         batch_.rows.visit([&](const auto& rows) {
             each_round([&](index_t r, int round) {
                 const Row row = r < batch_.n ? rows.row(first_row_ + r) : Row{};
-                for (int k = 0; k < batch_.kept; ++k) {
+                for (int k = 0; k < batch_.shape.kept; ++k) {
                     index_t col = -1;
                     T value = 0;
-                    const unsigned at = lane_ + k * batch_.lanes;
+                    const unsigned at = lane_ + k * batch_.shape.lanes;
                     if (at < row.count) rows.load(row, at, col, value);
-                    kept_values(round)[k * Tuning::kBlockSize] = value;
-                    kept_cols(round)[k * Tuning::kBlockSize] =
-                        col < 0 ? Tuning::kNoColumn : static_cast<typename Tuning::Column>(col - first_row_);
+                    kept_values(round)[k * batch_.shape.threads] = value;
+                    kept_cols(round)[k * batch_.shape.threads] =
+                        col < 0 ? Tuning::kNoColumn : static_cast<Column>(col - first_row_);
                 }
             });
         });
@@ -161,27 +147,28 @@ private:
     // This lane's part of the product with the row of a round.
     __device__ __forceinline__ T product_of_kept(int round, const T* x) const {
         const T* const values = kept_values(round);
-        const auto* const cols = kept_cols(round);
+        const Column* const cols = kept_cols(round);
         T sum = 0;
 #pragma unroll 4
-        for (int k = 0; k < batch_.kept; ++k) {
-            const auto col = cols[k * Tuning::kBlockSize];
-            if (col != Tuning::kNoColumn) sum += values[k * Tuning::kBlockSize] * gpu::load(x + col);
+        for (int k = 0; k < batch_.shape.kept; ++k) {
+            const Column col = cols[k * batch_.shape.threads];
+            if (col != Tuning::kNoColumn) sum += values[k * batch_.shape.threads] * gpu::load(x + col);
         }
         return sum;
     }
     // This lane's part of the product with a row that is read from memory.
     template <class Rows>
-    __device__ __forceinline__ T product(const Rows& rows, index_t number, const T* x) const {
+    __device__ __forceinline__ T product(const Rows& rows, index_t r, const T* x) const {
         constexpr int kRowEntries = Tuning::kRowEntries;
-        const Row row = rows.row(number);
+        const int lanes = batch_.shape.lanes;
+        const Row row = rows.row(first_row_ + r);
         T sum = 0;
-        for (unsigned k = lane_; k < row.count; k += kRowEntries * batch_.lanes) {
+        for (unsigned k = lane_; k < row.count; k += kRowEntries * lanes) {
             index_t cols[kRowEntries];
             T factors[kRowEntries], gathered[kRowEntries];
 #pragma unroll
             for (int i = 0; i < kRowEntries; ++i) {
-                const unsigned at = k + i * batch_.lanes;
+                const unsigned at = k + i * lanes;
                 cols[i] = -1;
                 factors[i] = T(0);
                 if (at < row.count) rows.load(row, at, cols[i], factors[i]);
@@ -204,7 +191,7 @@ private:
 
 // Does iterations first, first + 1, ... of every system until its scalars end the solve, but no more than `count`.
 template <class T, class S, class Iteration>
-__global__ void __launch_bounds__(BatchTuning::kBlockSize)
+__global__ void __launch_bounds__(BatchTuning::kMostThreads, BatchTuning::kThreadsAtOnce / BatchTuning::kMostThreads)
     iterate_batch(const __grid_constant__ BatchOfSystems<T> batch, S* scalars,
                   const __grid_constant__ Iteration iteration, std::int64_t first, std::int64_t count) {
     static_assert(SolverRun<BatchRun<T>, T, S>);
@@ -214,12 +201,11 @@ __global__ void __launch_bounds__(BatchTuning::kBlockSize)
     S* const own = batch.places.scalars_of(scalars, blockIdx.x);
     if (threadIdx.x == 0) new (memory) S(*own);
     __syncthreads();
+    if (s->status != Status::kRunning) return;
     BatchRun<T> run(batch, blockIdx.x);
     for (std::int64_t k = first; k < first + count && s->status == Status::kRunning; ++k) iteration(run, s, k);
     if (threadIdx.x == 0) *own = *s;
 }
-
-constexpr std::size_t kMostKept = 220 << 10;
 
 // None unless the systems are a batch of small ones, with rows and a diagonal that the kernel can read.
 template <class T>
@@ -232,16 +218,12 @@ std::optional<BatchOfSystems<T>> batch_of(const System<T>& system, const ColumnS
         [&]<class Format>(const Format& format) -> std::optional<BatchOfSystems<T>> {
             if constexpr (requires { rows_of(format); }) {
                 const AnyRows<T> rows = rows_of(format);
-                const std::int64_t entries = format.nnz / system.batch;
-                if (rows.are_permuted() || entries > BatchTuning::kMaxEntries) return std::nullopt;
-                int lanes = 1;
-                while (lanes < kWarp && std::int64_t(lanes) * BatchTuning::kRowEntries * system.n < entries) lanes *= 2;
                 index_t longest_row = matrix->longest_row();
                 if constexpr (Format::kTraits.reads_whole_diagonals) longest_row = format.diagonals();
-                BatchOfSystems<T> batch{system.n,          lanes, (longest_row + lanes - 1) / lanes, rows,
-                                        system.diagonal(), places};
-                if (batch.kept_bytes() > kMostKept) batch.kept = 0;
-                return batch;
+                if (rows.are_permuted() || longest_row > BatchTuning::kLongestRow) return std::nullopt;
+                const int processors = properties(system.device.ordinal).multiprocessors;
+                const BatchShape shape = batch_shape(system.n, longest_row, places.columns, sizeof(T), processors);
+                return BatchOfSystems<T>{system.n, shape, rows, system.diagonal(), places};
             } else {
                 return std::nullopt;
             }
@@ -256,12 +238,12 @@ struct BatchShortcuts : NoShortcuts {
         const auto batch = batch_of(solve.work.system, solve.queue.places());
         if (!batch) return false;
         const auto kernel = iterate_batch<T, S, Iteration>;
-        const auto kept = static_cast<int>(batch->kept_bytes());
+        const auto kept = static_cast<int>(batch->shape.kept_bytes(batch->n, sizeof(T)));
         check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kept), "cudaFuncSetAttribute");
         std::int64_t first = 0, count = solve.iterations_per_look();
         do {
-            kernel<<<solve.columns(), BatchTuning::kBlockSize, kept, native(solve.queue.stream())>>>(
-                *batch, s, iteration, first, count);
+            kernel<<<solve.columns(), batch->shape.threads, kept, native(solve.queue.stream())>>>(*batch, s, iteration,
+                                                                                                  first, count);
             check_launch("iterate_batch");
             first += count;
         } while (!solve.is_over(s));
