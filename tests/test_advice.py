@@ -142,6 +142,15 @@ TRIED = [
         names={"M": SimpleNamespace(levels=[SimpleNamespace(A=A)])},
     ),
     Tried(
+        "linalg.cg(batch, b2, M='block_jacobi')",
+        "M=block_jacobi(A.blocks, block)",
+        "linalg.cg(batch, b2, M=linalg.block_jacobi(batch.blocks, 2))",
+        names={
+            "batch": sg.aslinearoperator(np.eye(4), values=np.ones((2, 4)), device="cpu"),
+            "b2": np.ones((2, 4)),
+        },
+    ),
+    Tried(
         "sg.torch.solve(op, torch.ones(N, dtype=torch.float64), M='jacobi')",
         "method='cg'",
         "sg.torch.solve(op, torch.ones(N, dtype=torch.float64), method='cg', M='jacobi')",
