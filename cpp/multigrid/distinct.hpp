@@ -291,22 +291,18 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
             work + kFewSlots);
     }
     std::vector<Tables> tables;
-    Array<index_t> rows_to_sort;  // with too many numbers for these
     const int bits_for_all = slot_bits_for(found.longest);
-    while (found.of_warp > 0 && (tables.empty() || tables.back().slot_bits < bits_for_all)) {
+    const auto fits_all = [&] { return !tables.empty() && tables.back().slot_bits == bits_for_all; };
+    for (const int bits : kSlotBits) {
+        if (found.of_warp == 0 || fits_all()) break;
         const bool is_first = tables.empty();
-        const std::size_t size = tables.size();
-        const int slot_bits = size < std::size(kSlotBits) ? std::min(kSlotBits[size], bits_for_all) : bits_for_all;
+        const int slot_bits = std::min(bits, bits_for_all);
         Array<index_t> tried;
         if (!is_first || found.of_warp < rows) {
             tried = select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) {
                 return is_first ? sharing[row] == kOfWarp : offsets[row] == kTooMany;
             });
             if (tried.size() == 0) break;
-        }
-        if (slot_bits > kSlotBits[1] && tried.data() != nullptr && tried.size() <= kMostSortedRows) {
-            rows_to_sort = std::move(tried);
-            break;
         }
         const auto tries = tried.data() == nullptr ? std::int64_t(rows) : static_cast<std::int64_t>(tried.size());
         const index_t most = slot_bits == bits_for_all ? found.longest : most_in_table(slot_bits);
@@ -327,6 +323,10 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
         tables.push_back({slot_bits, most, tries, std::move(tried), std::move(lists_of_tried)});
     }
 
+    Array<index_t> rows_to_sort;  // with too many numbers for these
+    if (!tables.empty() && !fits_all()) {
+        rows_to_sort = select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) { return offsets[row] == kTooMany; });
+    }
     std::vector<SortedRows> sorted;
     const index_t* const to_sort = rows_to_sort.data();
     for (const ListedStretch& stretch : stretches_to_sort(passes, rows_to_sort, group_of)) {

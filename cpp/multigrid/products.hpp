@@ -236,17 +236,7 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
     const std::int64_t terms = left.nnz / std::max(1, left.rows) * (right.nnz / std::max(1, right.rows) + 1);
     constexpr auto kMostOfFew = static_cast<index_t>(kFewWords / RowsOfProduct<T>::words(1));
     constexpr index_t kManyRows = 1 << 13;  // as many rows keep a GPU busy with few lanes each
-    index_t longest = longest_row(passes, product.rows, row_offsets);
-    constexpr index_t kMostOfWarp = most_in_table(kSlotBits[1]);
-    if (longest > kMostOfWarp) {
-        const Array<index_t> longer = select(passes, product.rows, [=] SPMVGPU_BODY(std::int64_t row) {
-            return row_offsets[row + 1] - row_offsets[row] > kMostOfWarp;
-        });
-        if (static_cast<std::int64_t>(longer.size()) <= kMostSortedRows) {
-            multiply_sorted(passes, rows, longer);
-            longest = kMostOfWarp;
-        }
-    }
+    const index_t longest = longest_row(passes, product.rows, row_offsets);
     const index_t capacity = product.rows < kManyRows ? 0 : std::min(longest, kMostOfFew);
     if (capacity > 0) {
         passes.each_by_few_with(
@@ -257,18 +247,29 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
             },
             kNanosecondsPerTerm * terms);
     }
-    if (capacity == longest) return;
-    const Array<index_t> long_rows = select(passes, product.rows, [=] SPMVGPU_BODY(std::int64_t row) {
-        const index_t count = row_offsets[row + 1] - row_offsets[row];
-        return capacity < count && count <= longest;
-    });
-    const index_t* const listed = long_rows.data();
-    passes.each_in_step_with(
-        static_cast<std::int64_t>(long_rows.size()), rows.words(longest),
-        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
-            rows.multiply(lanes, listed[i], longest, memory);
-        },
-        kNanosecondsPerTerm * terms);
+    // Rows of warps in turn by their length, so that no warp has more memory than they need.
+    index_t done = capacity;
+    const auto longer_rows = [&](index_t most) {
+        const index_t least = done;
+        return select(passes, product.rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            const index_t count = row_offsets[row + 1] - row_offsets[row];
+            return least < count && count <= most;
+        });
+    };
+    for (const int bits : kSlotBits) {
+        const index_t most = std::min(longest, most_in_table(bits));
+        if (most <= done) continue;
+        const Array<index_t> rows_of_warps = longer_rows(most);
+        const index_t* const listed = rows_of_warps.data();
+        passes.each_in_step_with(
+            static_cast<std::int64_t>(rows_of_warps.size()), rows.words(most),
+            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+                rows.multiply(lanes, listed[i], most, memory);
+            },
+            kNanosecondsPerTerm * terms);
+        done = most;
+    }
+    if (done < longest) multiply_sorted(passes, rows, longer_rows(longest));
 }
 
 // A matrix with a pattern, whose values are not initialised. The arrays are shared.

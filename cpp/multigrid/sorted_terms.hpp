@@ -1,4 +1,4 @@
-// The numbers of the groups of a few long rows, sorted by the whole device (expand, sort and compress: Bell, Dalton and
+// The numbers of the groups of long rows, sorted by the whole device (expand, sort and compress: Bell, Dalton and
 // Olson, "Exposing fine-grained parallelism in algebraic multigrid methods", 2012). Some lanes would take longer for
 // one such row than the device for all others.
 #pragma once
@@ -30,8 +30,6 @@ inline void check_entries(std::int64_t entries) {
     throw std::invalid_argument("a product of the hierarchy would have " + std::to_string(entries) +
                                 " stored entries; at most 2**31 - 1 are allowed");
 }
-
-constexpr std::int64_t kMostSortedRows = 1 << 13;  // more rows keep a device busy with some lanes each
 
 // Rows of a list, from `first` on.
 struct ListedStretch {
