@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
@@ -400,7 +401,7 @@ def itself(A):
     return A
 
 
-inverse = np.linalg.inv
+inverse, exponential = np.linalg.inv, scipy.linalg.expm
 
 
 def direct(function, A, on, *b):
@@ -605,6 +606,14 @@ DOORS = {
     ),
     "eigsh": Door(
         lambda A, b, on: linalg.eigsh(A, k=3, v0=b, return_eigenvectors=False), "linalg.eigsh.[Av]*",
+    "expm_multiply": Door(
+        lambda A, b, on: linalg.expm_multiply(A, b), "linalg.expm_multiply.[AB]", "products", "right",
+        exponential,
+    ),
+    "expm_multiply(op, B)": Door(
+        lambda A, b, on: linalg.expm_multiply(op(A, on), b), "linalg.expm_multiply.B", b="right",
+        means=exponential, is_real=True,
+    ),
         "products", "start", shapes=(FLAT, COLUMN), takes=("None",), refuses={"zero": "v0 is zero"},
     ),
     "svds": Door(

@@ -87,6 +87,7 @@ FUNCTIONS = {
     linalg.spsolve: {"A": A, "b": np.ones(3), "device": "cpu"},
     **dict.fromkeys([linalg.jacobi, linalg.block_jacobi, linalg.chebyshev], OPERATOR),
     **dict.fromkeys([linalg.ic0, linalg.ilu0], OPERATOR),
+    linalg.expm_multiply: {"A": OP, "B": np.ones(3), "start": 0.0, "stop": 1.0},
     linalg.amg: {"A": A, "device": "cpu"},
     linalg.aspreconditioner: {"ml": HIERARCHY},
     **dict.fromkeys([gallery.poisson1d, gallery.elasticity2d, gallery.elasticity3d], POINTS),
@@ -112,6 +113,7 @@ TAKEN = {
     **dict.fromkeys(["contrast", "seed", "mean", "exponent", "max_length", "levels", "ratio"], ("huge",)),
     **dict.fromkeys(["maxiter", "iter_lim", "rtol", "atol", "btol", "conlim", "tol"], ("huge",)),
     **dict.fromkeys(["shift", "damp", "sigma"], ("huge", "negative")),
+    **dict.fromkeys(["start", "stop", "traceA"], ("huge", "negative")),
     **dict.fromkeys(["alpha", "beta"], ("huge", "negative", "nan")),
     **dict.fromkeys(["path", "profile"], ("text",)),
     "powers": ("array",),
@@ -128,7 +130,7 @@ TAKEN = {
 # Parameters that take everything, or what is no value of theirs to be told: any object is true or false.
 TRUTHS = {"astype.copy", "clear.profiles", "minres.show", "minres.check", "solve.full_output"}
 TRUTHS |= {"eigsh.return_eigenvectors", "lsqr.show", "lsqr.calc_var", "lsmr.show"}
-TRUTHS |= {"cg.flexible", "gmres.flexible"}
+TRUTHS |= {"cg.flexible", "gmres.flexible", "expm_multiply.endpoint"}
 
 
 def own_parameters(function):

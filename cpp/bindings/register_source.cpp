@@ -291,6 +291,13 @@ void register_source(py::module_& module) {
              "An empty row gets a one. Returns how many entries are negative, and how many have no such inverse; how "
              "many rows are empty; and the sums of all entries, of all after rows are divided by the diagonal, of the "
              "diagonal and of the inverses.")
+        .def("row_norm", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, std::complex<double> shift) {
+                 const auto of_diagonal = number_as<Wide<T>>(shift);
+                 const GilRelease release;
+                 return gpu::run(RowNorm<T>{source.csr(), of_diagonal}, source.device());
+             }),
+             py::arg("shift"),
+             "The largest sum of the sizes of a row's entries of a square matrix, less a number on the diagonal.")
         .def("with_values", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const py::array& given) {
                  const auto values = view_of(array_as<Dense<T>>(given));
                  const GilRelease release;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <complex>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "bindings/rank_sums.hpp"
 #include "bindings/value_types.hpp"
 #include "core/parallel.hpp"
+#include "solvers/subspaces/exponential.hpp"
 #include "solvers/subspaces/krylov_basis.hpp"
 #include "solvers/subspaces/least_squares.hpp"
 
@@ -46,6 +48,7 @@ int at_most(std::optional<int> threads) { return threads.value_or(std::numeric_l
 
 using BasisVectors = MethodVectors<KrylovBasis>;
 using LeastSquaresVectors = MethodVectors<LeastSquares>;
+using ExponentialVectors = MethodVectors<Exponential>;
 using Coefficients = std::vector<std::variant<double, Complex<double>>>;
 
 // Calls call() with the factors of linear combinations of the vectors of a basis.
@@ -175,10 +178,30 @@ void register_least_squares(py::module_& module) {
              py::arg("x"), "Make x what the caller gets.");
 }
 
+void register_exponential(py::module_& module) {
+    py::class_<ExponentialVectors>(module, "Exponential", "The vectors of a matrix exponential on a device.")
+        .def(py::init(method<AnyMap>([]<class T>(const std::shared_ptr<LinearMap<T>>& A, index_t n, index_t columns,
+                                                 std::shared_ptr<SolverMemory> memory, std::optional<int> threads) {
+                 const GilRelease release;
+                 return ExponentialVectors{make_exponential<T>(A, n, columns, std::move(memory)), at_most(threads)};
+             })),
+             py::arg("A"), py::arg("n"), py::arg("columns"), py::arg("memory"), py::arg("threads"))
+        .def("apply",
+             method<ExponentialVectors>([]<class T>(Exponential<T>& work, std::uintptr_t b, std::uintptr_t f,
+                                                    std::int64_t steps, double time, std::complex<double> shift,
+                                                    std::complex<double> growth, int most_terms) {
+                 const auto of = [](std::complex<double> number) { return number_as<Wide<T>>(number); };
+                 work.apply(at<T>(b), at<T>(f), {steps, time, of(shift), of(growth), most_terms});
+             }),
+             py::arg("b"), py::arg("f"), py::arg("steps"), py::arg("time"), py::arg("shift"), py::arg("growth"),
+             py::arg("most_terms"), "The exponential of steps * time * A times the vectors at b, written to f.");
+}
+
 }  // namespace
 
 void register_subspaces(py::module_& module) {
     register_basis(module);
+    register_exponential(module);
     register_least_squares(module);
 }
 

@@ -1,4 +1,4 @@
-"""From a matrix to a solution: multigrid, columns, eigenvalues, least squares, factors, and `solve`."""
+"""From a matrix to a solution: multigrid, columns, spectra, least squares, exponentials, factors, `solve`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ KINDS = {
     "columns": (columns.PART, systems.COLUMNS),
     "eigenvalues": (spectra.EIGENVALUES, systems.EIGENVALUES),
     "least_squares": (spectra.LEAST_SQUARES, systems.LEAST_SQUARES),
+    "exponential": (spectra.EXPONENTIAL, systems.HEAT),
     "which": (which.PART, systems.WHICH),
     "direct": (direct.PART, systems.DIRECT),
     "batches": (batches.PART, systems.BATCHES),
@@ -89,10 +90,11 @@ def experiment(name: str, measure: Callable[[Run, Problem], Iterator[Row]], rese
 
 
 EXPERIMENTS = [
-    experiment("whole", whole.measure, 0.4),
+    experiment("whole", whole.measure, 0.35),
     experiment("columns", columns.measure, 0.05),
     experiment("eigenvalues", spectra.eigenvalues, 0.2),
     experiment("least_squares", spectra.least_squares, 0.1),
+    experiment("exponential", spectra.exponential, 0.05),
     experiment("which", which.measure, 0.15),
     experiment("direct", direct.measure, 0.1),
     experiment("batches", batches.measure, 0.05),

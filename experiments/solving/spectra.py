@@ -1,4 +1,4 @@
-"""Eigenvalues, singular values and least squares beside SciPy and CuPy, from the SciPy matrix on."""
+"""Spectra, least squares and exponentials beside SciPy and CuPy, from the SciPy matrix on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.fft
 import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
@@ -21,8 +22,9 @@ from spmvgpu import linalg
 from . import libraries, systems
 from .systems import Array, System
 
-EIGENVALUES, LEAST_SQUARES = "eigenvalues", "least squares"
+EIGENVALUES, LEAST_SQUARES, EXPONENTIAL = "eigenvalues", "least squares", "exponential"
 COUNT = 6
+TIME = 10.0  # of the heat equation, in squares of the distance between points
 TOL = 1e-8  # of eigenvalues and of least squares
 ACCURACY = 1e-5  # of what is returned: the residual over the norm of the matrix
 LONGEST = 30.0  # seconds of another library's loop
@@ -122,6 +124,23 @@ def least_squares(run: Run, problem: Problem) -> Iterator[Row]:
         Way("cupy", "svds", "gpu", lambda most: _cupy_svds(A, most), values, 40),
     ]
     yield from _rows(run, system, LEAST_SQUARES, ways)
+
+
+def exponential(run: Run, problem: Problem) -> Iterator[Row]:
+    """The heat equation until a time."""
+    system = systems.system_of(problem, systems.HEAT, run.options.seed)
+    A, b = -TIME * system.A, system.b
+    check, own, least = partial(_check_heat, b), "gpu" if run.on_gpu else "cpu", 2e-6 * A.shape[0]
+
+    def ours(most: int) -> Array:
+        found: Array = linalg.expm_multiply(sg.aslinearoperator(A, device=run.device), b)
+        return found
+
+    ways = [
+        Way("spmvgpu", "expm_multiply", own, ours, check),
+        Way("scipy", "expm_multiply", "cpu", lambda most: sla.expm_multiply(A, b), check, seconds=least),
+    ]
+    yield from _rows(run, system, EXPONENTIAL, ways)
 
 
 def _rows(run: Run, system: System, part: str, ways: list[Way]) -> Iterator[Row]:
@@ -254,6 +273,17 @@ def _check_least_squares(A: sp.csr_array, b: Array, found: tuple[Array, int]) ->
     return _accurate(
         float(np.linalg.norm(A.T @ residual) / (sla.norm(A) * max(np.linalg.norm(residual), 1e-300)))
     )
+
+
+def _check_heat(b: Array, found: Array) -> float:
+    """Beside the solution by sine transforms."""
+    points = round(len(b) ** (1 / 3))
+    rates = (2 * np.sin(0.5 * np.pi * np.arange(1, points + 1) / (points + 1))) ** 2
+    decay = np.exp(-TIME * rates)
+    waves = scipy.fft.dstn(b.reshape(points, points, points), type=1)
+    waves *= decay[:, None, None] * decay[:, None] * decay
+    exact = scipy.fft.idstn(waves, type=1).ravel()
+    return _accurate(float(np.linalg.norm(found - exact) / np.linalg.norm(exact)))
 
 
 def _accurate(error: float) -> float:

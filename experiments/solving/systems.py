@@ -189,6 +189,7 @@ LEAST_SQUARES = {
     "tall": Kind(tall, "tall, random", (316,), 2, None),
     "differences": Kind(differences, "differences of neighbours", (700,), 2, None),
 }
+HEAT = {"heat": Kind(lambda n, seed: gallery.poisson3d(n), "heat equation, 3-D", (100,), 3)}
 # A dozen unlike ones, of about 60,000 unknowns.
 WHICH = {
     "grid": Kind(
@@ -227,4 +228,4 @@ BATCHES = {
     ),
 }
 
-KINDS = [WHOLE, COLUMNS, EIGENVALUES, LEAST_SQUARES, WHICH, DIRECT, BATCHES]
+KINDS = [WHOLE, COLUMNS, EIGENVALUES, LEAST_SQUARES, HEAT, WHICH, DIRECT, BATCHES]

@@ -343,6 +343,7 @@ class CsrSource:
     ) -> tuple[
         bool, list[tuple[str, dict[str, int | float | str], str, float]], list[tuple[str, str, float]]
     ]: ...
+    def row_norm(self, shift: complex | float) -> float: ...
     @overload
     def rows(self, begin: int, end: int) -> CsrSource: ...
     @overload
@@ -618,6 +619,21 @@ class KrylovBasis:
     def restart(self, q: npt.NDArray[np.generic]) -> None: ...
 
 class LeastSquares:
+class Exponential:
+    def __init__(
+        self, A: LinearMap, n: int, columns: int, memory: SolverMemory, threads: int | None
+    ) -> None: ...
+    def apply(
+        self,
+        b: int,
+        f: int,
+        steps: int,
+        time: float,
+        shift: complex | float,
+        growth: complex | float,
+        most_terms: int,
+    ) -> None: ...
+
     def __init__(
         self,
         A: LinearMap,

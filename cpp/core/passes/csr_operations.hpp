@@ -246,6 +246,33 @@ private:
     static constexpr std::int64_t kNanoseconds = 10;
 };
 
+// The largest sum of the sizes of a row's entries, for a square matrix less a multiple of the identity; or a little
+// more, as of RowSums.
+template <class T>
+struct RowNorm {
+    using Result = double;
+    const CsrMatrix<T>& csr;
+    Wide<T> shift;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const index_t *const row_offsets = csr.row_offsets.data(), *const col_indices = csr.col_indices.data();
+        const T* const values = csr.values.data();
+        const Wide<T> of_diagonal = shift;
+        const auto found = passes.template reduce_rows<Largest<double>, RowSums>(
+            csr.rows, row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t k) { return RowSums(Wide<T>(values[k])); },
+            [=] SPMVGPU_BODY(index_t row, const RowSums& sums) {
+                const Wide<T> own(entry(row_offsets, col_indices, values, row, row));
+                return Largest<double>{sums.sizes - RowSums(own).sizes + RowSums(own - of_diagonal).sizes};
+            },
+            kNanoseconds);
+        return found.value;
+    }
+
+private:
+    static constexpr std::int64_t kNanoseconds = 10;
+};
+
 template <class T>
 struct Transpose {
     using Result = CsrMatrix<T>;

@@ -15,6 +15,7 @@ SPMVGPU_RUN_ON_GPU(OffsetsLess)
     SPMVGPU_RUN_ON_GPU(RowWindow<T>)         \
     SPMVGPU_RUN_ON_GPU(Diagonal<T>)          \
     SPMVGPU_RUN_ON_GPU(InvertDiagonal<T>)    \
+    SPMVGPU_RUN_ON_GPU(RowNorm<T>)           \
     SPMVGPU_RUN_ON_GPU(PlaceValues<T>)       \
     SPMVGPU_RUN_ON_GPU(Transpose<T>)         \
     SPMVGPU_RUN_ON_GPU(ReorderByClusters<T>) \

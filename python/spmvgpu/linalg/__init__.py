@@ -12,6 +12,7 @@ from .amg import amg
 from .cycles import BlockJacobiOperator, Cycle, aspreconditioner, block_jacobi, chebyshev
 from .direct import DirectFactors, splu, spsolve
 from .eigsh import eigsh, lobpcg
+from .expm import expm_multiply
 from .factors import SingularMatrixError
 from .incomplete import IncompleteFactors, ic0, ilu0
 from .least_squares import cgls
@@ -43,6 +44,7 @@ __all__ = [
     "cgls",
     "chebyshev",
     "eigsh",
+    "expm_multiply",
     "gmres",
     "ic0",
     "ilu0",
