@@ -427,6 +427,8 @@ MULTIPLIERS = {
     "linalg.BlockJacobiOperator": (lambda A, on: linalg.block_jacobi(A, 3), "linalg.block_jacobi.op", None),
     "linalg.IncompleteFactors": (lambda A, on: linalg.ic0(A), "linalg.ic0.op", inverse),
     "ilu0": (lambda A, on: linalg.ilu0(A), "linalg.ilu0.op", inverse),
+    "ilu": (lambda A, on: linalg.ilu(A), "linalg.ilu.op", inverse),
+    "ic": (lambda A, on: linalg.ic(A, 2), "linalg.ic.op", inverse),
     "linalg.Multigrid": (lambda A, on: linalg.amg(A, max_coarse=12), "linalg.amg.A", None),
     "linalg.DirectFactors": (lambda A, on: factors(A, on), "linalg.splu.A", inverse),
 }
@@ -604,8 +606,6 @@ DOORS = {
         lambda A, b, on: multiplier("linalg.DirectFactors", A, on).solve(b), "linalg.DirectFactors.solve.b",
         b="right", means=inverse, is_real=True,
     ),
-    "eigsh": Door(
-        lambda A, b, on: linalg.eigsh(A, k=3, v0=b, return_eigenvectors=False), "linalg.eigsh.[Av]*",
     "expm_multiply": Door(
         lambda A, b, on: linalg.expm_multiply(A, b), "linalg.expm_multiply.[AB]", "products", "right",
         exponential,
@@ -614,6 +614,8 @@ DOORS = {
         lambda A, b, on: linalg.expm_multiply(op(A, on), b), "linalg.expm_multiply.B", b="right",
         means=exponential, is_real=True,
     ),
+    "eigsh": Door(
+        lambda A, b, on: linalg.eigsh(A, k=3, v0=b, return_eigenvectors=False), "linalg.eigsh.[Av]*",
         "products", "start", shapes=(FLAT, COLUMN), takes=("None",), refuses={"zero": "v0 is zero"},
     ),
     "svds": Door(

@@ -86,7 +86,7 @@ FUNCTIONS = {
     linalg.splu: {"A": A, "device": "cpu"},
     linalg.spsolve: {"A": A, "b": np.ones(3), "device": "cpu"},
     **dict.fromkeys([linalg.jacobi, linalg.block_jacobi, linalg.chebyshev], OPERATOR),
-    **dict.fromkeys([linalg.ic0, linalg.ilu0], OPERATOR),
+    **dict.fromkeys([linalg.ic0, linalg.ilu0, linalg.ic, linalg.ilu], OPERATOR),
     linalg.expm_multiply: {"A": OP, "B": np.ones(3), "start": 0.0, "stop": 1.0},
     linalg.amg: {"A": A, "device": "cpu"},
     linalg.aspreconditioner: {"ml": HIERARCHY},

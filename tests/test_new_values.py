@@ -37,6 +37,7 @@ PRECONDITIONERS = {
     "chebyshev": lambda A, device: linalg.chebyshev(sg.aslinearoperator(A, device=device), 3, 20.0),
     "ic0": lambda A, device: linalg.ic0(sg.aslinearoperator(A, device=device)),
     "ilu0": lambda A, device: linalg.ilu0(sg.aslinearoperator(A, device=device)),
+    "ic": lambda A, device: linalg.ic(sg.aslinearoperator(A, device=device), 2),
     "amg": lambda A, device: linalg.amg(A, max_coarse=10, device=device),
     "amg of an operator": lambda A, device: linalg.amg(sg.aslinearoperator(A, device=device), max_coarse=10),
     "amg of one level": lambda A, device: linalg.amg(A, device=device),

@@ -61,6 +61,8 @@ MAKERS = {
     "chebyshev of degree 1": lambda op: linalg.chebyshev(op, 1),
     "ilu0": linalg.ilu0,
     "ic0": linalg.ic0,
+    "ilu": linalg.ilu,
+    "ic": lambda op: linalg.ic(op, 2),
     "cycle": lambda op: cycle(op, "chebyshev"),
     "cycle with jacobi": lambda op: cycle(op, "jacobi"),
     "one level": lambda op: linalg.aspreconditioner(

@@ -11,7 +11,9 @@ import scipy.sparse.linalg as spla
 
 import spmvgpu as sg
 from battery import vector
+from generators.systems import convection
 from spmvgpu import gallery, linalg
+from support import naming
 from systems import spd, with_empty
 
 
@@ -204,12 +206,16 @@ def test_by_name(solver, name, device, dtype, rtol):
 # -- incomplete factors --------------------------------------------------------------------------------------
 
 
-def factors_of(A):
-    """L and U of `ilu0`, row by row as in a textbook (Saad, algorithm 10.4), dense."""
-    kept = (
-        sp.csr_array((np.ones(A.nnz), A.indices, A.indptr), A.shape).toarray() > 0
-    )  # zeros that are stored, too
-    LU = A.toarray().astype(np.float64)
+def factors_of(A, levels=0):
+    """L and U of `ilu`, row by row as in a textbook (Saad, algorithms 10.4 and 10.5), dense."""
+    stored = sp.csr_array((np.ones(A.nnz), A.indices, A.indptr), A.shape).toarray() > 0  # zeros, too
+    level = np.where(stored, 0, np.inf)
+    for i in range(1, len(level)):
+        for k in range(i):
+            if level[i, k] <= levels:
+                level[i, k + 1 :] = np.minimum(level[i, k + 1 :], level[i, k] + level[k, k + 1 :] + 1)
+    kept = level <= levels
+    LU = A.toarray().astype(np.result_type(A.dtype, np.float64))
     for i in range(1, len(LU)):
         for k in np.flatnonzero(kept[i, :i]):
             LU[i, k] /= LU[k, k]
@@ -262,6 +268,94 @@ def test_incomplete_lu_for_unsymmetric_systems(solver, device, dtype, rtol):
     x, info = getattr(linalg, solver)(op, b, M=linalg.ilu0(op), rtol=rtol)
     assert info == 0
     np.testing.assert_allclose(A @ x, b, rtol=0, atol=20 * rtol * np.linalg.norm(b))
+
+
+def op_of(A, device):
+    return sg.aslinearoperator(A, device=device)
+
+
+@pytest.mark.parametrize("levels", range(4))
+def test_levels_of_fill(levels, device):
+    cases = {
+        "poisson3d": gallery.poisson3d(5),
+        "elasticity3d": gallery.elasticity3d(3),
+        "sparse": sp.random_array((90, 90), density=0.03, random_state=np.random.default_rng(1))
+        + 20 * sp.eye_array(90),
+        "hubs": unsymmetric(60, np.float64),
+    }
+    for name, case in cases.items():
+        for dtype in (np.float32, np.float64, np.complex64, np.complex128):
+            with naming(case=name, dtype=dtype):
+                A = sp.csr_array(case).astype(dtype)
+                A.data *= 1 if A.dtype.kind != "c" else np.exp(0.3j * np.cos(np.arange(A.nnz)))
+                M = linalg.ilu(sg.aslinearoperator(A, device=device), levels)
+                L, U = factors_of(A, levels)
+                x = vector(A.shape[0], dtype)
+                expected = np.linalg.solve(U, np.linalg.solve(L, x.astype(U.dtype)))
+                eps = np.finfo(dtype).eps
+                np.testing.assert_allclose(M @ x, expected, rtol=0, atol=500 * eps * np.abs(expected).max())
+                if levels == 0:
+                    np.testing.assert_array_equal(M @ x, linalg.ilu0(op_of(A, device)) @ x)
+
+
+def test_as_many_levels_as_rows_are_exact_factors(device):
+    for A, make in ((unsymmetric(80, np.float64), linalg.ilu), (gallery.poisson2d(9), linalg.ic)):
+        b = vector(A.shape[0], np.float64)
+        x = make(op_of(A, device), A.shape[0]) @ b
+        np.testing.assert_allclose(A @ x, b, rtol=0, atol=1e-11)
+
+
+def test_fill_takes_the_place_of_a_missing_diagonal_entry(device):
+    A = sp.csr_array([[2.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 3.0]])
+    A.eliminate_zeros()
+    op, b = op_of(A, device), np.arange(1.0, 4.0)
+    np.testing.assert_allclose(A @ (linalg.ilu(op, 1) @ b), b, rtol=1e-12)
+    with pytest.raises(np.linalg.LinAlgError, match="row 1 has no pivot"):
+        linalg.ilu(op, 0)
+
+
+def test_more_levels_take_fewer_iterations(device):
+    A = convection(30)
+    op, b = op_of(A, device), np.ones(900)
+    counts = []
+    for levels in range(4):
+        assert linalg.gmres(op, b, rtol=1e-8, restart=60, M=linalg.ilu(op, levels))[1] == 0
+        counts.append(op.solve_info.iterations)
+    assert counts == sorted(set(counts), reverse=True), counts
+    op = op_of(gallery.poisson2d(30), device)
+    counts = []
+    for levels in range(4):
+        assert linalg.cg(op, b, rtol=1e-8, M=linalg.ic(op, levels))[1] == 0
+        counts.append(op.solve_info.iterations)
+    assert counts == sorted(set(counts), reverse=True), counts
+
+
+def test_new_values_keep_the_levels(device):
+    A = convection(12)
+    new, x = A.copy(), vector(144, np.float64)
+    new.data = 2 + np.cos(np.arange(A.nnz)) + 4 * (new.data > 3)
+    M = linalg.ilu(op_of(A, device), 2)
+    for values in (new, new.data):
+        M.update_values(values)
+        np.testing.assert_array_equal(M @ x, linalg.ilu(op_of(new, device), 2) @ x)
+    copy = pickle.loads(pickle.dumps(M))
+    assert "ilu2" in repr(copy)
+    np.testing.assert_array_equal(copy @ x, M @ x)
+
+
+@pytest.mark.parametrize(("levels", "error"), [(-1, ValueError), (1.5, TypeError), ("1", TypeError)])
+def test_levels_that_are_none(levels, error):
+    with pytest.raises(error, match=f"levels={levels!r}"):
+        linalg.ilu(op_of(gallery.poisson1d(4), "cpu"), levels)
+
+
+def test_too_much_fill_is_refused_before_it_is_stored():
+    n = 3_000_000  # an arrow to the upper left, whose factors are dense
+    hub, others = np.zeros(n - 1, np.int32), np.arange(1, n, dtype=np.int32)
+    rows, cols = np.concatenate([hub, others, [0], others]), np.concatenate([others, hub, [0], others])
+    A = sp.csr_array((np.full(len(rows), 1.0), (rows, cols)), shape=(n, n))
+    with pytest.raises((ValueError, MemoryError), match=r"fewer levels"):
+        linalg.ilu(op_of(A, "cpu"), 1)
 
 
 SINGLE = {

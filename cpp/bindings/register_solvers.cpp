@@ -244,19 +244,20 @@ GivenPivot row_and_value(const std::optional<Pivot<T>>& pivot) {
 void register_factors(py::module_& module) {
     py::class_<AnyFactors>(module, "IncompleteFactors", "Incomplete LU factors of a canonical matrix.")
         .def(py::init([](const Dense<index_t>& indptr, const Dense<index_t>& indices, const py::array& data,
-                         int ordinal, std::optional<bool> pivots_in_lower) {
+                         int ordinal, std::optional<bool> pivots_in_lower, int levels) {
                  return with_value_type(data.dtype(), [&]<class T>() -> AnyFactors {
                      const auto csr =
                          csr_view(indptr, indices, array_as<Dense<T>>(data), static_cast<index_t>(indptr.size() - 1));
                      const GilRelease release;
                      const Device device{ordinal};
                      return pivots_in_lower ? std::make_shared<IncompleteFactors<T>>(csr, *pivots_in_lower, device)
-                                            : std::make_shared<IncompleteFactors<T>>(csr, device);
+                                            : std::make_shared<IncompleteFactors<T>>(csr, device, levels);
                  });
              }),
              py::arg("indptr"), py::arg("indices"), py::arg("data"), py::arg("ordinal"),
-             py::arg("pivots_in_lower") = py::none(),
-             "With `pivots_in_lower`, from what to_csr() gives, or its conjugate transpose, whose pivots are in the "
+             py::arg("pivots_in_lower") = py::none(), py::arg("levels") = 0,
+             "With `levels` of fill. With `pivots_in_lower`, from what to_csr() gives, or its conjugate transpose, "
+             "whose pivots are in the "
              "other factor.")
         .def("to_csr",
              method<AnyFactors>([]<class T>(const IncompleteFactors<T>& factors) { return to_csr_arrays(factors); }),

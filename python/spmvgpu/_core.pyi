@@ -552,6 +552,7 @@ class IncompleteFactors:
         data: npt.NDArray[np.generic],
         ordinal: int,
         pivots_in_lower: bool | None = None,
+        levels: int = 0,
     ) -> None: ...
     def to_csr(self) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.int32], npt.NDArray[np.int32]]: ...
     @property
@@ -618,7 +619,6 @@ class KrylovBasis:
     def put(self, x: int, number: int) -> list[float | complex]: ...
     def restart(self, q: npt.NDArray[np.generic]) -> None: ...
 
-class LeastSquares:
 class Exponential:
     def __init__(
         self, A: LinearMap, n: int, columns: int, memory: SolverMemory, threads: int | None
@@ -634,6 +634,7 @@ class Exponential:
         most_terms: int,
     ) -> None: ...
 
+class LeastSquares:
     def __init__(
         self,
         A: LinearMap,

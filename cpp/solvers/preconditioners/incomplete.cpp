@@ -7,6 +7,7 @@
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "solvers/engines/scalar.hpp"
+#include "solvers/preconditioners/fill_levels.hpp"
 
 namespace spmvgpu {
 
@@ -203,7 +204,13 @@ Triangle<T> Triangle<T>::to(Device device) const {
 }
 
 template <class T>
-IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& A, Device device) : n_(A.rows), device_(device) {
+IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& A, Device device, int levels)
+    : n_(A.rows), device_(device) {
+    levels > 0 ? factorise(with_fill(A, levels)) : factorise(A);
+}
+
+template <class T>
+void IncompleteFactors<T>::factorise(const CsrMatrix<T>& A) {
     const FactorPattern pattern(A);
     if (pattern.incomplete_row >= 0) {
         failed_ = Pivot<T>{pattern.incomplete_row, 0};
@@ -233,8 +240,8 @@ IncompleteFactors<T>::IncompleteFactors(const CsrMatrix<T>& A, Device device) : 
     }
     if (failed_) return;
     factors = std::vector<Wide<T>>();  // frees the memory
-    lower_ = triangle_of<T>(pattern, values, true, false, device);
-    upper_ = triangle_of<T>(pattern, values, false, true, device);
+    lower_ = triangle_of<T>(pattern, values, true, false, device_);
+    upper_ = triangle_of<T>(pattern, values, false, true, device_);
 }
 
 template <class T>

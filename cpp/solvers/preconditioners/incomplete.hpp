@@ -1,5 +1,5 @@
-// Incomplete factors of a matrix, with its pattern (Saad, Iterative Methods for Sparse Linear Systems, section 10.3),
-// and the preconditioner that solves with them.
+// Incomplete factors of a matrix, with its pattern or with levels of fill (Saad, Iterative Methods for Sparse Linear
+// Systems, section 10.3), and the preconditioner that solves with them.
 #pragma once
 
 #include <memory>
@@ -38,14 +38,14 @@ struct Pivot {
     Wide<T> value;
 };
 
-// A = L U approximately: L has ones on its diagonal, and L and U together have the pattern of A. For a symmetric
-// positive definite matrix this is the incomplete Cholesky factorisation, with the pivots left in U. The factors of the
-// conjugate transpose have the pivots in L, and ones on the diagonal of U.
+// A = L U approximately: L has ones on its diagonal, and L and U together have the pattern of A with its levels of
+// fill, none for 0. For a symmetric positive definite matrix this is the incomplete Cholesky factorisation, with the
+// pivots left in U. The factors of the conjugate transpose have the pivots in L, and ones on the diagonal of U.
 template <class T>
 class IncompleteFactors {
 public:
     // From a canonical square matrix in host memory; computed in double precision.
-    IncompleteFactors(const CsrMatrix<T>& A, Device device);
+    IncompleteFactors(const CsrMatrix<T>& A, Device device, int levels);
     // Reads the result of to_csr(), or its conjugate transpose, whose pivots are in the other factor.
     IncompleteFactors(const CsrMatrix<T>& factors, bool pivots_in_lower, Device device);
 
@@ -66,6 +66,9 @@ public:
     bool pivots_in_lower() const { return pivots_in_lower_; }
 
 private:
+    // The matrix may have zeros in places of fill.
+    void factorise(const CsrMatrix<T>& A);
+
     index_t n_;
     Device device_;
     bool pivots_in_lower_ = false;

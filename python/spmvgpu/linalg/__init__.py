@@ -14,7 +14,7 @@ from .direct import DirectFactors, splu, spsolve
 from .eigsh import eigsh, lobpcg
 from .expm import expm_multiply
 from .factors import SingularMatrixError
-from .incomplete import IncompleteFactors, ic0, ilu0
+from .incomplete import IncompleteFactors, ic, ic0, ilu, ilu0
 from .least_squares import cgls
 from .lsqr import lsmr, lsqr
 from .multigrid import Multigrid
@@ -46,7 +46,9 @@ __all__ = [
     "eigsh",
     "expm_multiply",
     "gmres",
+    "ic",
     "ic0",
+    "ilu",
     "ilu0",
     "jacobi",
     "lobpcg",

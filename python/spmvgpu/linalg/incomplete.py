@@ -1,4 +1,4 @@
-"""Incomplete factorizations without fill-in."""
+"""Incomplete factorizations, without fill-in or with levels of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import IncompleteFactors as Factors
 from .._core import LinearMap
+from .._util.arguments import whole_number, with_hints
 from .._util.show import in_bytes
 from .._util.steps import step
 from .._util.types import DType
@@ -25,9 +26,11 @@ from .preconditioners import (
     with_unit_rows,
 )
 
+_MOST_LEVELS = 2**30  # any number above that of the rows makes exact factors
+
 
 class IncompleteFactors(DevicePreconditioner):
-    """Solution with the incomplete factors of a matrix, as `ilu0` and `ic0` return it.
+    """Solution with the incomplete factors of a matrix, as `ilu0`, `ic0`, `ilu` and `ic` return it.
 
     A `LinearOperator`, for the solvers of `spmvgpu.linalg` and of SciPy.
 
@@ -45,19 +48,27 @@ class IncompleteFactors(DevicePreconditioner):
     """
 
     def __init__(
-        self, factors: Factors, dtype: DType, n: int, ordinal: int, requested: str, is_definite: bool = False
+        self,
+        factors: Factors,
+        dtype: DType,
+        n: int,
+        ordinal: int,
+        requested: str,
+        is_definite: bool = False,
+        levels: int = 0,
     ) -> None:
         super().__init__(dtype, (n, n), ordinal)
         self._state = factors
         self._requested = requested  # the device as the caller named it, which pickles go by
         self._is_definite = is_definite  # for new values: all pivots are to be positive
+        self._levels = levels
 
     @property
     def nbytes(self) -> int:
         return int(self._now().nbytes)
 
     def _facts(self) -> str:
-        return f"{'ic0' if self._is_definite else 'ilu0'}, {in_bytes(self.nbytes)}"
+        return f"{_name(self._is_definite, self._levels)}, {in_bytes(self.nbytes)}"
 
     def _core_map(self) -> LinearMap:
         return _core.factors_map(self._now(), self._memory)
@@ -69,14 +80,19 @@ class IncompleteFactors(DevicePreconditioner):
         return stored
 
     def _state_with(self, data: object) -> Factors:
-        return _factors(matrix_with(self, data).host, self._ordinal, self._is_definite)
+        return _factors(matrix_with(self, data).host, self._ordinal, self._is_definite, self._levels)
 
     def _conjugate_transposed(self, factors: Factors) -> Factors:
         stored = CanonicalCsr.of(self._stored()).transposed()
         return _of_stored(stored.with_data(stored.data.conj()), not factors.pivots_in_lower, self._ordinal)
 
     def _reduced(self) -> tuple[object, ...]:
-        return _restored, (self._stored(), self._state.pivots_in_lower, self._requested, self._is_definite)
+        kind = self._requested, self._is_definite, self._levels
+        return _restored, (self._stored(), self._state.pivots_in_lower, *kind)
+
+
+def _name(is_definite: bool, levels: int) -> str:
+    return f"{'ic' if is_definite else 'ilu'}{levels}"
 
 
 def _of_stored(stored: sp.csr_array | CanonicalCsr, pivots_in_lower: bool, ordinal: int) -> Factors:
@@ -88,17 +104,17 @@ def _of_stored(stored: sp.csr_array | CanonicalCsr, pivots_in_lower: bool, ordin
 
 
 def _restored(
-    stored: sp.csr_array, pivots_in_lower: bool, requested: str, is_definite: bool
+    stored: sp.csr_array, pivots_in_lower: bool, requested: str, is_definite: bool, levels: int
 ) -> IncompleteFactors:
     """What pickle calls."""
     ordinal = resolve_device(requested)
     factors = _of_stored(stored, pivots_in_lower, ordinal)
-    return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested, is_definite)
+    return IncompleteFactors(factors, stored.dtype, stored.shape[0], ordinal, requested, is_definite, levels)
 
 
 @of_own_block
 def ilu0(op: object) -> IncompleteFactors:
-    """Return the incomplete LU preconditioner of a matrix, without fill-in.
+    """Return the incomplete LU preconditioner of a matrix, without fill-in: `ilu` with no levels.
 
     The factors have the sparsity pattern of the matrix [1]_, and a row of the identity in place of an empty
     row. The CPU computes them in double precision. The
@@ -137,7 +153,7 @@ def ilu0(op: object) -> IncompleteFactors:
     >>> info, op.solve_info.iterations < 25
     (0, True)
     """
-    return _factorised(square_operator(op), False)
+    return _factorised(square_operator(op), False, 0)
 
 
 @of_own_block
@@ -175,23 +191,119 @@ def ic0(op: object) -> IncompleteFactors:
     >>> info, op.solve_info.iterations < 30
     (0, True)
     """
-    return _factorised(square_operator(op), True)
+    return _factorised(square_operator(op), True, 0)
 
 
-def _factorised(op: SparseOperator, is_definite: bool) -> IncompleteFactors:
-    factors = _factors(op.tocsr(), op._ordinal, is_definite)
-    made = IncompleteFactors(factors, op.dtype, op.shape[0], op._ordinal, requested_device(op), is_definite)
+@with_hints
+@of_own_block
+def ilu(op: object, levels: int = 1) -> IncompleteFactors:
+    """Return the incomplete LU preconditioner of a matrix, with levels of fill.
+
+    The factors have more entries than the matrix, and are closer to exact ones. An entry that elimination
+    fills in has a level, one more than the sum of the levels of the two entries that it comes from, and stays
+    if that is at most `levels` [1]_. With each level a solver takes fewer iterations. Setup, memory and an
+    iteration take more, and the triangular solves have more consecutive steps. The pattern of the factors
+    [2]_ depends only on the pattern of the matrix, and `update_values` keeps it.
+
+    Parameters
+    ----------
+    op : SparseOperator, array, sparse matrix or DistributedOperator
+        As `ilu0` takes it.
+    levels : int, default 1
+        0: the factors of `ilu0`. On a grid in space in its natural order, factors with 1, 2 and 3 levels have
+        about 2, 3 and 6 times as many entries.
+
+    Returns
+    -------
+    IncompleteFactors
+        A preconditioner for `bicgstab` and `gmres`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `ilu0`, and if `levels` is not a whole number from 0 on, or if the factors have 2**31 or more
+        entries.
+    MemoryError
+        If the factors do not fit.
+    numpy.linalg.LinAlgError
+        As `ilu0`.
+
+    References
+    ----------
+    .. [1] Y. Saad, "Iterative Methods for Sparse Linear Systems", 2nd ed., SIAM, 2003, section 10.3.3.
+    .. [2] D. Hysom and A. Pothen, "A scalable parallel algorithm for incomplete factor preconditioning", SIAM
+       J. Sci. Comput. 22, 2001.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson2d(30), device="cpu")
+    >>> x, info = sg.linalg.bicgstab(op, np.ones(900), M=sg.linalg.ilu(op, 2))
+    >>> info, op.solve_info.iterations < 15
+    (0, True)
+    """
+    return _factorised(square_operator(op), False, levels)
+
+
+@with_hints
+@of_own_block
+def ic(op: object, levels: int = 1) -> IncompleteFactors:
+    """Return the incomplete Cholesky preconditioner of a matrix, with levels of fill.
+
+    It is the factorization of `ilu`, with the pivots split between both factors. The preconditioner is
+    symmetric or Hermitian, and positive definite.
+
+    Parameters
+    ----------
+    op : SparseOperator, array, sparse matrix or DistributedOperator
+        As `ic0` takes it.
+    levels : int, default 1
+        As of `ilu`.
+
+    Returns
+    -------
+    IncompleteFactors
+        A preconditioner for `cg` and `minres`.
+
+    Raises
+    ------
+    TypeError, ValueError, MemoryError
+        As `ilu`.
+    numpy.linalg.LinAlgError
+        As `ic0`. More levels make it less likely for a positive definite matrix.
+
+    Examples
+    --------
+    >>> import numpy as np, spmvgpu as sg
+    >>> op = sg.aslinearoperator(sg.gallery.poisson2d(30), device="cpu")
+    >>> x, info = sg.linalg.cg(op, np.ones(900), M=sg.linalg.ic(op, 2))
+    >>> info, op.solve_info.iterations < 20
+    (0, True)
+    """
+    return _factorised(square_operator(op), True, levels)
+
+
+def _factorised(op: SparseOperator, is_definite: bool, levels: int) -> IncompleteFactors:
+    levels = whole_number("levels", levels, 0, _MOST_LEVELS)
+    factors = _factors(op.tocsr(), op._ordinal, is_definite, levels)
+    kind = requested_device(op), is_definite, levels
+    made = IncompleteFactors(factors, op.dtype, op.shape[0], op._ordinal, *kind)
     made._pattern_of = op._stored
     return made
 
 
-def _factors(matrix: sp.csr_array, ordinal: int, is_definite: bool) -> Factors:
+def _factors(matrix: sp.csr_array, ordinal: int, is_definite: bool, levels: int) -> Factors:
     """The factors of a canonical matrix, or LinAlgError; positive pivots if it is to be definite."""
     csr = with_unit_rows(matrix)
     if csr.indptr.dtype != np.int32:
         raise ValueError(f"op has {csr.nnz} stored entries; at most 2**31 - 1 are allowed")
-    with step("factors", "ic0" if is_definite else "ilu0"):
-        factors = Factors(csr.indptr, csr.indices, csr.data, ordinal)
+    with step("factors", _name(is_definite, levels)):
+        try:
+            factors = Factors(csr.indptr, csr.indices, csr.data, ordinal, levels=levels)
+        except MemoryError as error:
+            if levels:
+                error.args = (f"{error}; give fewer levels than {levels}",)
+            raise
     if factors.failed:
         row, pivot = factors.failed
         is_stored = row in csr.indices[csr.indptr[row] : csr.indptr[row + 1]]
