@@ -33,6 +33,7 @@ VALUES = np.arange(1.0, N + 1)  # which every kind of vector holds without loss
 COLUMNS = np.outer(VALUES, [1.0, 0.0, -2.0]) + np.eye(N)[:, :3]
 START = np.random.default_rng(1).standard_normal((N, 3))
 PHASE = 1 + 2j
+HALVES = {"u": slice(0, N // 2), "p": slice(N // 2, N)}
 
 
 def need(library):
@@ -429,6 +430,11 @@ MULTIPLIERS = {
     "ilu0": (lambda A, on: linalg.ilu0(A), "linalg.ilu0.op", inverse),
     "ilu": (lambda A, on: linalg.ilu(A), "linalg.ilu.op", inverse),
     "ic": (lambda A, on: linalg.ic(A, 2), "linalg.ic.op", inverse),
+    "linalg.FieldSplit": (
+        lambda A, on: linalg.fieldsplit(A, HALVES, kind="full"),
+        "linalg.fieldsplit.A",
+        None,
+    ),
     "linalg.Multigrid": (lambda A, on: linalg.amg(A, max_coarse=12), "linalg.amg.A", None),
     "linalg.DirectFactors": (lambda A, on: factors(A, on), "linalg.splu.A", inverse),
 }
@@ -682,6 +688,10 @@ DOORS = {
         lambda A, b, on: updated(linalg.ic0(op(3 * PLAIN, on)), A) @ VALUES,
         "linalg.IncompleteFactors.update_values.data", "entries", is_real=True,
     ),
+    "fieldsplit(A).update_values": Door(
+        lambda A, b, on: updated(linalg.fieldsplit(op(3 * PLAIN, on), HALVES), A) @ VALUES,
+        "linalg.FieldSplit.update_values.data", "entries", is_real=True,
+    ),
     "Jacobi": Door(
         lambda A, b, on: linalg.Jacobi(b).inverse_diagonal, "linalg.Jacobi.inverse_diagonal", b="values",
         shapes=(FLAT, COLUMN), takes=("too short", "too long", "empty"),
@@ -782,6 +792,7 @@ LEFT_OUT = {
     "linalg.eigsh.Minv": "not for the problems that it solves",
     "linalg.eigsh.OPinv": "operators alone: test_eigsh.py",
     "linalg.DirectFactors.op": "made by splu",
+    "linalg.fieldsplit.M": "a dict of what solvers take for M: test_fieldsplit.py",
     "linalg.Multigrid.A": "made by amg",
     "plot.*.op": "operators of one format",
     "*.solve.values": "as of the products with a pattern",

@@ -182,6 +182,9 @@ SHOWN = {
     "linalg.BlockJacobiOperator": lambda on: sg.linalg.block_jacobi(sg.aslinearoperator(A, device=on)),
     "linalg.DirectFactors": splu_on,
     "linalg.IncompleteFactors": lambda on: sg.linalg.ic0(sg.aslinearoperator(A, device=on)),
+    "linalg.FieldSplit": lambda on: sg.linalg.fieldsplit(
+        sg.aslinearoperator(A, device=on), {"u": slice(0, 40), "p": slice(40, None)}
+    ),
     "linalg.Multigrid": lambda on: sg.linalg.amg(A, device=on),
     "linalg.Cycle": lambda on: sg.linalg.chebyshev(sg.aslinearoperator(A, device=on)),
     "partition.Partition": lambda on: sg.partition.by_pmf(A, [1.0 / 3] * 50),

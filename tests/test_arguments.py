@@ -89,6 +89,7 @@ FUNCTIONS = {
     **dict.fromkeys([linalg.ic0, linalg.ilu0, linalg.ic, linalg.ilu], OPERATOR),
     linalg.expm_multiply: {"A": OP, "B": np.ones(3), "start": 0.0, "stop": 1.0},
     linalg.amg: {"A": A, "device": "cpu"},
+    linalg.fieldsplit: {"A": OP, "parts": {"u": [0, 1], "p": [2]}},
     linalg.aspreconditioner: {"ml": HIERARCHY},
     **dict.fromkeys([gallery.poisson1d, gallery.elasticity2d, gallery.elasticity3d], POINTS),
     **dict.fromkeys([gallery.elasticity2d_points, gallery.elasticity3d_points], POINTS),

@@ -28,6 +28,7 @@
 #include "solvers/engines/resident.hpp"
 #include "solvers/preconditioners/converted.hpp"
 #include "solvers/preconditioners/cycle.hpp"
+#include "solvers/preconditioners/field_split.hpp"
 #include "solvers/preconditioners/incomplete.hpp"
 #include "solvers/preconditioners/projection.hpp"
 #include "solvers/solve.hpp"
@@ -284,6 +285,27 @@ void register_factors(py::module_& module) {
                py::arg("factors"), py::arg("memory"), "Triangular solves with both factors.");
 }
 
+// The preconditioner of a part, the block beside its own, and the address and number of the indices of its unknowns.
+using PartArguments = std::tuple<AnyMap, std::optional<Matrices>, std::uintptr_t, index_t>;
+
+void register_field_split(py::module_& module) {
+    module.def(
+        "field_split_map",
+        [](const PartArguments& first, const PartArguments& second, std::shared_ptr<SolverMemory> memory,
+           const py::object& /*owner*/) {
+            return std::get<AnyMap>(first).visit([&]<class T>(const std::shared_ptr<LinearMap<T>>&) -> AnyMap {
+                const auto part = [&](const PartArguments& given) -> typename FieldSplitMap<T>::Part {
+                    const auto& [M, beside, indices, count] = given;
+                    return {Array<index_t>::view(at<index_t>(indices), count, memory->device()), M.of<T>(),
+                            beside ? beside->of<T>() : nullptr};
+                };
+                return std::make_shared<FieldSplitMap<T>>(part(first), part(second), memory);
+            });
+        },
+        py::arg("first"), py::arg("second"), py::arg("memory"), py::arg("owner"), py::keep_alive<0, 4>(),
+        "Preconditioners of two parts, with the blocks between them. The owner of the addresses lives as long.");
+}
+
 // Everything that a solve needs, as Python gives it. Vectors are given by their addresses on one device; 0 is none.
 struct SolverRequest : Limits {
     std::string method;
@@ -462,6 +484,7 @@ void register_solvers(py::module_& module) {
     register_limits_and_report(module);
     register_maps(module);
     register_factors(module);
+    register_field_split(module);
     register_solve(module);
 }
 

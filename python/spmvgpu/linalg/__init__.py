@@ -14,6 +14,7 @@ from .direct import DirectFactors, splu, spsolve
 from .eigsh import eigsh, lobpcg
 from .expm import expm_multiply
 from .factors import SingularMatrixError
+from .fieldsplit import FieldSplit, fieldsplit
 from .incomplete import IncompleteFactors, ic, ic0, ilu, ilu0
 from .least_squares import cgls
 from .lsqr import lsmr, lsqr
@@ -28,6 +29,7 @@ __all__ = [
     "BlockJacobiOperator",
     "Cycle",
     "DirectFactors",
+    "FieldSplit",
     "IncompleteFactors",
     "Jacobi",
     "Multigrid",
@@ -45,6 +47,7 @@ __all__ = [
     "chebyshev",
     "eigsh",
     "expm_multiply",
+    "fieldsplit",
     "gmres",
     "ic",
     "ic0",
