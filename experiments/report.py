@@ -555,6 +555,16 @@ SECTIONS = {
         "Times from a SciPy matrix to a result in NumPy in float64, and of an iteration of `cg`.",
         "part kind rows", "library device variant solver preconditioner columns",
     ),
+    "batches": Section(
+        "Many systems of one pattern",
+        "Times of `cg` for all *systems* to a relative residual of 1e-8, with vectors where the library keeps them.",
+        "kind rows systems", "library variant",
+    ),
+    "exponential": Section(
+        "Exponentials of matrices",
+        "Times of `expm_multiply` from a SciPy matrix to a result in NumPy in float64.",
+        "kind rows", "library device variant",
+    ),
     "multi_setup": Section(
         "Operators over several devices",
         "Times of `aslinearoperator` with an empty cache, from a matrix of SciPy or CuPy (*source*).",

@@ -70,13 +70,15 @@ def start(run: Run) -> None:
             library.solve(small)
 
 
-def experiment(name: str, measure: Callable[[Run, Problem], Iterator[Row]], reserve: float) -> Experiment:
+def experiment(
+    name: str, measure: Callable[[Run, Problem], Iterator[Row]], reserve: float, file: str = "solve"
+) -> Experiment:
     """One of the experiments, with the part of the time that is kept for it."""
     part, _ = KINDS[name]
     return Experiment(
         command="solve",
         about="from a matrix to a solution: multigrid, eigenvalues, least squares, factors, which solver",
-        file="solve",
+        file=file,
         name=name,
         items=items,
         group=part,
@@ -94,8 +96,8 @@ EXPERIMENTS = [
     experiment("columns", columns.measure, 0.05),
     experiment("eigenvalues", spectra.eigenvalues, 0.2),
     experiment("least_squares", spectra.least_squares, 0.1),
-    experiment("exponential", spectra.exponential, 0.05),
+    experiment("exponential", spectra.exponential, 0.05, "exponential"),
     experiment("which", which.measure, 0.15),
     experiment("direct", direct.measure, 0.1),
-    experiment("batches", batches.measure, 0.05),
+    experiment("batches", batches.measure, 0.05, "batches"),
 ]
