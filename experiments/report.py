@@ -557,7 +557,7 @@ SECTIONS = {
     ),
     "batches": Section(
         "Many systems of one pattern",
-        "Times of `cg` for all *systems* to a relative residual of 1e-8, with vectors where the library keeps them.",
+        "Times of `cg` for all *systems* to a relative residual of 1e-8, with vectors where the library has them.",
         "kind rows systems", "library variant",
     ),
     "exponential": Section(
