@@ -557,7 +557,8 @@ SECTIONS = {
     ),
     "batches": Section(
         "Many systems of one pattern",
-        "Times of `cg` for all *systems* to a relative residual of 1e-8, with vectors where the library has them.",
+        "Times of `cg` for all *systems* to a relative residual of 1e-8, with vectors where libraries "
+        "keep them.",
         "kind rows systems", "library variant",
     ),
     "exponential": Section(
