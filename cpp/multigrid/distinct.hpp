@@ -36,6 +36,7 @@ struct PatternArrays {
 constexpr index_t kListed = 16, kTried = 128, kOfFew = 64;
 enum Sharing : Mark { kOfThread, kOfFewLanes, kOfWarp };
 constexpr index_t kTooMany = -1;  // in place of a count
+constexpr index_t kFewKept = 64;
 constexpr int kFewSlotBits = 7, kSlotBits[] = {9, 12};
 constexpr index_t most_in_table(int slot_bits) { return static_cast<index_t>(3) << (slot_bits - 2); }
 
@@ -127,30 +128,36 @@ SPMVGPU_IN_BODY bool hash_distinct(const Lanes& lanes, const Group& group, Word*
     return fits;
 }
 
+// Numbers of a row that are kept where they are counted, unless they are more.
+struct KeptNumbers {
+    index_t* of_rows = nullptr;  // `places` of each row; null: nothing is kept
+    index_t places = 0;
+
+    SPMVGPU_IN_BODY index_t* of(std::int64_t row) const { return of_rows + row * places; }
+};
+
 // The number of distinct numbers of a group, or kTooMany if it exceeds `most`, and the numbers, ascending. The table is
 // at the beginning of the memory. Behind it there is a word, and a list: of `count` numbers for the second function,
-// and of the numbers up to kKept for the first one, which keeps them at `kept` in any order unless that is null.
-constexpr index_t kKept = 64;
-
+// and of those that are kept for the first one, which stores them in any order.
 template <class Lanes, class Group>
 SPMVGPU_IN_BODY index_t count_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits,
-                                       index_t most, index_t* kept = nullptr) {
+                                       index_t most, const KeptNumbers& kept = {}, std::int64_t row = 0) {
     constexpr std::uint64_t kDoesNotFit = std::uint64_t(1) << 32;
     std::uint64_t own = 0;
     Word* const size = memory + (std::int64_t(1) << slot_bits);
     auto* const list = reinterpret_cast<index_t*>(size + 1);
-    if (kept != nullptr) lanes.once([&] { *size = 0; });
+    if (kept.places > 0) lanes.once([&] { *size = 0; });
     const auto add = [&](index_t number) {
         ++own;
-        if (kept == nullptr) return;
+        if (kept.places == 0) return;
         const index_t place = take_place(size);
-        if (place < kKept) list[place] = number;
+        if (place < kept.places) list[place] = number;
     };
     if (!hash_distinct(lanes, group, memory, slot_bits, add)) own = kDoesNotFit;
     const std::uint64_t all = lanes.sum(own);
     if (all > static_cast<std::uint64_t>(most)) return kTooMany;
     const auto count = static_cast<index_t>(all);
-    if (kept != nullptr && count <= kKept) lanes.share(count, [&](index_t i) { kept[i] = list[i]; });
+    if (count <= kept.places) lanes.share(count, [&](index_t i) { kept.of(row)[i] = list[i]; });
     return count;
 }
 template <class Lanes, class Group>
@@ -160,7 +167,7 @@ SPMVGPU_IN_BODY void write_distinct(const Lanes& lanes, const Group& group, Word
     auto* const list = reinterpret_cast<index_t*>(size + 1);
     lanes.once([&] { *size = 0; });
     hash_distinct(lanes, group, memory, slot_bits, [&](index_t number) { list[take_place(size)] = number; });
-    lanes.sort(count, list, to);
+    lanes.sort(count, list, reinterpret_cast<index_t*>(memory), to);
 }
 
 // distinct_pattern(passes, rows, cols, group_of, work): the pattern whose row i has the distinct numbers of the group
@@ -250,7 +257,8 @@ struct Tables {
     index_t most;  // numbers that fit
     std::int64_t count;
     Array<index_t> rows;
-    Array<index_t> kept;  // kKept places for each row; empty if nothing is kept
+    Array<index_t> kept_lists;
+    KeptNumbers kept;
 };
 
 template <class Passes, class GroupOf>
@@ -306,21 +314,23 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
         }
         const auto tries = tried.data() == nullptr ? std::int64_t(rows) : static_cast<std::int64_t>(tried.size());
         const index_t most = slot_bits == bits_for_all ? found.longest : most_in_table(slot_bits);
-        constexpr std::int64_t kMostKept = std::int64_t(1) << 27;
-        const bool keeps = is_first && tries * kKept <= kMostKept;
-        Array<index_t> lists_of_tried = passes.template scratch<index_t>(keeps ? tries * kKept : 0);
+        KeptNumbers kept;
+        for (const index_t places : {most_in_table(kSlotBits[0]), kFewKept}) {
+            constexpr std::int64_t kMostKept = std::int64_t(1) << 27;
+            if (is_first && kept.places == 0 && tries * places <= kMostKept) kept.places = places;
+        }
+        Array<index_t> kept_lists = passes.template scratch<index_t>(tries * kept.places);
+        kept.of_rows = kept_lists.data();
         const index_t* const listed = tried.data();
-        index_t* const kept = lists_of_tried.data();
         passes.each_in_step_with(
-            tries, (std::int64_t(1) << slot_bits) + 1 + kKept,
+            tries, (std::int64_t(1) << slot_bits) + 1 + kept.places,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
                 const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
-                index_t* const own = kept == nullptr ? nullptr : kept + i * kKept;
-                const index_t count = count_distinct(lanes, group_of(row), memory, slot_bits, most, own);
+                const index_t count = count_distinct(lanes, group_of(row), memory, slot_bits, most, kept, i);
                 lanes.once([&] { offsets[row] = count; });
             },
             work + (std::int64_t(1) << slot_bits));
-        tables.push_back({slot_bits, most, tries, std::move(tried), std::move(lists_of_tried)});
+        tables.push_back({slot_bits, most, tries, std::move(tried), std::move(kept_lists), kept});
     }
 
     Array<index_t> rows_to_sort;  // with too many numbers for these
@@ -368,7 +378,8 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
     }
     index_t fitted = 0;  // in the smaller tables
     for (const Tables& table : tables) {
-        const index_t *const listed = table.rows.data(), *const kept = table.kept.data();
+        const index_t* const listed = table.rows.data();
+        const KeptNumbers kept = table.kept;
         const index_t least = fitted, most = table.most;
         const int slot_bits = table.slot_bits;
         const std::int64_t slots = std::int64_t(1) << slot_bits;
@@ -378,12 +389,12 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
                 const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
                 const index_t count = offsets[row + 1] - offsets[row];
                 if (count <= least || count > most) return;
-                if (kept == nullptr || count > kKept) {
+                if (count > kept.places) {
                     return write_distinct(lanes, group_of(row), memory, slot_bits, count, to + offsets[row]);
                 }
                 auto* const list = reinterpret_cast<index_t*>(memory);
-                lanes.share(count, [&](index_t k) { list[k] = kept[i * kKept + k]; });
-                lanes.sort(count, list, to + offsets[row]);
+                lanes.share(count, [&](index_t k) { list[k] = kept.of(i)[k]; });
+                lanes.sort(count, list, list + count, to + offsets[row]);
             },
             work + slots);
         fitted = most;

@@ -15,8 +15,8 @@
 //     lanes.largest_of(n, value, none)    and the largest, or `none` if none is larger
 //     lanes.add_up(n, value, body)        body(i, sum of the value(j) of all j below i) for every i below n; returns
 //                                         the sum of all
-//     lanes.sort(n, from, to)             to[0] to to[n - 1] become the different index_t from[0] to from[n - 1],
-//                                         ascending; what is in `from` is lost
+//     lanes.sort(n, from, spare, to)      to[0] to to[n - 1] become the different index_t from[0] to from[n - 1],
+//                                         ascending; what is in `from`, and in as many of `spare`, is lost
 //     lanes.total<V>(n, value)            the sum of the V value(i) of all i below n, for few lanes: each adds every
 //                                         eighth number first, and so does a single one, for the same bits
 //     lanes.meet()            what lanes wrote before is there for all of them afterwards
@@ -115,7 +115,7 @@ struct HostLanes : OneLane {
         }
         return sums[0];
     }
-    void sort(index_t n, const index_t* from, index_t* to) const {
+    void sort(index_t n, const index_t* from, index_t* /*spare*/, index_t* to) const {
         std::copy_n(from, n, to);
         std::sort(to, to + n);
     }

@@ -1,6 +1,9 @@
 // The lanes of core/passes/lanes.hpp on a GPU: the threads of a warp.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+
 #include "core/passes/lanes.hpp"
 #include "gpu/cuda/warp.cuh"
 
@@ -25,7 +28,8 @@ static __device__ __forceinline__ index_t least_in_warp(index_t own) {
 
 // Neighbouring lanes that call the same functions. Other lanes of the warp may be at another place of the text.
 template <int lanes>
-struct SomeLanes {
+class SomeLanes {
+public:
     static constexpr int kCount = lanes;
 
     static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x % lanes); }
@@ -62,33 +66,106 @@ struct SomeLanes {
         for (index_t i = lane(); i < n; i += lanes) body(i);
         __syncwarp(all());
     }
-    // In a run of some hundred, each number goes to the position given by the count of smaller ones. Pairs of runs are
-    // merged from there on, an even number of times, so that the last goes to `to`.
-    __device__ __forceinline__ void sort(index_t n, index_t* from, index_t* to) const {
-        constexpr index_t kRun = 256;
-        index_t run = kRun;
-        int merges = 0;
-        for (std::int64_t merged = run; merged < n; merged *= 2) ++merges;
-        if (merges % 2 != 0) run *= 2;
-        for (index_t i = lane(); i < n; i += lanes) {
-            const index_t own = from[i], begin = i / run * run, end = min(n - begin, run) + begin;
-            index_t smaller = 0;
-            for (index_t other = begin; other < end; ++other) smaller += from[other] < own;
-            to[begin + smaller] = own;
+    // In registers as far as they hold the numbers, and otherwise in runs that are merged.
+    __device__ __forceinline__ void sort(index_t n, index_t* from, index_t* spare, index_t* to) const {
+        constexpr int kSmall = 2, kLarge = lanes == kWarp ? 16 : 8;  // numbers of a lane
+        if (n <= kSmall * lanes) return sort_in_registers<kSmall>(n, from, to);
+        if (n <= kLarge * lanes) return sort_in_registers<kLarge>(n, from, to);
+        constexpr index_t kRun = kLarge * lanes;
+        for (index_t first = 0; first < n; first += kRun) {
+            sort_in_registers<kLarge>(min(kRun, n - first), from + first, spare + first);
         }
-        __syncwarp(all());
-        for (std::int64_t merged = run; merged < n; merged *= 2) {
-            index_t* const source = to;
-            to = from, from = source;
-            for (index_t i = lane(); i < n; i += lanes) {
-                const index_t own = source[i];
-                const std::int64_t begin = i / merged * merged, pair = begin / (2 * merged) * (2 * merged);
-                const std::int64_t other = begin == pair ? begin + merged : pair;
-                const std::int64_t last = min(std::int64_t(n), other + merged), first = min(last, other);
-                to[pair + (i - begin) + (first_above(source, first, last, own) - first)] = own;
+        index_t *source = spare, *target = from;
+        for (std::int64_t run = kRun; run < n; run *= 2) {
+            if (2 * run >= n) target = to;
+            for (std::int64_t first = 0; first < n; first += 2 * run) {
+                const auto middle = static_cast<index_t>(min(std::int64_t(n), first + run));
+                const auto end = static_cast<index_t>(min(std::int64_t(n), first + 2 * run));
+                merge(source + first, middle - static_cast<index_t>(first), source + middle, end - middle,
+                      target + first);
             }
             __syncwarp(all());
+            index_t* const other = source;
+            source = target, target = other;
         }
+    }
+
+private:
+    // Different numbers by Batcher's bitonic sort. Lane l gets those from l * kEach on.
+    template <int kEach>
+    __device__ __forceinline__ void sort_in_registers(index_t n, const index_t* from, index_t* to) const {
+        index_t own[kEach];
+#pragma unroll
+        for (int e = 0; e < kEach; ++e) {
+            const index_t i = e * lanes + lane();
+            own[e] = i < n ? from[i] : std::numeric_limits<index_t>::max();
+        }
+        const auto order = [](index_t& a, index_t& b) {
+            const index_t less = min(a, b);
+            b = max(a, b), a = less;
+        };
+#pragma unroll
+        for (int size = 2; size <= lanes * kEach; size *= 2) {
+            // The first half of `size` numbers with the second one in the reverse order.
+            if (size <= kEach) {
+#pragma unroll
+                for (int e = 0; e < kEach; ++e) {
+                    if (e < (e ^ (size - 1))) order(own[e], own[e ^ (size - 1)]);
+                }
+            } else {
+                const int mask = size / kEach - 1;
+                const bool is_first = (lane() & size / kEach / 2) == 0;
+#pragma unroll
+                for (int e = 0; e < (kEach + 1) / 2; ++e) {
+                    index_t &a = own[e], &b = own[kEach - 1 - e];
+                    const index_t for_b = __shfl_xor_sync(all(), a, mask), for_a = __shfl_xor_sync(all(), b, mask);
+                    a = is_first ? min(a, for_a) : max(a, for_a);
+                    b = is_first ? min(b, for_b) : max(b, for_b);
+                }
+            }
+#pragma unroll
+            for (int half = size / 4; half > 0; half /= 2) {
+                if (half < kEach) {
+#pragma unroll
+                    for (int e = 0; e < kEach; ++e) {
+                        if ((e & half) == 0) order(own[e], own[e | half]);
+                    }
+                } else {
+                    const bool is_first = (lane() & half / kEach) == 0;
+#pragma unroll
+                    for (int e = 0; e < kEach; ++e) {
+                        const index_t other = __shfl_xor_sync(all(), own[e], half / kEach);
+                        own[e] = is_first ? min(own[e], other) : max(own[e], other);
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < kEach; ++e) {
+            const index_t i = lane() * kEach + e;
+            if (i < n) to[i] = own[e];
+        }
+        __syncwarp(all());
+    }
+
+    // Each lane merges a stretch of the result (Green, Odeh and Birk, "Merge path", 2014), of an odd length, so that
+    // lanes use different banks of shared memory.
+    __device__ __forceinline__ void merge(const index_t* a, index_t a_count, const index_t* b, index_t b_count,
+                                          index_t* to) const {
+        const index_t n = a_count + b_count, each = (n + lanes - 1) / lanes | 1;
+        index_t at = min(n, lane() * each);
+        const index_t end = min(n, at + each);
+        index_t i = max(0, at - b_count), most = min(at, a_count);  // of the numbers before come from a
+        while (i < most) {
+            const index_t middle = i + (most - i) / 2;
+            if (a[middle] < b[at - middle - 1]) {
+                i = middle + 1;
+            } else {
+                most = middle;
+            }
+        }
+        index_t j = at - i;
+        for (; at < end; ++at) to[at] = j >= b_count || (i < a_count && a[i] < b[j]) ? a[i++] : b[j++];
     }
 };
 
