@@ -624,6 +624,10 @@ DOORS = {
         lambda A, b, on: linalg.eigsh(A, k=3, v0=b, return_eigenvectors=False), "linalg.eigsh.[Av]*",
         "products", "start", shapes=(FLAT, COLUMN), takes=("None",), refuses={"zero": "v0 is zero"},
     ),
+    "eigsh, M": Door(
+        lambda A, b, on: linalg.eigsh(op(PLAIN, on), 3, A, return_eigenvectors=False), "linalg.eigsh.M",
+        "products", takes=("no matrix",), refuses=dict.fromkeys(("complex", "complex64"), "imaginary"),
+    ),
     "svds": Door(
         lambda A, b, on: linalg.svds(A, k=3, v0=b, return_singular_vectors=False), "linalg.svds.[Av]*",
         "products", "start", shapes=(FLAT, COLUMN), takes=("None",), refuses={"zero": "v0 is zero"},
@@ -789,8 +793,7 @@ LEFT_OUT = {
     "MultiDeviceOperator.set_x.x": "always refused: test_multi.py",
     "linalg.amg.B": "vectors of the near null space, from a function that computes them: test_multigrid.py",
     "linalg.aspreconditioner.ml": "hierarchies of pyamg, whose matrices are CSR: test_multigrid.py",
-    "linalg.eigsh.Minv": "not for the problems that it solves",
-    "linalg.eigsh.OPinv": "operators alone: test_eigsh.py",
+    "linalg.eigsh.*inv": "operators alone: test_eigsh.py",
     "linalg.DirectFactors.op": "made by splu",
     "linalg.fieldsplit.M": "a dict of what solvers take for M: test_fieldsplit.py",
     "linalg.Multigrid.A": "made by amg",

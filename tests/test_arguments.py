@@ -94,6 +94,7 @@ FUNCTIONS = {
     **dict.fromkeys([gallery.poisson1d, gallery.elasticity2d, gallery.elasticity3d], POINTS),
     **dict.fromkeys([gallery.elasticity2d_points, gallery.elasticity3d_points], POINTS),
     **dict.fromkeys([gallery.elasticity2d_load, gallery.elasticity3d_load], POINTS),
+    gallery.elasticity3d_mass: POINTS,
     **dict.fromkeys([gallery.poisson2d, gallery.poisson3d], ALONG_X),
     gallery.rigid_body_modes: {},
     gallery.banded_random: {"n": 9, "per_row": 3, "half_bandwidth": 3},

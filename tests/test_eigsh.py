@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
@@ -263,11 +264,197 @@ def test_no_convergence(device):
     np.testing.assert_allclose(A @ v, v * w, atol=1e-10)
 
 
+def masses(kind, n, dtype):
+    """A matrix of masses: of linear elements on a line, lumped, or of only some of the points."""
+    if kind == "consistent":
+        M = sp.diags_array([1.0, 4.0, 1.0], offsets=[-1, 0, 1], shape=(n, n)) / 6
+        return (
+            hermitian(sp.csr_array(M), dtype) if np.dtype(dtype).kind == "c" else sp.csr_array(M, dtype=dtype)
+        )
+    diagonal = np.random.default_rng(n).uniform(0.5, 3, n)
+    diagonal[::3] *= kind == "lumped"
+    return sp.csr_array(sp.diags_array(diagonal, dtype=dtype))
+
+
+def check_generalized(A, M, w, v, which="LM", sigma=None):
+    """Compare with dense matrices, of which those with `sigma` are in the range of `M`."""
+    k, wide = len(w), np.result_type(A.dtype, np.float64)
+    a, m = (np.asarray(B.toarray(), wide) for B in (A, M))
+    mu, Q = np.linalg.eigh(m)
+    root = Q[:, mu > 1e-6] * np.sqrt(mu[mu > 1e-6])
+    if sigma is None:
+        inverse = root / (root.conj() * root).sum(axis=0).real  # of its transpose
+        found = np.linalg.eigvalsh(inverse.conj().T @ a @ inverse)
+    else:
+        found = np.linalg.eigvalsh(root.conj().T @ np.linalg.solve(a - sigma * m, root))
+    of_map = w if sigma is None else 1 / (w - sigma)
+    wanted = expected(sp.diags_array(found), k, which)
+    tolerance = 1e3 * eps(A.dtype)
+    np.testing.assert_allclose(np.sort(of_map), wanted, rtol=0, atol=tolerance * abs(found).max())
+    sizes = abs(a).sum(axis=1).max() * abs(v).max(axis=0) * np.maximum(1, abs(w))
+    assert (np.abs(a @ v - m @ v * w).max(axis=0) <= tolerance * sizes).all()
+    np.testing.assert_allclose(v.conj().T @ m @ v, np.eye(k), rtol=0, atol=500 * eps(A.dtype))
+
+
+@pytest.mark.parametrize("kind", ["consistent", "lumped", "singular"])
+@pytest.mark.parametrize(
+    ("sigma", "which"),
+    [*((None, which) for which in ("LM", "SM", "LA", "SA", "BE")), (0.0, "LM"), (0.0, "LA")]
+    + [(3.1, which) for which in ("LM", "LA", "SA", "BE")]
+    + [(90.0, "LM"), (90.0, "SA")],
+)
+def test_generalized(kind, sigma, which, device, dtype):
+    """With a shift below, among and above the eigenvalues."""
+    if kind == "singular" and sigma is None:
+        pytest.skip("refused")
+    for name, k in (("poisson2d", 4), ("poisson1d", 3)):
+        A = made(name, dtype)
+        M = masses(kind, A.shape[0], dtype)
+        w, v = eigsh(sg.aslinearoperator(A, device=device), k, M, sigma, which, maxiter=10_000)
+        assert (w.dtype, v.dtype) == (np.finfo(dtype).dtype, A.dtype)
+        check_generalized(A, M, w, v, which, sigma)
+
+
+@pytest.mark.parametrize("dtype", COMPLEX_TYPES, ids=str)
+def test_generalized_hermitian(dtype, device):
+    A = made("poisson2d", dtype)
+    for kind, sigma in (("consistent", None), ("consistent", 3.1), ("singular", 0.0)):
+        M = masses(kind, A.shape[0], dtype)
+        check_generalized(A, M, *eigsh(sg.aslinearoperator(A, device=device), 4, M, sigma), sigma=sigma)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_all_generalized_eigenvalues(n, device):
+    A, M = sg.gallery.poisson1d(n), masses("consistent", n, np.float64)
+    dense = scipy.linalg.eigh(A.toarray(), M.toarray(), eigvals_only=True)
+    for sigma in (None, -1.0):
+        w, v = eigsh(sg.aslinearoperator(A, device=device), n, M, sigma)
+        np.testing.assert_allclose(w, dense, rtol=1e-12)
+        np.testing.assert_allclose(v.T @ M @ v, np.eye(n), atol=1e-13)
+
+
+def test_generalized_as_scipy(device):
+    A, M = gallery.elasticity3d(4), gallery.elasticity3d_mass(4)
+    v0 = np.ones(A.shape[0])
+    for options in (dict(sigma=0.0), dict(sigma=0.05, which="LA"), dict(which="LA")):
+        w, v = eigsh(sg.aslinearoperator(A, device=device), 5, M, v0=v0, **options)
+        np.testing.assert_allclose(w, np.sort(spla.eigsh(A, 5, M, v0=v0, **options)[0]), rtol=1e-9)
+        np.testing.assert_allclose(v.T @ M @ v, np.eye(5), atol=1e-12)
+
+
+def test_generalized_in_other_ways(device):
+    """Matrices of any kind, inverses that are given, and every inner solver."""
+    A = made("poisson2d", np.float64)
+    M = masses("consistent", A.shape[0], np.float64)
+    op = sg.aslinearoperator(A, device=device)
+    foreign, inverse = spla.aslinearoperator(M), np.linalg.inv(M.toarray())
+    of_shifted = np.linalg.inv(A.toarray() - 0.3 * M.toarray())
+    ways = [
+        *(dict(M=M, inner=inner) for inner in ("direct", "cg", "minres")),
+        *(dict(M=M, sigma=-0.1, inner=inner) for inner in ("direct", "cg", "minres")),
+        dict(M=M, inner="cg", preconditioner="ic0"),
+        dict(M=M, sigma=-0.1, inner="cg", preconditioner="amg"),
+        dict(M=M, sigma=0.3, inner="minres", preconditioner="jacobi"),
+        dict(M=M, Minv=spla.aslinearoperator(inverse)),
+        dict(M=M, Minv=sg.aslinearoperator(inverse, device=device)),
+        dict(M=M, sigma=0.3, OPinv=spla.aslinearoperator(of_shifted)),
+        *(dict(M=foreign, sigma=sigma) for sigma in (None, 0.0, 0.25)),
+        dict(M=M.toarray().astype(np.float32), sigma=0.0),  # whose entries, 2/3 and 1/6, are rounded
+        dict(M=sg.aslinearoperator(M, device="cpu"), sigma=0.0),
+        dict(M=sg.aslinearoperator(M, device=device, format="ellpack")),
+        dict(M=M, sigma=0.0, v0=np.ones(A.shape[0])),
+    ]
+    for options in ways:
+        with naming(**options):
+            w, v = eigsh(op, 3, **options)
+            if getattr(options["M"], "dtype", None) == np.float32:
+                np.testing.assert_allclose(w, eigsh(op, 3, M, 0.0)[0], rtol=1e-6)
+            else:
+                check_generalized(A, M, w, v, sigma=options.get("sigma"))
+    for one in (spla.aslinearoperator(A), op):
+        check_generalized(A, M, *eigsh(one, 3, foreign, 0.25), sigma=0.25)
+    with pytest.raises(TypeError, match="needs the entries"):
+        eigsh(op, 3, foreign, 0.3, inner="direct")
+
+
+@pytest.mark.parametrize("sigma", [None, 0.37])
+def test_all_generalized_copies(sigma, device):
+    """None is missing, also where M is singular, and the vectors of equal eigenvalues are orthogonal."""
+    for seed in range(12):
+        r = np.random.default_rng(seed)
+        B = r.standard_normal((20, 20))
+        diagonal = np.where((r.random(20) < 0.3) & (sigma is not None), 0, r.uniform(0.3, 3, 20))
+        A, M = np.kron(np.eye(3), B + B.T), np.kron(np.eye(3), np.diag(diagonal))
+        if np.linalg.cond(A - (sigma or 0.0) * M) > 1e3:
+            continue
+        with naming(seed=seed):
+            w, v = eigsh(sg.aslinearoperator(A, device=device), 6, M, sigma)
+            check_generalized(sp.csr_array(A), sp.csr_array(M), w, v, sigma=sigma)
+
+
+@pytest.mark.parametrize("of_A", [-600, -40, 40, 600])
+@pytest.mark.parametrize("of_M", [-150, 0, 150])
+def test_scales_of_generalized_problems(of_A, of_M, device):
+    A = made("poisson2d", np.float64)
+    M = masses("consistent", A.shape[0], np.float64)
+    w, v = eigsh(sg.aslinearoperator(A * 2.0**of_A, device=device), 3, M * 2.0**of_M, sigma=0.0)
+    check_generalized(A, M, w * 2.0 ** (of_M - of_A), v * 2.0 ** (of_M / 2), sigma=0.0)
+
+
+@pytest.mark.parametrize("kind", ["consistent", "singular"])
+def test_a_shift_next_to_an_eigenvalue(kind, device):
+    """Its eigenvector is nearly all of each product."""
+    A = made("poisson2d", np.float64)
+    M, op = masses(kind, A.shape[0], np.float64), sg.aslinearoperator(A, device=device)
+    exact = eigsh(op, 3, M, 0.3)[0]
+    for distance in (1e-6, 1e-9, 1e-12):
+        w, v = eigsh(op, 3, M, exact[1] + distance)
+        np.testing.assert_allclose(w[np.argmin(abs(w - exact[1]))], exact[1], rtol=1e-13)
+        np.testing.assert_allclose(v.T @ M @ v, np.eye(3), atol=1e-13)
+
+
+def test_hidden_parts(device):
+    """Rounding errors in the null space of M, which grow with each step, do not come back at restarts."""
+    A = made("poisson2d", np.float64)
+    M = masses("singular", A.shape[0], np.float64)
+    w, v = eigsh(sg.aslinearoperator(A, device=device), 8, M, 3.1, which="LA", ncv=10, maxiter=10_000)
+    check_generalized(A, M, w, v, "LA", 3.1)
+
+
 A = sp.csr_array(gallery.poisson2d(5))
 REFUSED = {
     "k too large": (dict(k=26), ValueError, "k=26"),
     "ncv": (dict(k=6, ncv=6), ValueError, "ncv=6"),
-    "M": (dict(M=A), ValueError, "M is for generalized problems"),
+    "M shape": (dict(M=np.eye(3)), ValueError, r"M has shape \(3, 3\); it must have \(25, 25\)"),
+    "M complex": (dict(M=A * (1 + 0j)), TypeError, "M cannot be used: .*complex128"),
+    "M no matrix": (dict(M="M"), TypeError, "M cannot be used: "),
+    "M nan": (dict(M=np.nan * A, sigma=0.0), ValueError, "contains inf or NaN"),
+    "M negative": (dict(M=-A), np.linalg.LinAlgError, "M is not positive definite"),
+    "M negative, sigma": (dict(M=-A, sigma=0.5), np.linalg.LinAlgError, "M is not positive definite"),
+    "M indefinite": (dict(M=np.diag(np.arange(25) - 9.0), sigma=0.5), np.linalg.LinAlgError, "not positive"),
+    "M indefinite, cg": (dict(M=np.diag(np.arange(25) - 9.5), inner="cg"), np.linalg.LinAlgError, "with M"),
+    "M singular": (dict(M=np.diag(np.arange(25.0))), np.linalg.LinAlgError, "M is singular; give sigma"),
+    "M zero": (dict(M=0 * A, sigma=0.5), np.linalg.LinAlgError, "M is not positive definite, or zero"),
+    "M tiny": (
+        dict(M=2.0**-600 * A, sigma=0.0),
+        np.linalg.LinAlgError,
+        "M is not positive definite, or zero",
+    ),
+    "rank": (
+        dict(M=np.diag(np.arange(25) < 4.0), sigma=0.0),
+        np.linalg.LinAlgError,
+        "more than the 4 eigenv",
+    ),
+    "v0 in the null space": (
+        dict(M=np.diag(np.arange(25) > 2.0), sigma=0.0, v0=np.eye(25)[0]),
+        ValueError,
+        "v0 is zero",
+    ),
+    "Minv alone": (dict(Minv=A), ValueError, "Minv is the inverse of M"),
+    "Minv with sigma": (dict(M=A, sigma=0.0, Minv=A), ValueError, "give OPinv with sigma"),
+    "OPinv with M": (dict(M=A, OPinv=A), ValueError, "OPinv is for solves"),
+    "Minv shape": (dict(M=A, Minv=spla.aslinearoperator(np.eye(3))), ValueError, "Minv has shape"),
+    "mode": (dict(M=A, sigma=1.0, mode="cayley"), ValueError, "mode='cayley'"),
     "sigma": (dict(sigma=np.nan), ValueError, "sigma=nan"),
     "OPinv alone": (dict(OPinv=A), ValueError, "OPinv is for solves"),
     "OPinv shape": (dict(sigma=0.0, OPinv=spla.aslinearoperator(np.eye(3))), ValueError, "OPinv has shape"),

@@ -66,14 +66,18 @@ void with_factors(const BasisVectors& basis, const py::array& q, Call&& call) {
 void register_basis(py::module_& module) {
     py::class_<BasisVectors>(module, "KrylovBasis", "An orthonormal basis on a device.")
         .def(py::init(of_dtype([]<class T>(index_t n, int length, std::shared_ptr<SolverMemory> memory,
-                                           std::optional<int> threads, const py::object& ranks) {
+                                           std::optional<int> threads, const py::object& ranks,
+                                           const std::optional<AnyMap>& inner) {
                  RankSums sums = rank_sums(ranks);
+                 std::shared_ptr<const LinearMap<T>> map;
+                 if (inner) map = inner->of<T>();
                  const GilRelease release;
-                 return BasisVectors{make_krylov_basis<T>(n, length, std::move(memory), std::move(sums)),
-                                     at_most(threads)};
+                 return BasisVectors{
+                     make_krylov_basis<T>(n, length, std::move(memory), std::move(sums), std::move(map)),
+                     at_most(threads)};
              })),
              py::arg("dtype"), py::arg("n"), py::arg("length"), py::arg("memory"), py::arg("threads"),
-             py::arg("ranks") = py::none())
+             py::arg("ranks") = py::none(), py::arg("inner") = py::none())
         .def("put", method<BasisVectors>([]<class T>(KrylovBasis<T>& basis, std::uintptr_t x, int number) {
                  const auto found = basis.put(at<T>(x), number);
                  return Coefficients(found.begin(), found.end());

@@ -277,6 +277,23 @@ def test_eigenvalues_near_a_shift():
     check_pairs(A, op, w, v, expected, 1e-9)
 
 
+def test_generalized_eigenvalues(side):
+    A = gallery.poisson2d(7, 8)
+    M = sp.csr_array(sp.diags_array([1.0, 4.0, 1.0], offsets=[-1, 0, 1], shape=A.shape) / 6)
+    op, mass = (operator(matrix, **side.options) for matrix in (A, M))
+    v0 = own(op.row_ranges, vector(56, A.dtype), side)
+    w, v = linalg.eigsh(op, 3, mass, v0=v0)
+    np.testing.assert_allclose(side.fetch(w), linalg.eigsh(A, 3, M)[0], rtol=1e-10)
+    inverse = operator(sp.csr_array(np.linalg.inv(A.toarray() - 2.05 * M.toarray())), **side.options)
+    w, v = linalg.eigsh(op, 3, mass, 2.05, v0=v0, OPinv=inverse)
+    np.testing.assert_allclose(side.fetch(w), linalg.eigsh(A, 3, M, 2.05)[0], rtol=1e-10)
+    v = whole(op.row_ranges, v, side)
+    np.testing.assert_allclose(v.T @ M @ v, np.eye(3), atol=1e-12)
+    for sigma, given, message in ((None, M, "M is not distributed"), (2.05, mass, "over ranks; give OPinv")):
+        with pytest.raises(TypeError, match=message):
+            linalg.eigsh(op, 3, given, sigma)
+
+
 def test_what_eigsh_refuses():
     A = gallery.poisson2d(9)
     op = operator(A)

@@ -39,15 +39,17 @@ void rotate(OnHost&, index_t n, Basis<T> from, int vectors, const Wide<T>* q, in
 
 template <class T>
 std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory,
-                                                  RankSums ranks) {
+                                                  RankSums ranks, std::shared_ptr<const LinearMap<T>> inner) {
 #ifdef SPMVGPU_CUDA
-    if (memory->device().is_gpu()) return gpu::make_krylov_basis<T>(n, length, std::move(memory), std::move(ranks));
+    if (memory->device().is_gpu())
+        return gpu::make_krylov_basis<T>(n, length, std::move(memory), std::move(ranks), std::move(inner));
 #endif
-    return std::make_unique<KrylovBasisOn<T, OnHost>>(n, length, std::move(memory), std::move(ranks));
+    return std::make_unique<KrylovBasisOn<T, OnHost>>(n, length, std::move(memory), std::move(ranks), std::move(inner));
 }
 
-#define INSTANTIATE(T) \
-    template std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t, int, std::shared_ptr<SolverMemory>, RankSums);
+#define INSTANTIATE(T)                                                                                                \
+    template std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t, int, std::shared_ptr<SolverMemory>, RankSums, \
+                                                               std::shared_ptr<const LinearMap<T>>);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -51,13 +51,16 @@ void rotate(OnStream& place, index_t n, Basis<T> from, int vectors, const Wide<T
 
 template <class T>
 std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory,
-                                                  RankSums ranks) {
-    if (ranks) return std::make_unique<KrylovBasisOn<T, OnGpuOfRank>>(n, length, std::move(memory), std::move(ranks));
-    return std::make_unique<KrylovBasisOn<T, OnGpu>>(n, length, std::move(memory), std::move(ranks));
+                                                  RankSums ranks, std::shared_ptr<const LinearMap<T>> inner) {
+    if (ranks)
+        return std::make_unique<KrylovBasisOn<T, OnGpuOfRank>>(n, length, std::move(memory), std::move(ranks),
+                                                               std::move(inner));
+    return std::make_unique<KrylovBasisOn<T, OnGpu>>(n, length, std::move(memory), std::move(ranks), std::move(inner));
 }
 
-#define INSTANTIATE(T) \
-    template std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t, int, std::shared_ptr<SolverMemory>, RankSums);
+#define INSTANTIATE(T)                                                                                                \
+    template std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t, int, std::shared_ptr<SolverMemory>, RankSums, \
+                                                               std::shared_ptr<const LinearMap<T>>);
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -1,4 +1,7 @@
 // An orthonormal basis of a Krylov subspace on a device, as in the Lanczos method with restarts.
+//
+// Orthonormal in the inner product of a Hermitian matrix, if there is one, which need not be definite: then the norm of
+// v is -sqrt(-(v, v)) where (v, v) is negative.
 #pragma once
 
 #include <memory>
@@ -19,14 +22,14 @@ public:
     virtual ~KrylovBasis() = default;
 
     // v_place = x orthonormalised against the earlier vectors. Returns the coefficients of x in v_0 to v_place, the
-    // last of which is the norm of the remainder; if that is zero, so is v_place.
+    // last of which is the norm of the remainder; if that is not positive, v_place is zero.
     virtual std::vector<Wide<T>> put(const T* x, int place) = 0;
 
     // With v_0 = x, v_1 = y and v_2 = map v_j: the products of v_0, v_1 and v_2 with v_2, first for j = 0, then for 1,
     // where both v_2 are divided by the same power of two. Not finite if map x or map y is not.
     virtual std::vector<Wide<T>> products(const LinearMap<T>& map, const T* x, const T* y) = 0;
 
-    // The exponent of |map v_0|, with that vector stored in v_1; none if it is zero or not finite.
+    // The exponent of |map v_0| / |v_0|, with map v_0 stored in v_1; none if that is zero or not finite.
     virtual std::optional<int> exponent(const LinearMap<T>& map) = 0;
 
     // v_j+1 = 2^exponent map v_j orthonormalised against the earlier vectors, for j from `first` to `last` - 1.
@@ -44,16 +47,17 @@ public:
     virtual void multiply(const LinearMap<T>& map, int place, T* to) = 0;
 };
 
-// The basis has at most `length` vectors, on the device of the memory.
+// The basis has at most `length` vectors, on the device of the memory. `inner` multiplies by the matrix of the inner
+// product; without it, that is the plain one.
 template <class T>
 std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory,
-                                                  RankSums ranks);
+                                                  RankSums ranks, std::shared_ptr<const LinearMap<T>> inner = {});
 
 namespace gpu {
 
 template <class T>
 std::unique_ptr<KrylovBasis<T>> make_krylov_basis(index_t n, int length, std::shared_ptr<SolverMemory> memory,
-                                                  RankSums ranks);
+                                                  RankSums ranks, std::shared_ptr<const LinearMap<T>> inner = {});
 
 }  // namespace gpu
 

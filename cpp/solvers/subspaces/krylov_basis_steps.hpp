@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,17 +24,27 @@ public:
         double along = 0, norm = 0, scale = 0;
         template <class Visit>
         void visit_pointers(Visit&&) {}
+
+        SPMVGPU_SCALAR void set_norm(double squared) {
+            constexpr double kLeastNorm = 1e-30;  // 1 / norm must be finite in any type
+            norm = squared < 0 ? -root(-squared) : root(squared);
+            if (norm <= kLeastNorm && norm > 0) norm = 0;
+            scale = norm > 0 ? 1 / norm : 0;
+        }
     };
 
-    KrylovBasisOn(index_t n, int length, std::shared_ptr<SolverMemory> memory, RankSums ranks)
+    KrylovBasisOn(index_t n, int length, std::shared_ptr<SolverMemory> memory, RankSums ranks,
+                  std::shared_ptr<const LinearMap<T>> inner)
         : n_(n),
           sums_(std::max(length, kMaxSums)),
           device_(memory->device()),
           memory_(std::move(memory)),
-          ranks_(std::move(ranks)) {
+          ranks_(std::move(ranks)),
+          inner_(std::move(inner)) {
         lease_ = std::make_unique<SolverMemory::Lease>(*memory_, device_, [&](Arena& arena) {
             const std::size_t stride = aligned(n * sizeof(T)) / sizeof(T);
             v_ = {arena.take<T>(stride * length), stride};
+            if (inner_) dual_ = arena.take<T>(n);
             first_ = arena.take<Wide<T>>(length);
             again_ = arena.take<Wide<T>>(length);
             factors_ = arena.take<Wide<T>>(std::size_t(length) * length);
@@ -82,7 +94,11 @@ public:
     std::optional<int> exponent(const LinearMap<T>& map) override {
         Place place = here();
         map.apply(v_[0], v_[1], place.queue.stream());
-        return exponent_of(place.queue, magnitude_, n_, static_cast<const T*>(v_[1]));
+        auto found = exponent_of(place.queue, magnitude_, n_, static_cast<const T*>(v_[1]));
+        // Without a matrix of the inner product, |v_0| is 1.
+        if (found && inner_)
+            *found -= exponent_of(place.queue, magnitude_, n_, static_cast<const T*>(v_[0])).value_or(0);
+        return found;
     }
 
     std::vector<double> extend(const LinearMap<T>& map, int first, int last, int exponent) override {
@@ -124,6 +140,14 @@ public:
 
     // The functions below are public, as functions with lambdas for the GPU must be.
 
+    // The vector whose plain products are inner products with w: w times the matrix of the inner product.
+    template <class Queue>
+    const T* dual(Queue& queue, const T* w) {
+        if (!inner_) return w;
+        inner_->apply(w, dual_, queue.stream());
+        return dual_;
+    }
+
     // v_count orthonormalised against the earlier vectors, twice, because the remainders of the first time are small
     // enough only after the second.
     template <class Queue>
@@ -135,7 +159,7 @@ public:
     // v_count less its projections on the earlier vectors.
     template <class Queue>
     void take_out(Queue& queue, int count) {
-        queue.dots(scalars_, n_, v_, count, static_cast<const T*>(v_[count]), first_, NoWork{});
+        queue.dots(scalars_, n_, v_, count, dual(queue, v_[count]), first_, NoWork{});
         queue.combine(
             scalars_, n_, v_, [=] SPMVGPU_DEVICE(const Scalars&) { return count; }, first_, -1, v_[count], NoWork{});
     }
@@ -146,7 +170,7 @@ public:
         T* const w = v_[j + 1];
         const Wide<T>* const along = first_ + j;
         const double* const norm = found_ + 2 * j + 1;
-        queue.dots(scalars_, n_, Basis<T>{v_[j], v_.stride}, 1, static_cast<const T*>(w), first_ + j,
+        queue.dots(scalars_, n_, Basis<T>{v_[j], v_.stride}, 1, dual(queue, w), first_ + j,
                    [=] SPMVGPU_DEVICE(Scalars & s) {
                        s.along = real_of(*along);
                        s.norm = *norm;
@@ -165,16 +189,21 @@ public:
         T* const w = v_[count];
         Wide<T>*const first = first_, *const again = again_;
         double* const found = found_ + 2 * count;
-        queue.dots(scalars_, n_, v_, count, static_cast<const T*>(w), again, NoWork{});
-        queue.combine(
-            scalars_, n_, v_, [=] SPMVGPU_DEVICE(const Scalars&) { return count; }, again, -1, w,
-            [=] SPMVGPU_DEVICE(Scalars & s, const Sums<T, 1>& sums) {
-                constexpr double kLeastNorm = 1e-30;  // 1 / norm must be finite in any type
-                s.norm = root(sums.real(0));
-                s.scale = s.norm > kLeastNorm ? 1 / s.norm : 0;
-                found[0] = count > 0 ? real_of(first[count - 1] + again[count - 1]) : 0;
-                found[1] = s.norm;
-            });
+        const auto all = [=] SPMVGPU_DEVICE(const Scalars&) { return count; };
+        const auto take_norm = [=] SPMVGPU_DEVICE(Scalars & s, double squared) {
+            s.set_norm(squared);
+            found[0] = count > 0 ? real_of(first[count - 1] + again[count - 1]) : 0;
+            found[1] = s.norm;
+        };
+        queue.dots(scalars_, n_, v_, count, dual(queue, w), again, NoWork{});
+        if (inner_) {
+            queue.combine(scalars_, n_, v_, all, again, -1, w, NoWork{});
+            queue.dots(scalars_, n_, Basis<T>{w, v_.stride}, 1, dual(queue, w), again + count,
+                       [=] SPMVGPU_DEVICE(Scalars & s) { take_norm(s, real_of(again[count])); });
+        } else {
+            queue.combine(scalars_, n_, v_, all, again, -1, w,
+                          [=] SPMVGPU_DEVICE(Scalars & s, const Sums<T, 1>& sums) { take_norm(s, sums.real(0)); });
+        }
         queue.sweep(scalars_, n_, read(static_cast<const T*>(w)), write(w),
                     [=] SPMVGPU_DEVICE(const Scalars& s, T w) { return spmvgpu::put(Real<T>(s.scale) * w); });
     }
@@ -192,8 +221,10 @@ private:
     Device device_;
     std::shared_ptr<SolverMemory> memory_;
     RankSums ranks_;
+    std::shared_ptr<const LinearMap<T>> inner_;
     std::unique_ptr<SolverMemory::Lease> lease_;
     Basis<T> v_{};
+    T* dual_ = nullptr;
     Wide<T>*first_ = nullptr, *again_ = nullptr, *factors_ = nullptr;
     double* found_ = nullptr;
     Scalars* scalars_ = nullptr;

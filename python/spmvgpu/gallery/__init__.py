@@ -16,6 +16,7 @@ from .elasticity import (
     elasticity2d_points,
     elasticity3d,
     elasticity3d_load,
+    elasticity3d_mass,
     elasticity3d_points,
     rigid_body_modes,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "elasticity2d_points",
     "elasticity3d",
     "elasticity3d_load",
+    "elasticity3d_mass",
     "elasticity3d_points",
     "lp_like",
     "meshes",

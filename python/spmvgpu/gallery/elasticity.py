@@ -162,6 +162,46 @@ def elasticity3d_load(n: int, *, dtype: npt.DTypeLike = np.float64) -> HostArray
 
 
 @with_hints
+def elasticity3d_mass(n: int, *, dtype: npt.DTypeLike = np.float64) -> sp.csr_array:
+    """Return the consistent mass matrix of the block of `elasticity3d`, of density 1.
+
+    Parameters
+    ----------
+    n : int
+        As in `elasticity3d`.
+    dtype : dtype, default float64
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        Symmetric positive definite: `M` of `spmvgpu.linalg.eigsh`, for vibrations of the block.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range.
+
+    Examples
+    --------
+    >>> from spmvgpu import gallery
+    >>> M = gallery.elasticity3d_mass(4)
+    >>> M.shape, round(float(M.sum()), 6)
+    ((192, 192), 90.0)
+    """
+    grid = _cube(n, 3)
+    _elements(grid)  # refuses grids that are too small
+    along = [sp.diags_array([1.0, 4.0, 1.0], offsets=[-1, 0, 1], shape=grid[:2]).tolil() / 6 for _ in grid]
+    for axis, masses in enumerate(along):
+        masses[-1, -1] /= 2
+        masses[0, 0] /= 1 if axis == 0 else 2  # there are elements on both sides of the first layer
+    nodes = sp.kron(sp.kron(along[0], along[1]), along[2])
+    made = sp.csr_array(sp.kron(nodes, sp.eye_array(len(grid))), dtype=value_type(dtype))
+    made.eliminate_zeros()
+    made.sort_indices()
+    return made
+
+
+@with_hints
 def elasticity2d_points(n: int) -> HostArray:
     """Return the free nodes of the square of `elasticity2d`.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as sla
+from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._core import LinearMap
@@ -24,7 +25,16 @@ from .lanczos import Lanczos, checked_which, no_convergence, places_of, seed_of,
 from .named import named
 from .preconditioners import checked_preconditioner, map_of_preconditioner
 from .stopping import tolerance
-from .systems import OverRanks, System, Vectors, agreement_of, callback_map, refuse_ranks, system_of
+from .systems import (
+    OverRanks,
+    System,
+    Vectors,
+    agreement_of,
+    callback_map,
+    no_entries,
+    refuse_ranks,
+    system_of,
+)
 
 _INNER = ("auto", "direct", "cg", "minres")
 # Rows up to which factors of the shifted matrix are made unasked: by SciPy, and by cuDSS.
@@ -65,11 +75,14 @@ def eigsh(
         `v0` and the eigenvectors are pieces, and all ranks get the same eigenvalues.
     k : int, default 6
         Number of eigenvalues, at most n.
-    M, Minv : None
-        Generalized problems are not solved. Use `scipy.sparse.linalg.eigsh` or `lobpcg`.
+    M : like `A`, optional
+        Matrix of the generalized problem ``A @ v = w * M @ v``: symmetric or Hermitian, and positive
+        definite. With `sigma` it may be singular, and eigenvalues that are infinite are not found. It is cast
+        to the dtype of `A`, and copied to its device. Ranks need `Minv` or `OPinv`, or solve with `M` by cg.
     sigma : float, optional
         Find eigenvalues near `sigma`: the method multiplies by the inverse of ``A - sigma * I``, whose
-        eigenvalues are ``w' = 1 / (w - sigma)``. Each product is a solve, as `inner` says.
+        eigenvalues are ``w' = 1 / (w - sigma)``; with `M`, by `M` and the inverse of ``A - sigma * M``. Each
+        product is a solve, as `inner` says.
     which : {"LM", "SM", "LA", "SA", "BE"}, default "LM"
         Which eigenvalues: the largest or smallest in magnitude, the largest or smallest, or half from each
         end, of which the upper one has one more if `k` is odd. With `sigma` it is about ``w'``: "LM" finds
@@ -88,41 +101,46 @@ def eigsh(
         tolerance may miss copies, as with ARPACK: rounding errors bring them in late.
     return_eigenvectors : bool, default True
         Whether to return eigenvectors also.
+    Minv : LinearOperator or SparseOperator, optional
+        The inverse of `M`, in place of inner solves without `sigma`.
     OPinv : LinearOperator or SparseOperator, optional
-        The inverse of ``A - sigma * I``, in place of inner solves.
+        The inverse of ``A - sigma * I``, or of ``A - sigma * M``, in place of inner solves.
     mode : {"normal"}
-        Other modes are for generalized problems.
+        SciPy's other modes are not available.
     rng : numpy.random.Generator or int, optional
         For another random start vector, where `v0` is not given.
     inner : {"auto", "direct", "cg", "minres"}, default "auto"
-        With `sigma`, how to solve with ``A - sigma * I``. "direct": with factors, as of `splu`, on a GPU if
-        cuDSS is installed, and otherwise on the CPU. "cg" and "minres": with these solvers, on the device, to
-        a relative residual of ``max(tol / 10, 100 * eps)``; cg is for a `sigma` below all eigenvalues. "auto"
-        is "direct" up to 20,000 rows, or 200,000 with cuDSS, and "minres" for larger matrices, for those
-        whose entries are not known, and over ranks.
+        How to solve with ``A - sigma * M``, or with `M` without `sigma`. "direct": with factors, as of
+        `splu`, on a GPU if cuDSS is installed, and otherwise on the CPU. "cg" and "minres": with these
+        solvers, on the device, to a relative residual of ``max(tol / 10, 100 * eps)``; cg is for a `sigma`
+        below all eigenvalues. "auto" is "direct" up to 20,000 rows, or 200,000 with cuDSS. For larger
+        matrices, for those whose entries are not known, and over ranks, it is "minres", or "cg" for `M`.
     preconditioner : preconditioner or str, optional
-        Of the inner solver, as `M` of `cg`. A name makes the preconditioner of ``A - sigma * I``.
+        Of the inner solver, as `M` of `cg`. A name makes the preconditioner of ``A - sigma * M``, or of `M`,
+        for which "jacobi" is the default.
 
     Returns
     -------
     w : (k,) array
         Eigenvalues in ascending order.
     v : (n, k) array
-        Eigenvectors in its columns. Both are of the library of `v0`, on its device.
+        Eigenvectors in its columns, orthonormal: ``v.conj().T @ M @ v`` is the identity. Both are of the
+        library of `v0`, on its device.
 
     Raises
     ------
     scipy.sparse.linalg.ArpackNoConvergence
         If not all have converged after `maxiter` restarts. It has those that have as attributes.
     numpy.linalg.LinAlgError
-        If ``A - sigma * I`` is singular, or an inner solve does not converge.
+        If ``A - sigma * M`` is singular, an inner solve does not converge, `M` turns out not to be definite,
+        or fewer than `k` eigenvalues are finite.
     TypeError, ValueError
         If an argument has a type, a shape, a dtype or a value that is not allowed, or if `A` or `v0` contains
         infinity or NaN.
 
     See Also
     --------
-    lobpcg : With a preconditioner, and for generalized problems.
+    lobpcg : With a preconditioner.
 
     References
     ----------
@@ -137,18 +155,21 @@ def eigsh(
     array([3.9961, 3.999 ])
     >>> sg.linalg.eigsh(A, k=2, sigma=0.0, return_eigenvectors=False).round(4)
     array([0.001 , 0.0039])
+
+    With a matrix of masses:
+
+    >>> import scipy.sparse as sp
+    >>> M = sp.diags_array([1.0, 4.0, 1.0], offsets=[-1, 0, 1], shape=(100, 100)) / 6
+    >>> w, v = sg.linalg.eigsh(A, k=2, M=M, sigma=0.0)
+    >>> w.round(4)
+    array([0.001 , 0.0039])
     """
     with agreement_of(A):
-        for name, given in (("M", M), ("Minv", Minv)):
-            if given is not None:
-                raise ValueError(
-                    f"{name} is for generalized problems, which this eigsh does not solve; use "
-                    "scipy.sparse.linalg.eigsh or spmvgpu.linalg.lobpcg"
-                )
         one_of("mode", mode, ("normal",))
         seed = seed_of(rng)
         tol = tolerance("tol", tol)
-        system = system_of(*with_start(A, v0), "v0")
+        op, b = with_start(A, v0)
+        system = system_of(op, b, "v0")
         n = system.unknowns
         which, k, ncv = checked_which(which, k, ncv, n)
         restarts = 10 * n if maxiter is None else whole_number("maxiter", maxiter, 1)
@@ -157,31 +178,54 @@ def eigsh(
         start = start_of(None if v0 is None else system.b, vectors)
         shift = None if sigma is None else real_number("sigma", sigma, "a finite real number", np.isfinite)
         method = one_of("inner", inner, _INNER)
+        mass = _mass(system, op, M, vectors.ordinal)
+        if Minv is not None and (M is None or shift is not None):
+            raise ValueError("Minv is the inverse of M, for M without sigma; give OPinv with sigma")
         if shift is None:
-            given = {"OPinv": OPinv, "inner": None if method == "auto" else method}
-            for name, value in {**given, "preconditioner": preconditioner}.items():
+            inner_options = {"inner": None if method == "auto" else method, "preconditioner": preconditioner}
+            for name, value in {"OPinv": OPinv, **(inner_options if mass is None else {})}.items():
                 if value is not None:
                     raise ValueError(f"{name} is for solves with A - sigma * I; give sigma")
-            product = system.core_map()
-        elif isinstance(A, OverRanks) and not isinstance(OPinv, OverRanks | None):
-            raise TypeError("OPinv is not distributed over ranks, but A is; give a distributed operator")
-        else:
-            product = _inverse(system, vectors, shift, OPinv, method, preconditioner, tol)
+        name, inverse = ("Minv", Minv) if shift is None else ("OPinv", OPinv)
+        if isinstance(op, OverRanks) and not isinstance(inverse, OverRanks | None):
+            raise TypeError(f"{name} is not distributed over ranks, but A is; give a distributed operator")
+        product, of_M = system.core_map(), None
+        if mass is not None:
+            of_M = _map(system, "M", mass, vectors.ordinal)
+        if mass is not None or shift is not None:
+            matrix = _Matrix(op, mass, shift)
+            if inverse is not None:
+                solves = _map(system, name, inverse, vectors.ordinal)
+            else:
+                solves = _inverse(system, vectors, matrix, method, preconditioner, tol)
+            first = product if shift is None else of_M
+            product = solves if first is None else _after(first, solves, system, vectors.ordinal)
     limits = {"which": which, "k": k, "ncv": ncv, "tol": tol, "maxiter": restarts, "rng": seed}
     kinds = {"return_eigenvectors": bool(return_eigenvectors), "sigma": shift, "inner": method}
-    optional = {"v0": v0, "OPinv": OPinv, "preconditioner": preconditioner}
+    optional = {"v0": v0, "M": M, "Minv": Minv, "OPinv": OPinv, "preconditioner": preconditioner}
     kinds |= {f"{name} is None": value is None for name, value in optional.items()}
     system.check_same(**limits, **kinds)
-    lanczos = Lanczos(product, system, vectors.ordinal, ncv, places_of(k, ncv, n), seed)
+    if of_M is not None and shift is not None:
+        ncv = min(ncv + 1, n)  # a restart takes one vector out
+    places = places_of(k, ncv, n)
+    lanczos = Lanczos(product, system, vectors.ordinal, ncv, places, seed, of_M, shift is not None)
     found = lanczos.find(start, k, which, tol, restarts, copies=tol == 0)
     values, factors = found.values, found.factors
+    if found.converged and len(values) < k:
+        raise np.linalg.LinAlgError(
+            f"k={k} is more than the {len(values)} eigenvalues found: the others are infinite, as M is "
+            f"singular, or sigma={shift} is too near an eigenvalue; give a smaller k or another sigma"
+        )
+    wants_vectors = bool(return_eigenvectors) or not found.converged
+    if of_M is not None and shift is not None and wants_vectors and len(values):
+        factors = lanczos.in_range(values, factors)
     if shift is not None:
         with np.errstate(divide="ignore"):
             values = shift + 1 / values
         order = np.argsort(values)
         values, factors = values[order], factors[order]
     w = system.library.from_host(values.astype(np.finfo(system.dtype).dtype), system.b)
-    if found.converged and not return_eigenvectors:
+    if not wants_vectors:
         return w
     v = lanczos.columns(factors, vectors)
     if not found.converged:
@@ -189,88 +233,155 @@ def eigsh(
     return w, v
 
 
+def _mass(
+    system: System, A: LinearOperator | OverRanks, M: object, ordinal: int
+) -> LinearOperator | OverRanks | None:
+    """The operator of `M`, of the type of a system and on its device."""
+    if M is None:
+        return None
+    if isinstance(M, OverRanks) or isinstance(A, OverRanks):
+        if not isinstance(M, OverRanks):
+            raise TypeError("M is not distributed over ranks, but A is; give a distributed operator")
+        return M  # which the system checks
+    place: Any = {"device": device_name(ordinal), "dtype": system.dtype}
+    try:
+        made = as_operator(M, **place)
+        if isinstance(made, SparseOperator) and (made._ordinal, made.dtype) != (ordinal, system.dtype):
+            made = aslinearoperator(made, **place)
+    except (TypeError, ValueError) as error:
+        error.args = (f"M cannot be used: {error}",)
+        raise
+    return made
+
+
+def _map(system: System, name: str, op: Any, ordinal: int) -> LinearMap:
+    """The products with an operator of the size of a system, as the core calls them."""
+    if isinstance(op, OverRanks):
+        return system.map_of(op, name)
+    if tuple(getattr(op, "shape", ())) != system.shape:
+        raise ValueError(f"{name} has shape {getattr(op, 'shape', None)}; it must have {system.shape}")
+    if isinstance(op, SparseOperator) and op._ordinal == ordinal and op.dtype == system.dtype:
+        return _core.matrix_map(op._matrix)
+    return callback_map(system, name, sla.aslinearoperator(op), ordinal)
+
+
+def _after(first: LinearMap, second: LinearMap, system: System, ordinal: int) -> LinearMap:
+    return _core.composed_map(first, second, system.shape[0], _core.SolverMemory(ordinal))
+
+
+class _Matrix(NamedTuple):
+    """The matrix of inner solves: ``A - sigma * M``, or `M` without `sigma`. No `M` is the identity."""
+
+    A: Any
+    M: LinearOperator | OverRanks | None
+    sigma: float | None
+
+    def __str__(self) -> str:
+        return "M" if self.sigma is None else f"A - sigma * {'I' if self.M is None else 'M'}"
+
+    @property
+    def has_entries(self) -> bool:
+        """True if the entries of all its parts are known."""
+        return all(isinstance(part, SparseOperator | OverRanks) for part in self._parts())
+
+    @property
+    def is_whole(self) -> bool:
+        """True if they are all in this process."""
+        return all(isinstance(part, SparseOperator) for part in self._parts())
+
+    def _parts(self) -> list[LinearOperator | OverRanks]:
+        used = [self.M] if self.sigma is None else [self.A, self.M]
+        return [part for part in used if part is not None]
+
+    def entries(self) -> Any:
+        """The matrix, as an operator is made of."""
+        A, M, sigma = self
+        if sigma is None or sigma == 0:
+            return M if sigma is None else A
+        if isinstance(A, OverRanks):
+            if M is not None:
+                raise TypeError(f"solves with {self} are not made over ranks; give OPinv")
+            return A._shifted(sigma)
+        if M is not None or not isinstance(A, SparseOperator):
+            return A - A.dtype.type(sigma) * M
+        identity = sp.eye_array(A.shape[0], dtype=A.dtype, format="csr")
+        return sp.csr_array(A.tocsr() - A.dtype.type(sigma) * identity)
+
+    def operator(self) -> Any:
+        """An operator of its own."""
+        made = self.entries()
+        if self.sigma is None or self.sigma == 0 or not self.is_whole:
+            return made
+        return aslinearoperator(made, device=self.A.device, dtype=self.A.dtype)
+
+    def singular(self) -> np.linalg.LinAlgError:
+        if self.sigma is None:
+            return np.linalg.LinAlgError(f"{self} is singular; give sigma")
+        return np.linalg.LinAlgError(
+            f"{self} is singular for sigma={self.sigma:g}; give another sigma, near this one"
+        )
+
+
 def _inverse(
-    system: System, vectors: Vectors, sigma: float, OPinv: object, method: str, M: object, tol: float
+    system: System, vectors: Vectors, matrix: _Matrix, method: str, M: object, tol: float
 ) -> LinearMap:
-    """Solves with a shifted matrix, as products on the device."""
-    ordinal = vectors.ordinal
-    if isinstance(OPinv, OverRanks):
-        return system.map_of(OPinv, "OPinv")
-    if OPinv is not None:
-        if tuple(getattr(OPinv, "shape", ())) != system.shape:
-            raise ValueError(f"OPinv has shape {getattr(OPinv, 'shape', None)}; it must have {system.shape}")
-        if isinstance(OPinv, SparseOperator) and OPinv._ordinal == ordinal and OPinv.dtype == system.dtype:
-            return _core.matrix_map(OPinv._matrix)
-        return callback_map(system, "OPinv", sla.aslinearoperator(OPinv), ordinal)
-    try:
-        op: SparseOperator | OverRanks | None = system.operator("inner='direct'")
-    except TypeError:
-        op = None
-        if method in ("direct", "cg") and (method == "direct" or sigma != 0):
-            raise
+    """Solves with a matrix, as products on the device."""
+    if not matrix.has_entries and (method == "direct" or (method == "cg" and matrix.sigma != 0)):
+        raise no_entries(f"inner={method!r}")
     if method == "auto":
-        most = _MOST_ON_GPU if ordinal != CPU and cudss.is_available() else _MOST_DIRECT
-        method = "direct" if isinstance(op, SparseOperator) and system.unknowns <= most else "minres"
-        if M is not None:
-            method = "minres"
-    if method == "direct":
-        if M is not None:
-            raise ValueError("preconditioner is for inner='cg' or inner='minres', and inner is 'direct'")
-        if not isinstance(op, SparseOperator):
-            raise ValueError("inner='direct' needs the whole matrix in one process; give inner='minres'")
-        return _factors(system, op, sigma, ordinal)
-    return _solves(system, vectors, op, sigma, method, M, tol)
-
-
-def _shifted(op: SparseOperator, sigma: float) -> sp.csc_array:
-    n = op.shape[0]
-    return sp.csc_array(op.tocsr() - op.dtype.type(sigma) * sp.eye_array(n, dtype=op.dtype, format="csr"))
-
-
-def _factors(system: System, op: SparseOperator, sigma: float, ordinal: int) -> LinearMap:
-    """The inverse of a shifted matrix, by its factors: on the device if they can be made there."""
-    where = ordinal if ordinal != CPU and cudss.is_available() else CPU
-    shifted = aslinearoperator(_shifted(op, sigma), device=device_name(where), dtype=op.dtype, format="csr")
+        most = _MOST_ON_GPU if vectors.ordinal != CPU and cudss.is_available() else _MOST_DIRECT
+        is_direct = matrix.is_whole and system.unknowns <= most and M is None
+        method = "direct" if is_direct else "cg" if matrix.sigma is None else "minres"
+    if method != "direct":
+        return _solves(system, vectors, matrix, method, M, tol)
+    if M is not None:
+        raise ValueError("preconditioner is for inner='cg' or inner='minres', and inner is 'direct'")
+    if not matrix.is_whole:
+        raise ValueError("inner='direct' needs the whole matrix in one process; give inner='minres'")
+    where = vectors.ordinal if vectors.ordinal != CPU and cudss.is_available() else CPU
+    op = aslinearoperator(matrix.entries(), device=device_name(where), dtype=system.dtype, format="csr")
     try:
-        factors = DirectFactors(shifted)
+        factors = DirectFactors(op)
     except SingularMatrixError as error:
-        raise _singular(sigma) from error
-    return factors._core_map() if where == ordinal else callback_map(system, "the inverse", factors, ordinal)
+        raise matrix.singular() from error
+    is_here = where == vectors.ordinal
+    return factors._core_map() if is_here else callback_map(system, "the inverse", factors, vectors.ordinal)
 
 
 def _solves(
-    system: System,
-    vectors: Vectors,
-    op: SparseOperator | OverRanks | None,
-    sigma: float,
-    method: str,
-    M: object,
-    tol: float,
+    system: System, vectors: Vectors, matrix: _Matrix, method: str, M: object, tol: float
 ) -> LinearMap:
     """Solves by a method of the core, with vectors that stay on the device."""
-    of_shifted, shift = system, sigma
-    if op is not None and sigma != 0 and (method == "cg" or M is not None):
-        # A matrix of its own: cg has no shift, and preconditioners are made of its entries.
-        if isinstance(op, OverRanks):
-            made: object = op._shifted(sigma)
-        else:
-            made = aslinearoperator(_shifted(op, sigma).tocsr(), device=op.device, dtype=op.dtype)
-        of_shifted, shift = system_of(made, system.b), 0.0
+    of_matrix, shift, ordinal = system, matrix.sigma or 0.0, vectors.ordinal
+    is_plain = matrix.M is None and shift != 0 and method == "minres" and M is None
+    if matrix.sigma is None and matrix.has_entries and M is None:
+        M = "jacobi"
+    product = system.core_map()
+    if not is_plain:
+        # A matrix of its own: only minres has a shift, and preconditioners are made of its entries.
+        made, shift = matrix.operator(), 0.0
+        if matrix.has_entries:
+            of_matrix = system_of(made, system.b)
+            product = of_matrix.core_map()
+        elif made is not matrix.A:
+            product = callback_map(system, str(matrix), made, ordinal)
     try:
         if isinstance(M, str):
             many = {"cycle": "auto"} if M == "amg" else {}
-            M = named(M, of_shifted.operator(f"preconditioner={M!r}"), method, **many)
-        known = map_of_preconditioner(of_shifted, checked_preconditioner(M), vectors)
+            if not matrix.has_entries:
+                raise no_entries(f"preconditioner={M!r}")
+            M = named(M, of_matrix.operator(f"preconditioner={M!r}"), method, **many)
+        known = map_of_preconditioner(of_matrix, checked_preconditioner(M), vectors)
     except (TypeError, ValueError) as error:
         error.args = (f"preconditioner cannot be used: {error}",)
         raise
-    product, n, ordinal = of_shifted.core_map(), system.shape[0], vectors.ordinal
+    n = system.shape[0]
 
     def report_of(method: str, M: LinearMap | None, x: int, y: int) -> _core.SolverReport:
-        request = _core.SolverRequest(method, product, n, of_shifted.memory, system.max_threads)
+        request = _core.SolverRequest(method, product, n, of_matrix.memory, system.max_threads)
         request.rtol = max(tol / 10, 100 * float(np.finfo(system.dtype).eps))
         request.maxiter = min(10 * system.unknowns, MOST_ITERATIONS)
-        request.ranks = of_shifted.ranks
+        request.ranks = of_matrix.ranks
         request.M, request.shift, request.ordinal, request.b, request.x = M, shift, ordinal, x, y
         (report,) = _core.solve(request)
         return report
@@ -285,21 +396,16 @@ def _solves(
         least = report_of("minres", None, x, y)
         stays = least.status == "stagnated" and least.true_residual > 1e-2 * least.norm_b
         if least.status == "least_squares" or stays:
-            raise _singular(sigma)
+            raise matrix.singular()
         is_below = ", below all eigenvalues" if method == "cg" else ""
+        other = "an M that is positive definite" if matrix.sigma is None else f"another sigma{is_below}"
         raise np.linalg.LinAlgError(
-            f"{method} did not solve with A - sigma * I (it {report.status}, with a relative residual of "
-            f"{report.true_residual / (report.norm_b or 1.0):.1e}); give another sigma{is_below}, a "
-            "preconditioner, another method for inner, or OPinv"
+            f"{method} did not solve with {matrix} (it {report.status}, with a relative residual of "
+            f"{report.true_residual / (report.norm_b or 1.0):.1e}); give {other}, a preconditioner, another "
+            f"method for inner, or {'Minv' if matrix.sigma is None else 'OPinv'}"
         )
 
     return _core.in_place_map(system.dtype, solve, ordinal)
-
-
-def _singular(sigma: float) -> np.linalg.LinAlgError:
-    return np.linalg.LinAlgError(
-        f"A - sigma * I is singular for sigma={sigma:g}; give another sigma, near this one"
-    )
 
 
 @with_hints

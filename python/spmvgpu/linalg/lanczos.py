@@ -16,7 +16,7 @@ from .._util.types import DType, HostArray
 from ..arrays import AnyArray, array_and_library
 from ..operator.construct import as_operator
 from .stopping import warn
-from .systems import DeviceVector, OverRanks, System, Vectors, random_vector
+from .systems import DeviceVector, OverRanks, System, Vectors, empty, random_vector
 
 
 class CopySearch:
@@ -37,15 +37,18 @@ class CopySearch:
         Length of the vectors.
     eps : float
         Of their type.
+    share : float, default 1
+        By how much the part of a random vector may be smaller: in the inner product of a matrix, the parts
+        along different vectors are of different sizes.
     """
 
-    def __init__(self, found: HostArray, which: str, n: int, eps: float) -> None:
+    def __init__(self, found: HostArray, which: str, n: int, eps: float, share: float = 1.0) -> None:
         distinct = np.unique(found)
         matters = [better(found, value, len(found), which, eps).size for value in distinct[:, np.newaxis]]
         self._values = distinct[np.array(matters) > 0]  # another copy of one of these would change the result
         self._parts = np.ones((len(self._values), 1))
         self._is_sure = np.zeros(len(self._values), bool)
-        self._most = 1e6 * n
+        self._most = 1e6 * n / share**2
 
     @property
     def is_sure(self) -> bool:
@@ -69,11 +72,10 @@ class CopySearch:
             self._is_sure |= ~(np.sum(parts**2, axis=1) < self._most)
         self._parts = parts
 
-    def restart(self, vectors: HostArray) -> None:
-        """Follow a restart with combinations of the basis vectors."""
+    def restart(self, factors: HostArray) -> None:
+        """Follow a restart with combinations, in the columns, of the basis vectors and of the next one."""
         with np.errstate(over="ignore", invalid="ignore"):
-            kept = self._parts[:, :-1] @ vectors
-        self._parts = np.concatenate([kept, self._parts[:, -1:]], axis=1)
+            self._parts = self._parts @ factors
 
 
 def chosen_first(values: HostArray, which: str) -> HostArray:
@@ -105,6 +107,7 @@ def better(found: HostArray, others: HostArray, k: int, which: str, eps: float) 
     return new if (np.abs(after - before) > slack).any() else new[:0]
 
 
+_MOST_HIDDEN = 1e4  # growth of rounding errors in the null space of M
 WHICH = ("LM", "SM", "LA", "SA", "BE")
 
 
@@ -132,6 +135,11 @@ class Eigenpairs(NamedTuple):
 class Lanczos:
     """An orthonormal basis, and the matrix that a Hermitian map is on it.
 
+    Both may be so in the inner product of a matrix `M`. If this is singular, the map takes its null space to
+    zero, and the search is for vectors in the range of the map. Rounding errors in the null space are hidden
+    from the inner product, and grow as the matrix tells. When they are large, they are taken out unless
+    eigenvalues near zero are wanted, which would go, too. `in_range` does so in the end.
+
     Every vector is made orthogonal to all others twice. At a restart the best Ritz vectors stay, so that the
     matrix is diagonal but for the row of the next vector. A subspace that the map does not leave is continued
     with a random vector.
@@ -150,6 +158,10 @@ class Lanczos:
         Number of basis vectors while copies are searched for, at least `ncv`.
     seed : int
         Of the random vectors.
+    M : LinearMap, optional
+        The matrix of the inner product.
+    is_inverse : bool
+        True if the map is zero where `M` is, and nowhere else.
 
     Attributes
     ----------
@@ -165,13 +177,16 @@ class Lanczos:
     ncv: int
     places: int
     seed: int
+    M: LinearMap | None = None
+    is_inverse: bool = False
 
     def __post_init__(self) -> None:
         space = self.space
         self.n, self.dtype = space.unknowns, space.dtype
         length, memory = space.shape[0], _core.SolverMemory(self.ordinal)
-        shape = length, self.places + 1
-        self.basis = _core.KrylovBasis(self.dtype, *shape, memory, space.max_threads, space.ranks)
+        self._has_hidden = self.M is not None and self.is_inverse
+        shape = length, self.places + 1 + self._has_hidden
+        self.basis = _core.KrylovBasis(self.dtype, *shape, memory, space.max_threads, space.ranks, self.M)
         self._matrix = np.zeros((self.places, self.places))
         self._size = 0  # of the matrix that is known
         self._half = (self.ncv + 1) // 2  # vectors until the next look at the matrix
@@ -180,6 +195,7 @@ class Lanczos:
         self._is_whole = False  # whether there is no vector beside the basis
         self.eps = float(np.finfo(self.dtype).eps)
         self._largest = 0.0
+        self._hidden = np.ones(1)  # the growth of what is hidden, in each vector that is not locked
 
     def find(
         self, start: DeviceVector | None, k: int, which: str, tol: float, maxiter: int, copies: bool
@@ -201,7 +217,7 @@ class Lanczos:
         found, factors = np.empty(0), np.empty((0, 0))
         search: CopySearch | None = None
         while True:
-            self._extend(search, k)
+            self._extend(search, k, which)
             values, vectors, bounds = self._ritz_pairs()
             self._largest = max(self._largest, np.abs(values).max())
             is_good = bounds <= limit * np.maximum(np.abs(values), self.eps ** (2 / 3) * self._largest)
@@ -213,7 +229,7 @@ class Lanczos:
             is_new &= len(found) + len(wanted) >= k
             if is_new or self._is_whole:
                 found, factors = self._best(found, values, vectors, k, which)
-                search = CopySearch(found, which, self.n, self.eps)
+                search = CopySearch(found, which, self.n, self.eps, 1.0 if self.M is None else 1e-4)
                 if not copies or self._is_whole or search.is_sure:
                     break
                 # Orthogonal to the whole basis, as copies that it does not contain are.
@@ -237,7 +253,7 @@ class Lanczos:
             else:
                 restarts += 1
                 count = kept_count(len(values), max(len(wanted), 1), len(good), restarts)
-                self._restart(values, vectors, chosen_first(values, which)[:count], search)
+                self._restart(values, vectors, which, count, search)
         order = np.argsort(found)
         return Eigenpairs(self._unscaled(found[order]), factors[order], restarts, True)
 
@@ -248,6 +264,16 @@ class Lanczos:
     def rotate(self, factors: HostArray) -> None:
         """Put combinations of the basis vectors in their place."""
         self.basis.restart(self.wide(factors))
+
+    def in_range(self, values: HostArray, factors: HostArray) -> HostArray:
+        """The factors of eigenvectors that are products of the map, put in place of the basis vectors."""
+        self.rotate(factors)
+        product = empty(self.space.shape[:1], self.dtype, self.ordinal)
+        for j, value in enumerate(np.abs(values)):
+            self.basis.multiply(self.map, j, product.pointer)
+            if not abs(self.basis.put(product.pointer, j)[-1].real - value) < 0.5 * value:
+                raise _not_definite()
+        return np.eye(len(factors))
 
     def columns(self, factors: HostArray, vectors: Vectors) -> AnyArray:
         """Combinations of the basis vectors for the caller."""
@@ -270,20 +296,40 @@ class Lanczos:
             kind = self.space.shape[0], self.dtype
             of_space = self.space.first, self.space.max_threads
             vector = random_vector(*kind, self.seed, self.ordinal, *of_space)
-            parts = np.abs(self.basis.put(vector.pointer, number))
-            if parts[-1] > 1e-6 * np.linalg.norm(parts):
+            if self._put(vector, number) and (not self._has_hidden or self._put_product(number)):
                 return True
         return False
 
+    def _put(self, vector: DeviceVector, number: int) -> bool:
+        """Make a vector orthogonal to those before it; whether more than rounding errors is left."""
+        parts = np.array(self.basis.put(vector.pointer, number))
+        largest = np.abs(parts).max()
+        if not np.isfinite(largest):
+            raise ValueError("A or M contains inf or NaN, or their products overflow")
+        # A part in the null space of M has a norm there, of rounding errors under the root.
+        least = max(1e-6, 10 * np.sqrt(self.eps)) if self._has_hidden else 1e-6
+        return bool(largest and parts[-1].real / largest > least * np.linalg.norm(parts / largest))
+
+    def _put_product(self, number: int) -> bool:
+        """Put the product of a vector in its place, which is in the range of the map."""
+        product = empty(self.space.shape[:1], self.dtype, self.ordinal)
+        self.basis.multiply(self.map, number, product.pointer)
+        return self._put(product, number)
+
     def _begin(self, start: DeviceVector | None) -> None:
         if start is None:
-            self.put_random(0)
+            if not self.put_random(0) and self.M is not None:
+                raise _not_definite()
         else:
-            norm = abs(self.basis.put(start.pointer, 0)[0])
+            norm = self.basis.put(start.pointer, 0)[0].real
             if not np.isfinite(norm):
                 raise ValueError("v0 contains inf or NaN")
+            if norm < 0:
+                raise _not_definite()
             if norm == 0:
                 raise ValueError("v0 is zero; give another vector, or None")
+            if self._has_hidden:
+                self._put_product(0)
         # A map whose numbers are far from 1 is scaled, so that no square leaves the range of numbers.
         far = far_exponent(self.dtype)
         self._exponent = 0
@@ -294,32 +340,45 @@ class Lanczos:
             steps = self.basis.extend(self.map, 0, 1, -self._exponent)
         self._take(steps)
 
-    def _extend(self, search: CopySearch | None, k: int) -> None:
+    def _extend(self, search: CopySearch | None, k: int, which: str) -> None:
         """Go on until it is worth while to look at the matrix: a search for copies often ends after a few."""
         first = self._size
         to = self.ncv if first >= self._half else max(self._half, k + 1)
         to = min(to if search is None else first + 4, self.ncv)
-        while self._size < to:
-            self._take(self.basis.extend(self.map, self._size, to, -self._exponent))
-            if search is not None and self._beside == 0.0:
-                break
-        if search is not None:
-            block = self._matrix[self._locked : self._size, self._locked : self._size]
-            search.extend(block, self._beside, first - self._locked)
+        while self._size < to and not self._is_whole:
+            first = self._size
+            last = min(to, first + 4) if self._has_hidden else to
+            self._take(self.basis.extend(self.map, first, last, -self._exponent))
+            if search is not None:
+                block = self._matrix[self._locked : self._size, self._locked : self._size]
+                search.extend(block, self._beside, first - self._locked)
+                if self._beside == 0.0:
+                    break
+            if last - first > 1 and self._shows_hidden(which):  # one vector goes
+                values, vectors, _ = self._ritz_pairs()
+                self._restart(values, vectors, which, len(values) - 1, search)
 
     def _take(self, steps: HostArray) -> None:
         """Put the coefficients of new vectors into the matrix."""
         if not np.isfinite(steps).all():
-            raise ValueError("A contains inf or NaN, or its products overflow")
+            of_M = ", or M is singular and eigenvalues far from sigma are wanted" if self._has_hidden else ""
+            raise ValueError(f"A contains inf or NaN, or its products overflow{of_M}")
         j, T = self._size, self._matrix
         for alpha, beta in steps:
             T[j, j] = alpha
             self._beside = beta
             j += 1
             # The rest of a vector is rounding errors: the map does not leave the subspace.
-            is_nothing = beta <= 10 * self.eps * np.abs(T[:j, :j]).max()
+            largest = np.abs(T[:j, :j]).max()
+            is_nothing = beta <= 10 * self.eps * largest
+            if beta < -np.sqrt(self.eps) * largest:
+                raise _not_definite()
             if is_nothing:
                 self._beside = 0.0
+            if self._has_hidden:
+                along = T[self._locked : j, j - 1] @ self._hidden
+                next_part = 1.0 if is_nothing else -(along + np.copysign(largest, along)) / beta
+                self._hidden = np.append(self._hidden, next_part)
             if j < self.ncv:
                 T[j, j - 1] = T[j - 1, j] = self._beside
             if is_nothing:
@@ -349,26 +408,77 @@ class Lanczos:
         self._matrix[:] = 0
         np.fill_diagonal(self._matrix[: len(values), : len(values)], values)
         self._size = self._locked = len(values)
+        self._hidden = np.ones(1)
         self.ncv = self.places
 
     def _restart(
-        self, values: HostArray, vectors: HostArray, kept: HostArray, search: CopySearch | None
+        self, values: HostArray, vectors: HostArray, which: str, count: int, search: CopySearch | None
     ) -> None:
-        locked, last = self._locked, self._size - self._locked - 1
-        end = locked + len(kept)
-        factors = np.zeros((end, self._size))
-        factors[:locked, :locked] = np.eye(locked)
-        factors[locked:, locked:] = vectors[:, kept].T
-        self.rotate(factors)
+        takes_out = self._shows_hidden(which)
+        if takes_out:
+            values, factors, beside = self._without_hidden(which, count)
+        else:
+            kept = chosen_first(values, which)[:count]
+            values, factors, beside = values[kept], np.zeros((len(values) + 1, count + 1)), vectors[-1, kept]
+            factors[:-1, :-1], factors[-1, -1], beside = vectors[:, kept], 1, self._beside * beside
+        locked = self._locked
+        end = locked + len(values)
+        whole = np.zeros((end + 1, self._size + 1))
+        whole[:locked, :locked] = np.eye(locked)
+        whole[locked:, locked:] = factors.T
+        self.rotate(whole if takes_out else whole[:-1, :-1])
         self._matrix[locked:, locked:] = 0
-        np.fill_diagonal(self._matrix[locked:end, locked:end], values[kept])
-        self._matrix[end, locked:end] = self._matrix[locked:end, end] = self._beside * vectors[last, kept]
+        np.fill_diagonal(self._matrix[locked:end, locked:end], values)
+        self._matrix[end, locked:end] = self._matrix[locked:end, end] = beside
         self._size, self._half = end, (end + self.ncv + 1) // 2
+        if self._has_hidden:
+            self._hidden = np.eye(len(factors.T))[-1] if takes_out else self._hidden @ factors
         if search is not None:
-            search.restart(vectors[:, kept])
+            search.restart(factors)
+
+    def _shows_hidden(self, which: str) -> bool:
+        """Tell whether errors in the null space of `M` are large, and can be taken out.
+
+        Parts near the eigenvalue zero go with them, which must not be wanted ones.
+        """
+        if not self._has_hidden or self._beside == 0.0 or np.abs(self._hidden).max() < _MOST_HIDDEN:
+            return False
+        values = self._ritz_pairs()[0]
+        wanted = np.abs(values[chosen_first(values, which)[: len(values) // 4]])
+        return len(values) > 2 and bool(wanted.min(initial=np.inf) >= np.median(np.abs(values)))
+
+    def _without_hidden(self, which: str, count: int) -> tuple[HostArray, HostArray, HostArray]:
+        """Ritz values of the products of the map, what their vectors are made of, and what stands beside.
+
+        The products of the basis vectors lie in the space of these and of the next one, where they leave one
+        direction out: with it go the errors in the null space of `M`. The combinations in the columns, the
+        last of which is the next vector, are of products alone.
+        """
+        block = self._matrix[self._locked : self._size, self._locked : self._size]
+        products = np.vstack([block, np.zeros(len(block))])
+        products[-1, -1] = self._beside
+        within = np.linalg.qr(products)[0]
+        # The products without a part along the next vector, and one that is orthogonal to them.
+        rest = np.linalg.qr(within[-1:].T, mode="complete")[0]
+        basis, after = within @ rest[:, 1:], within @ rest[:, 0]
+        of_basis = products @ basis[:-1]
+        values, vectors = np.linalg.eigh(basis.T @ of_basis)
+        kept = chosen_first(values, which)[:count]
+        factors = np.column_stack([basis @ vectors[:, kept], after])
+        values, factors, beside = self.space.same(
+            (values[kept], factors, after @ of_basis @ vectors[:, kept])
+        )
+        return values, factors, beside
 
     def _unscaled(self, values: Any) -> Any:
         return np.ldexp(values, self._exponent)
+
+
+def _not_definite() -> np.linalg.LinAlgError:
+    return np.linalg.LinAlgError(
+        "M is not positive definite, or zero: a vector x has no positive product x.H @ M @ x; where A is "
+        "positive definite, exchange A and M, and take 1 / w"
+    )
 
 
 def kept_count(room: int, wanted: int, good: int, restarts: int) -> int:
