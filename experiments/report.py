@@ -566,6 +566,11 @@ SECTIONS = {
         "Times of `expm_multiply` from a SciPy matrix to a result in NumPy in float64.",
         "kind rows", "library device variant",
     ),
+    "vibrations": Section(
+        "Vibrations",
+        "Times of `eigsh` from SciPy matrices of stiffness and mass to ten modes in NumPy in float64.",
+        "kind rows", "library device variant",
+    ),
     "multi_setup": Section(
         "Operators over several devices",
         "Times of `aslinearoperator` with an empty cache, from a matrix of SciPy or CuPy (*source*).",

@@ -17,19 +17,21 @@ from experiments.clock import timed
 from experiments.engine import Run
 from experiments.peers.problem import Problem, WrongResultError
 from experiments.records import Row
-from spmvgpu import linalg
+from spmvgpu import gallery, linalg
 
 from . import libraries, systems
 from .systems import Array, System
 
-EIGENVALUES, LEAST_SQUARES, EXPONENTIAL = "eigenvalues", "least squares", "exponential"
-COUNT = 6
+EIGENVALUES, VIBRATIONS = "eigenvalues", "vibrations"
+LEAST_SQUARES, EXPONENTIAL = "least squares", "exponential"
+COUNT, MODES = 6, 10
 TIME = 10.0  # of the heat equation, in squares of the distance between points
 TOL = 1e-8  # of eigenvalues and of least squares
 ACCURACY = 1e-5  # of what is returned: the residual over the norm of the matrix
 LONGEST = 30.0  # seconds of another library's loop
 MOST_ITERATIONS = 5000  # of least squares
 SOLID_DIRECT = 50_000  # rows of a 3-D grid up to which SciPy's factors are made
+FACTORS_OF_SOLID = 300.0  # seconds that SciPy takes at least for 100,000 rows of a 3-D grid
 REPEATS = 3
 SECONDS = 3.0
 
@@ -81,6 +83,31 @@ def eigenvalues(run: Run, problem: Problem) -> Iterator[Row]:
         Way("cupy", "smallest", "gpu", lambda most: _cupy_eigsh(system.A, most, "SA"), check, 40),
     ]  # fmt: skip
     yield from _rows(run, system, EIGENVALUES, ways)
+
+
+def vibrations(run: Run, problem: Problem) -> Iterator[Row]:
+    """The lowest modes of an elastic block with its consistent mass matrix."""
+    system = systems.system_of(problem, systems.VIBRATIONS, run.options.seed)
+    A, rows = system.A, system.A.shape[0]
+    M = gallery.elasticity3d_mass(round((rows / 3) ** (1 / 3)))
+    check, own = partial(_check_modes, A, M), "gpu" if run.on_gpu else "cpu"
+    options: dict[str, Any] = {"k": MODES, "sigma": 0.0}
+
+    def ours(most: int, **how: Any) -> tuple[Array, Array]:
+        w, v = linalg.eigsh(sg.aslinearoperator(A, device=run.device), M=M, tol=TOL, **options, **how)
+        return w, v
+
+    def scipys(most: int) -> tuple[Array, Array]:
+        v0 = np.random.default_rng(0).standard_normal(rows)
+        w, v = sla.eigsh(sp.csc_array(A), M=sp.csc_array(M), tol=TOL, v0=v0, **options)
+        return w, v
+
+    ways = [
+        Way("spmvgpu", "direct", own, partial(ours, inner="direct"), check),
+        Way("spmvgpu", "multigrid", own, partial(ours, inner="cg", preconditioner="amg"), check),
+        Way("scipy", "direct", "cpu", scipys, check, seconds=FACTORS_OF_SOLID * (rows / 1e5) ** 2),
+    ]
+    yield from _rows(run, system, VIBRATIONS, ways)
 
 
 def least_squares(run: Run, problem: Problem) -> Iterator[Row]:
@@ -258,6 +285,16 @@ def _check_pairs(A: sp.csr_array, pairs: tuple[Array, Array]) -> float:
         raise WrongResultError(f"{len(w)} of {COUNT} eigenvalues")
     size = float(abs(A).sum(axis=1).max())
     return _accurate(float(np.linalg.norm(A @ v - v * w, axis=0).max()) / size)
+
+
+def _check_modes(A: sp.csr_array, M: sp.csr_array, pairs: tuple[Array, Array]) -> float:
+    """The residuals over the norms of both matrices, and of vectors of norm 1."""
+    w, v = pairs
+    if len(w) < MODES:
+        raise WrongResultError(f"{len(w)} of {MODES} modes")
+    size = abs(A).sum(axis=1).max() + np.abs(w) * abs(M).sum(axis=1).max()
+    residuals = np.linalg.norm(A @ v - M @ v * w, axis=0) / np.linalg.norm(v, axis=0)
+    return _accurate(float((residuals / size).max()))
 
 
 def _check_values(A: sp.csr_array, factors: tuple[Array, Array, Array]) -> float:

@@ -185,6 +185,7 @@ EIGENVALUES = {
         lambda n, seed: gallery.poisson3d(n, contrast=10, seed=seed), "Laplacian, 3-D", (100,), 3
     ),
 }
+VIBRATIONS = {"block": Kind(lambda n, seed: gallery.elasticity3d(n), "vibrations, 3-D", (32,), 3)}
 LEAST_SQUARES = {
     "tall": Kind(tall, "tall, random", (316,), 2, None),
     "differences": Kind(differences, "differences of neighbours", (700,), 2, None),
@@ -228,4 +229,4 @@ BATCHES = {
     ),
 }
 
-KINDS = [WHOLE, COLUMNS, EIGENVALUES, LEAST_SQUARES, HEAT, WHICH, DIRECT, BATCHES]
+KINDS = [WHOLE, COLUMNS, EIGENVALUES, VIBRATIONS, LEAST_SQUARES, HEAT, WHICH, DIRECT, BATCHES]
