@@ -712,6 +712,21 @@ DOORS = {
         lambda A, b, on: sg.torch.solve(op(A, on), b, rtol=1e-10), "", b="right", means=inverse,
         library="torch", is_real=True,
     ),
+    **{
+        f"{name}.eigsh": Door(
+            lambda A, b, on, name=name: getattr(sg, name).eigsh(A, 3)[0], f"{name}.eigsh.A", "products",
+            library=name,
+        )
+        for name in ("torch", "jax")
+    },
+    **{
+        f"{name}.eigsh, M": Door(
+            lambda A, b, on, name=name: getattr(sg, name).eigsh(op(PLAIN, on), 3, A)[0], f"{name}.eigsh.M",
+            "products", library=name, takes=("no matrix",),
+            refuses=dict.fromkeys(("complex", "complex64"), "imaginary"),
+        )
+        for name in ("torch", "jax")
+    },
     "torch pattern": Door(
         lambda A, b, on: pattern_of("torch", A, on).matmul(pattern_of("torch", A, on).values, b),
         "torch.MatrixPattern.A torch.MatrixPattern.matmul.x", "entries", "operand", itself, library="torch",
@@ -798,6 +813,7 @@ LEFT_OUT = {
     "linalg.fieldsplit.M": "a dict of what solvers take for M: test_fieldsplit.py",
     "linalg.Multigrid.A": "made by amg",
     "plot.*.op": "operators of one format",
+    "*.eigsh.*values": "as of the products with a pattern",
     "*.solve.values": "as of the products with a pattern",
     "*.solve.M": "as of the solvers",
 }

@@ -364,3 +364,123 @@ def test_batches_are_columns(method, M, axis, lib, device):
         close(form(solve)(B), np.linalg.solve(A, columns).T)
         gradient = np.linalg.solve(A.T, np.ones(columns.shape))
         close(lib.gradient(form(solve), B), gradient.T if axis == 0 else gradient)
+
+
+# Eigenpairs
+
+LINE = sp.csr_array(sg.gallery.poisson1d(8) + sp.diags_array(0.3 * np.arange(8)))
+MASSES = sp.csr_array(sp.diags_array([1.0, 4.0, 1.0], offsets=[-1, 0, 1], shape=(8, 8)) / 6)
+
+
+def eigenproblem(lib, device, dtype=np.float64):
+    """Patterns, their values, and a function that makes matrices with these Hermitian."""
+    matrices = [LINE, MASSES]
+    if dtype == np.complex128:
+        matrices = [B + 0.2j * (sp.triu(B, 1) - sp.tril(B, -1)) for B in matrices]
+    patterns = [lib.own.MatrixPattern(B, device=device) for B in matrices]
+    # The line couples neighbours alone, so that the entries beside the diagonal come in pairs.
+    order = lib.of(sp.csr_array(sp.csr_array((np.arange(22), LINE.indices, LINE.indptr)).T).data)
+    return patterns, [pattern.values for pattern in patterns], lambda x: (x + x[order].conj()) / 2
+
+
+@pytest.mark.parametrize("sigma", [None, 0.1, 2.3])
+@pytest.mark.parametrize("dtype", REAL_AND_COMPLEX)
+def test_derivatives_of_eigenpairs(dtype, sigma, lib, device):
+    (of_A, of_M), given, hermitian = eigenproblem(lib, device, dtype)
+
+    def pairs(values, M_values):
+        both = {"values": hermitian(values), "M_values": hermitian(M_values)}
+        return lib.own.eigsh(of_A, 3, of_M, sigma, **both)
+
+    w, v = pairs(*given)
+    A, M = (of.operator(values).toarray() for of, values in zip((of_A, of_M), given, strict=True))
+    close(lib_numbers(v).conj().T @ M @ lib_numbers(v), np.eye(3))
+    close(A @ lib_numbers(v), M @ lib_numbers(v) * lib_numbers(w), atol=1e-8)
+    lib.check(lambda *both: pairs(*both)[0], given, order=1)
+    lib.check(lambda *both: abs(pairs(*both)[1]) ** 2, given, order=1)
+
+    def plain(values):
+        w, v = lib.own.eigsh(of_A, 2, which="SA", values=hermitian(values))
+        return w * abs(v[1] * v[4]) + 1
+
+    lib.check(plain, given[:1], order=1)
+
+
+def test_second_derivatives_of_eigenpairs(jax_place, device):
+    lib = Jax()
+    (of_A, of_M), given, symmetric = eigenproblem(lib, device)
+
+    def function(values, M_values):
+        both = {"values": symmetric(values), "M_values": symmetric(M_values)}
+        w, v = lib.own.eigsh(of_A, 2, of_M, 0.1, **both)
+        return w * (v[1] * v[4])
+
+    lib.check(function, given)
+    batch = lib.xp.stack([given[0], 2 * given[0]])
+    close(lib.vmap(lambda x: function(x, given[1]))(batch)[1], function(2 * given[0], given[1]))
+
+
+def test_eigenvalues_in_functional_transforms(device):
+    torch = pytest.importorskip("torch", minversion="2.6")
+    lib = Torch(device)
+    (of_A, _), (values, _), symmetric = eigenproblem(lib, device)
+
+    def total(values):
+        return lib.own.eigsh(of_A, 2, values=symmetric(values))[0].sum()
+
+    close(torch.func.grad(total)(values), lib.gradient(total, values))
+    values.requires_grad_()
+    (gradient,) = torch.autograd.grad(total(values), values, create_graph=True)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        gradient.sum().backward()
+
+
+def test_eigenpairs_of_operators(lib, device):
+    """A matrix that is no pattern has no gradient."""
+    (of_A, of_M), (values, M_values), symmetric = eigenproblem(lib, device)
+    op, mass = sg.aslinearoperator(LINE, device=device), sg.aslinearoperator(MASSES, device=device)
+    w = lib.own.eigsh(op, 2, mass, 0.1)[0]
+    close(w, sg.linalg.eigsh(op, 2, mass, 0.1)[0])
+    lib.check(lambda x: lib.own.eigsh(op, 2, of_M, 0.1, M_values=symmetric(x))[0], [M_values], order=1)
+    lib.check(lambda x: abs(lib.own.eigsh(of_A, 2, mass, 0.1, values=symmetric(x))[1]), [values], order=1)
+
+
+def test_multiple_eigenvalues(lib, device):
+    """Their sum has a gradient, which takes no solve; their vectors have none."""
+    both = sp.block_diag([LINE, LINE], format="csr")
+    pattern = lib.own.MatrixPattern(both, device=device)
+    v = np.linalg.eigh(both.toarray())[1]
+    total = lib.gradient(lambda x: lib.own.eigsh(pattern, 2, values=x)[0], pattern.values)
+    close(total, (v[:, -2:] @ v[:, -2:].T)[both.tocoo().coords])
+    with pytest.raises(Exception, match="eigenvalue must be simple"):
+        lib.gradient(lambda x: lib.own.eigsh(pattern, 2, values=x)[1][:, 0].sum() ** 4, pattern.values)
+
+
+def test_derivatives_of_unit_vectors(lib, device):
+    """Eigenvectors of a diagonal matrix, with entries of the pattern beside it."""
+    dense = np.diag([1.0, 2.0, 4.0])
+    pattern = lib.own.MatrixPattern(sp.csr_array(np.ones((3, 3))), device=device)
+    given = lib.of(dense.ravel())
+    order = lib.of(np.arange(9).reshape(3, 3).T.ravel())
+
+    def both(values):
+        w, v = lib.own.eigsh(pattern, 2, values=(values + values[order]) / 2)
+        return w + abs(v[0] + v[1] + v[2])
+
+    lib.check(both, [given], order=1)
+
+
+def test_what_eigenpairs_refuse(lib, device):
+    pattern = lib.own.MatrixPattern(LINE, device=device)
+    with pytest.raises(TypeError, match="A is a MatrixPattern: give values="):
+        lib.own.eigsh(pattern, 2)
+    with pytest.raises(TypeError, match="M is a MatrixPattern: give M_values="):
+        lib.own.eigsh(LINE, 2, pattern)
+    with pytest.raises(TypeError, match="M_values= is for a MatrixPattern in the place of M"):
+        lib.own.eigsh(LINE, 2, M_values=pattern.values)
+    with pytest.raises(ValueError, match="which='AB'"):
+        lib.own.eigsh(LINE, 2, which="AB")
+    with pytest.raises(ValueError, match="values has shape"):
+        lib.own.eigsh(pattern, 2, values=pattern.values[1:])
+    with pytest.raises(ValueError, match="needs a square one"):
+        lib.own.eigsh(lib.own.MatrixPattern(RECTANGLE, device=device), 2, values=lib.array(RECTANGLE.nnz))

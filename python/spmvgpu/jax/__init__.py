@@ -28,10 +28,11 @@ except ImportError as missing:
         name="jax",
     ) from missing
 
+from .eigenpairs import eigsh
 from .patterns import MatrixPattern
 from .solves import solve
 
-__all__ = ["MatrixPattern", "solve"]
+__all__ = ["MatrixPattern", "eigsh", "solve"]
 
 
 def __dir__() -> list[str]:

@@ -12,7 +12,8 @@ tensor([4., 4.], dtype=torch.float64)
 All of it works with `torch.vmap`, whose batches become columns, with `torch.func.grad`, and in functions that
 `torch.compile` compiles. There, write ``spmvgpu.torch.matmul(op, x)``, which is part of the graph; ``op @ x``
 divides it. A compiled function multiplies by the values that an operator has when it runs, also to compute
-gradients. Forward-mode differentiation is not available.
+gradients. Forward-mode differentiation is not available. `eigsh` is for plain calls, of which the first
+derivative is available: it divides a graph, and takes no batches.
 
 Automatic casting (`torch.autocast`) changes nothing: tensors keep their types, and results have the type that
 the operator and the tensor have together. CUDA graphs can contain products with operators, and neither solves
@@ -33,10 +34,11 @@ except ImportError as missing:
 from ..arrays.torch_gradients import differentiable
 from ..operator.composed import Composable
 from ..operator.operator import SparseOperator
+from .eigenpairs import eigsh
 from .patterns import TENSORS, MatrixPattern
 from .solves import solve
 
-__all__ = ["MatrixPattern", "matmul", "solve"]
+__all__ = ["MatrixPattern", "eigsh", "matmul", "solve"]
 
 
 def __dir__() -> list[str]:
