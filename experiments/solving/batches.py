@@ -107,7 +107,8 @@ def _by_jax(A: sp.csr_array, values: Array, B: Array) -> Callable[[], Any]:
 
                 def solve(own: Any, b: Any) -> Any:
                     matrix = BCOO((own, places), shape=A.shape, indices_sorted=True, unique_indices=True)
-                    return jax.scipy.sparse.linalg.cg(matrix, b, tol=RTOL, maxiter=MOST)[0]
+                    cg: Any = jax.scipy.sparse.linalg.cg
+                    return cg(matrix, b, tol=RTOL, maxiter=MOST)[0]
 
                 made.extend([jax.jit(jax.vmap(solve)), jax.numpy.asarray(values), jax.numpy.asarray(B)])
             function, *given = made
