@@ -102,8 +102,11 @@ def vibrations(run: Run, problem: Problem) -> Iterator[Row]:
         w, v = sla.eigsh(sp.csc_array(A), M=sp.csc_array(M), tol=TOL, v0=v0, **options)
         return w, v
 
+    factors: float | str = 0.0
+    if run.on_gpu and "cudss" in libraries.missing(True):
+        factors = "left out without cuDSS, as the factors are SciPy's then"
     ways = [
-        Way("spmvgpu", "direct", own, partial(ours, inner="direct"), check),
+        Way("spmvgpu", "direct", own, partial(ours, inner="direct"), check, seconds=factors),
         Way("spmvgpu", "multigrid", own, partial(ours, inner="cg", preconditioner="amg"), check),
         Way("scipy", "direct", "cpu", scipys, check, seconds=FACTORS_OF_SOLID * (rows / 1e5) ** 2),
     ]
