@@ -366,6 +366,59 @@ def test_batches_are_columns(method, M, axis, lib, device):
         close(lib.gradient(form(solve), B), gradient.T if axis == 0 else gradient)
 
 
+@pytest.mark.parametrize("method", ["cg", "minres", "bicgstab", "gmres", "auto", "direct"])
+def test_batches_of_values(method, lib, device, monkeypatch):
+    """Matrices of one pattern: together where each system can converge by itself, and in turn elsewhere."""
+    skip_without_factors(method, device)
+    A, axes = matrix_for(method), (1, 0)
+    pattern = lib.own.MatrixPattern(A, device=device)
+    factors, b = np.array([1.0, 2.0, 5.0]), lib.array((3, 4))
+    values = lib.xp.stack([float(factor) * pattern.values for factor in factors], 1)
+
+    def solved(values, b, M=None):
+        return lib.own.solve(pattern, b, method, values=values, M=M, **TIGHT)
+
+    expected = np.linalg.solve(A.toarray(), lib_numbers(b).T).T / factors[:, np.newaxis]
+    runs = []
+    run = type(pattern)._with_values
+    monkeypatch.setattr(
+        type(pattern), "_with_values", lambda *args, **how: runs.append(1) or run(*args, **how)
+    )
+    close(lib.vmap(solved, axes)(values, b), expected)
+    assert len(runs) == (3 if method == "auto" else 1)
+    for form in lib.compile:
+        close(form(lib.vmap(solved, axes))(values, b), expected)
+        gradient = lib.gradient(lambda v, form=form: form(lib.vmap(solved, axes))(v, b) ** 2, values)
+        for j in range(3):
+            alone = lib.gradient(lambda v, j=j: solved(v, b[j]) ** 2, values[:, j])
+            close(gradient[:, j], alone, rtol=1e-6)
+    two = lib.xp.stack([values, 2 * values])  # a batch of batches, with the same right-hand sides
+    both = lib.vmap(lib.vmap(solved, axes), (0, None))(two, b)
+    close(both, np.stack([expected, expected / 2]))
+    if method in ("cg", "gmres"):
+        columns = lib.array((3, 4, 2))
+        wanted = np.linalg.solve(A.toarray(), lib_numbers(columns)) / factors[:, np.newaxis, np.newaxis]
+        close(lib.vmap(lambda v, b: solved(v, b, "jacobi"), axes)(values, columns), wanted)
+        foreign = LinearOperator(A.shape, matvec=lambda x: x, rmatvec=lambda x: x, dtype=np.float64)
+        close(lib.vmap(lambda v, b: solved(v, b, foreign), axes)(values, b), expected)
+
+
+def test_batches_of_values_in_products(lib, device):
+    pattern = lib.own.MatrixPattern(RECTANGLE, device=device)
+    values = lib.xp.stack([pattern.values, -3 * pattern.values])
+    dense = np.stack([RECTANGLE.toarray(), -3 * RECTANGLE.toarray()])
+    for shape in ((2, 5), (2, 5, 3)):
+        X = lib.array(shape)
+        expected = np.einsum("mij,mj...->mi...", dense, lib_numbers(X))
+        for form in lib.compile:
+            close(form(lib.vmap(pattern.matmul))(values, X), expected)
+            close(lib.gradient(lambda X, form=form: form(lib.vmap(pattern.matmul))(values, X), X),
+                  np.broadcast_to(dense.sum(1).reshape(2, 5, *[1] * (X.ndim - 2)), shape))  # fmt: skip
+        gradient = lib.gradient(lambda v, X=X: lib.vmap(pattern.matmul)(v, X), values)
+        sums = lib_numbers(X).reshape(2, 5, -1).sum(2)
+        close(gradient, np.stack([row[RECTANGLE.indices] for row in sums]))
+
+
 # Eigenpairs
 
 LINE = sp.csr_array(sg.gallery.poisson1d(8) + sp.diags_array(0.3 * np.arange(8)))
