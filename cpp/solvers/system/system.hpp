@@ -25,8 +25,8 @@ struct RankSums {
 
 // Vectors have length n and are on one device, also if A is over several that keep pieces of them. In a system over the
 // ranks of a communicator every rank has a piece of length n, on a device of its own. The columns of several right-hand
-// sides, of the guess and of x lie one after the other. In a batch of systems A and M are block diagonal, each block has
-// n rows, and column j is of block j % batch.
+// sides, of the guess and of x lie one after the other. In a batch of systems A and M are block diagonal, each block
+// has n rows, and column j is of block j % batch.
 template <class T>
 struct System {
     index_t n;

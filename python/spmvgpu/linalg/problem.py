@@ -97,6 +97,8 @@ def choose(
     if not hermitian:
         factors_first = _STABLE <= dominance < _DOMINANT and not on_gpu
         names = [*factors, jacobi] if factors_first else [jacobi, *factors]
+        if factors_first and factors:
+            reason += ", and its diagonal about as large as the rest of each row"
         approaches = [Approach(solver, name) for name in names for solver in solvers]
         approaches[1:1] = [Approach(solvers[0], "amg")] if suits_multigrid else []
     else:
