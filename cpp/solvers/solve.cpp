@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/array.hpp"
+#include "solvers/batch_on_host.hpp"
 #include "solvers/engines/host_pieces.hpp"
 #include "solvers/in_pieces.hpp"
 #include "solvers/methods/methods.hpp"
@@ -40,6 +41,7 @@ Reports solve_columns(std::string_view method, const System<T>& system, const Li
 #ifdef SPMVGPU_CUDA
     if (system.device.is_gpu()) return gpu::solve_columns(method, at_once, limits, memory, after, look);
 #endif
+    if (const auto csr = small_systems(at_once, limits)) return solve_each_system(method, system, *csr, limits, look);
     const Needs needs = needs_of(method, at_once, limits);
     SolverMemory::Lease lease(memory, needs.bytes + system.columns * needs.of_column, system.device);
     std::vector<SymmetricPiece> columns;
