@@ -221,8 +221,12 @@ std::optional<BatchOfSystems<T>> batch_of(const System<T>& system, const ColumnS
                 index_t longest_row = matrix->longest_row();
                 if constexpr (Format::kTraits.reads_whole_diagonals) longest_row = format.diagonals();
                 if (rows.are_permuted() || longest_row > BatchTuning::kLongestRow) return std::nullopt;
-                const int processors = properties(system.device.ordinal).multiprocessors;
-                const BatchShape shape = batch_shape(system.n, longest_row, places.columns, sizeof(T), processors);
+                const int ordinal = system.device.ordinal, processors = properties(ordinal).multiprocessors;
+                int shared = 0;
+                check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal),
+                      "cudaDeviceGetAttribute");
+                const BatchShape shape =
+                    batch_shape(system.n, longest_row, places.columns, sizeof(T), processors, shared);
                 return BatchOfSystems<T>{system.n, shape, rows, system.diagonal(), places};
             } else {
                 return std::nullopt;
@@ -239,7 +243,7 @@ struct BatchShortcuts : NoShortcuts {
         if (!batch) return false;
         const auto kernel = iterate_batch<T, S, Iteration>;
         const auto kept = static_cast<int>(batch->shape.kept_bytes(batch->n, sizeof(T)));
-        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kept), "cudaFuncSetAttribute");
+        allow_shared_bytes(kernel, kept);
         std::int64_t first = 0, count = solve.iterations_per_look();
         do {
             kernel<<<solve.columns(), batch->shape.threads, kept, native(solve.queue.stream())>>>(*batch, s, iteration,

@@ -15,7 +15,7 @@ struct BatchTuning {
     static constexpr int kRowEntries = 4;        // of a lane, in flight
     static constexpr index_t kMaxRows = 8192;
     static constexpr index_t kLongestRow = 1 << 10;
-    static constexpr std::size_t kSharedBytes = 220 << 10;  // of a multiprocessor
+    static constexpr std::size_t kOwnBytes = 7 << 10;  // of shared memory, for scalars, sums and what CUDA takes
 
     using Column = std::uint16_t;  // of a system
     static constexpr Column kNoColumn = 0xffff;
@@ -32,10 +32,11 @@ struct BatchShape {
     }
 };
 
-// The shape for systems of n rows. Entries are kept if they fit. The time of a product is about that of the entries of
-// a thread, and of loads one after the other if they are read from memory.
+// The shape for systems of n rows. Entries are kept if they fit into this much shared memory of a multiprocessor. The
+// time of a product is about that of the entries of a thread, and of loads one after the other if they are read from
+// memory.
 constexpr BatchShape batch_shape(index_t n, index_t longest_row, index_t systems, std::size_t item_bytes,
-                                 int multiprocessors) {
+                                 int multiprocessors, std::size_t shared_bytes) {
     using Tuning = BatchTuning;
     constexpr int kWarpSize = 32;
     const auto best = [&](int threads) {
@@ -50,13 +51,13 @@ constexpr BatchShape batch_shape(index_t n, index_t longest_row, index_t systems
             const BatchShape reading{threads, lanes, 0};
             if (loads(reading) < loads(read)) read = reading;
         }
-        return kept.kept_bytes(n, item_bytes) <= Tuning::kSharedBytes ? kept : read;
+        return kept.kept_bytes(n, item_bytes) + Tuning::kOwnBytes <= shared_bytes ? kept : read;
     };
     const BatchShape widest = best(Tuning::kMostThreads);
+    if (widest.kept == 0) return widest;  // more systems at once would not stay in the L2
     // Blocks share a multiprocessor, as far as there are systems and memory for them: one works while others wait.
-    const auto fitting =
-        static_cast<int>(Tuning::kSharedBytes / std::max<std::size_t>(1, widest.kept_bytes(n, item_bytes)));
-    const int sharing = std::min((systems + multiprocessors - 1) / multiprocessors, std::max(fitting, 1));
+    const auto fitting = static_cast<int>((shared_bytes - Tuning::kOwnBytes) / widest.kept_bytes(n, item_bytes));
+    const int sharing = std::min((systems + multiprocessors - 1) / multiprocessors, fitting);
     int threads = Tuning::kMostThreads;
     while (threads > Tuning::kLeastThreads && threads * sharing > Tuning::kThreadsAtOnce) threads /= 2;
     return threads == widest.threads ? widest : best(threads);
