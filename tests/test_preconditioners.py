@@ -75,7 +75,7 @@ def test_repr_says_where_a_preconditioner_is_and_how_it_was_made(device):
         linalg.jacobi(op): "Jacobi of float64 on",
         linalg.chebyshev(op, 3, ratio=20.0): "chebyshev of degree 3, ratio 20",
         linalg.block_jacobi(op, 5): "BlockJacobiOperator of float64, .* blocks of 5",
-        linalg.ic0(op): "IncompleteFactors .*: ic0, [\d.]+ KB",
+        linalg.ic0(op): r"IncompleteFactors .*: ic0, [\d.]+ KB",
         linalg.ilu0(op).H: "IncompleteFactors .*: ilu0, ",
         linalg.amg(op, smoother="jacobi"): "unknowns, smoother jacobi of degree 1, operator complexity ",
         linalg.amg(op, degree=3, symmetric=False): "smoother jacobi of degree 3",
@@ -296,6 +296,26 @@ def test_levels_of_fill(levels, device):
                 np.testing.assert_allclose(M @ x, expected, rtol=0, atol=500 * eps * np.abs(expected).max())
                 if levels == 0:
                     np.testing.assert_array_equal(M @ x, linalg.ilu0(op_of(A, device)) @ x)
+
+
+@pytest.mark.parametrize("levels", range(3))
+def test_factors_of_full_blocks_are_those_of_block_ilu(levels, device):
+    A, size = gallery.elasticity2d(5), 2
+    rows = A.shape[0] // size
+    blocks = A.toarray().reshape(rows, size, rows, size).swapaxes(1, 2)
+    stored = np.abs(blocks).max(axis=(2, 3)) > 0
+    L, U = factors_of(sp.csr_array(stored + 10.0 * rows * np.eye(rows)), levels)
+    kept = (L != 0) | (U != 0)
+    for i in range(1, rows):
+        for k in np.flatnonzero(kept[i, :i]):
+            blocks[i, k] = blocks[i, k] @ np.linalg.inv(blocks[k, k])
+            blocks[i, k + 1 :] -= kept[i, k + 1 :, None, None] * (blocks[i, k] @ blocks[k, k + 1 :])
+    below = np.tril(np.ones((rows, rows)), -1)[..., None, None]
+    L, U = ((part * blocks).swapaxes(1, 2).reshape(A.shape) for part in (below, 1 - below))
+    x = vector(A.shape[0], np.float64)
+    expected = np.linalg.solve(U, np.linalg.solve(L + np.eye(len(L)), x))
+    M = linalg.ilu(sg.aslinearoperator(A, device=device), levels)
+    np.testing.assert_allclose(M @ x, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 
 
 def test_as_many_levels_as_rows_are_exact_factors(device):

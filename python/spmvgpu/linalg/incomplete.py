@@ -205,6 +205,8 @@ def ilu(op: object, levels: int = 1) -> IncompleteFactors:
     iteration take more, and the triangular solves have more consecutive steps. The pattern of the factors
     [2]_ depends only on the pattern of the matrix, and `update_values` keeps it.
 
+    For nodes with several unknowns, whose rows have full blocks, as in elasticity, this is the block ILU.
+
     Parameters
     ----------
     op : SparseOperator, array, sparse matrix or DistributedOperator
