@@ -22,8 +22,8 @@ pytestmark = pytest.mark.smoke
 REFERENCE = Path(__file__).parents[1] / "docs" / "api.rst"
 # What cannot be imported without PyTorch, or without JAX.
 OF_LIBRARIES = {
-    "jax": ("jax.MatrixPattern", "jax.solve"),
-    "torch": ("torch.MatrixPattern", "torch.matmul", "torch.solve"),
+    "jax": ("jax.MatrixPattern", "jax.eigsh", "jax.solve"),
+    "torch": ("torch.MatrixPattern", "torch.eigsh", "torch.matmul", "torch.solve"),
 }
 NEEDS = {
     "papers.mironowicz_pictures": "matplotlib",

@@ -175,7 +175,7 @@ def test_an_operator_is_given_back_where_nothing_else_is_asked_for(device):
     op = sg.aslinearoperator(np.eye(3), "csr", device)
     signature = inspect.signature(sg.aslinearoperator)
     defaults = {name: p.default for name, p in signature.parameters.items() if p.default is not p.empty}
-    assert len(defaults) == 13
+    assert len(defaults) == 14
     assert sg.aslinearoperator(op, **defaults) is op
     for name, other in [
         ("dtype", np.float64),
