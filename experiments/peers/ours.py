@@ -64,7 +64,8 @@ def _all_variants(device: str) -> dict[str, dict[str, Any]]:
 def _operator(problem: Problem, device: str, **arguments: Any) -> sg.SparseOperator:
     """As for a user who meets the matrix for the first time, whatever was measured before."""
     with sg.cache.ignored():
-        return sg.aslinearoperator(problem.matrix, device=device, **arguments)
+        made: sg.SparseOperator = sg.aslinearoperator(problem.matrix, device=device, **arguments)
+    return made
 
 
 def _other_kernels() -> list[str]:

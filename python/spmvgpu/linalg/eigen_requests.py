@@ -111,7 +111,8 @@ class EigenRequest(NamedTuple):
         rtol = 1e-5 if v.dtype in (np.float32, np.complex64) else 1e-11
         along = np.sum(v.conj() * x, axis=0)
         mass = v if M is None else M @ v
-        rest, y = x - mass * along, v * along
+        rest = x - mass * along
+        y: HostArray = v * along
         for i, shift in enumerate(w):
             b, least = rest[:, i], rtol * float(np.linalg.norm(x[:, i]))
             if np.linalg.norm(b) <= least:
