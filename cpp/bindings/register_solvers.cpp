@@ -322,7 +322,7 @@ struct SolverRequest : Limits {
     py::object ranks = py::none();     // adds what other ranks have to an array of sums, or is an NcclCommunicator
 };
 
-// The reports of all columns, of which there may be many: Python makes objects of those that it looks at.
+// The reports of all columns. Python makes an object of a report when it looks at it, as there may be many.
 struct SolverReports {
     Reports of_columns;
 };

@@ -136,9 +136,9 @@ struct KeptNumbers {
     SPMVGPU_IN_BODY index_t* of(std::int64_t row) const { return of_rows + row * places; }
 };
 
-// The number of distinct numbers of a group, or kTooMany if it exceeds `most`, and the numbers, ascending. The table is
-// at the beginning of the memory. Behind it there is a word, and a list: of `count` numbers for the second function,
-// and of those that are kept for the first one, which stores them in any order.
+// The number of distinct numbers of a group, or kTooMany if it exceeds `most`; and the numbers, ascending. The table is
+// at the beginning of the memory. A word and a list follow. The first function lists the numbers that are kept, in any
+// order, the second one all `count` numbers.
 template <class Lanes, class Group>
 SPMVGPU_IN_BODY index_t count_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits,
                                        index_t most, const KeptNumbers& kept = {}, std::int64_t row = 0) {
