@@ -479,7 +479,9 @@ void register_solvers(py::module_& module) {
         },
         py::arg("rows"), py::arg("entries"), py::arg("longest_row"),
         "(blocks, rows of a block, lanes of a row) of the kernel that solves such a system alone; None: several do.");
-    module.attr("most_rows_of_batch") = BatchTuning::kMaxRows;  // of a system that a block of a GPU's threads solves
+    module.def(
+        "most_rows_of_batch", [] { return BatchTuning::kMaxRows; },
+        "Most rows of a system of a batch that one block of a GPU's threads, or one core, solves.");
     module.def("solver_names", &method_names, "The solvers that solve() knows.");
     register_limits_and_report(module);
     register_maps(module);

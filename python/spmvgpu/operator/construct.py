@@ -198,7 +198,7 @@ def aslinearoperator(
         if isinstance(symmetric, str) and symmetric != "hermitian":
             raise ValueError(f"symmetric={symmetric!r} does not go with values=; give whole matrices")
         made = block_diagonal(A, values, shape)
-        if format == "auto" and made.shape[0] <= made.number * _core.most_rows_of_batch:
+        if format == "auto" and made.shape[0] <= made.number * _core.most_rows_of_batch():
             format = "csr"  # which small systems are solved in
         order: Reorder = False if reorder is None else reorder
         how = {"symmetric": symmetric, "reorder": order, "stream": stream, "tune": tune, "budget": budget}
