@@ -61,11 +61,11 @@ std::vector<ListedStretch> stretches_to_sort(Passes& passes, const Array<index_t
 // Numbers by row, then by size; equal ones keep their order. The k-th of them is term order[k], which is entry
 // entries[order[k]] of run runs[order[k]] of all; run r belongs to row rows_of_runs[r] of the list.
 struct SortedTerms {
-    Array<index_t> first_runs;  // of each row, and of none
+    Array<index_t> first_runs;  // the first run of each row, and the number of runs
     Array<index_t> rows_of_runs;
     Array<index_t> runs, entries, numbers, order;
     Array<index_t> starts;        // places in `order` where a distinct number begins, and the end
-    Array<index_t> first_starts;  // of each row, and of none
+    Array<index_t> first_starts;  // the first place in `starts` of each row, and the number of distinct numbers
 };
 
 template <class Passes, class GroupOf>

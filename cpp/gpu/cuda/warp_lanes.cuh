@@ -155,7 +155,7 @@ private:
         const index_t n = a_count + b_count, each = (n + lanes - 1) / lanes | 1;
         index_t at = min(n, lane() * each);
         const index_t end = min(n, at + each);
-        index_t i = max(0, at - b_count), most = min(at, a_count);  // of the numbers before come from a
+        index_t i = max(0, at - b_count), most = min(at, a_count);  // bounds of how many of the first `at` are in a
         while (i < most) {
             const index_t middle = i + (most - i) / 2;
             if (a[middle] < b[at - middle - 1]) {

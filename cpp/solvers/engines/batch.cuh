@@ -184,8 +184,8 @@ private:
     }
 
     const BatchOfSystems<T>& batch_;
-    std::int64_t away_;  // of the system's vectors
-    index_t first_row_;  // of the system, in the matrix
+    std::int64_t away_;  // where the system begins in the vectors
+    index_t first_row_;  // where the system begins in the matrix
     unsigned lane_;      // the thread's position among the lanes of its row
 };
 

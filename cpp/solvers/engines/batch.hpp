@@ -11,7 +11,7 @@ namespace spmvgpu {
 
 struct BatchTuning {
     static constexpr int kMostThreads = 512, kLeastThreads = 128;
-    static constexpr int kThreadsAtOnce = 1024;  // of a multiprocessor, which has registers for as many
+    static constexpr int kThreadsAtOnce = 1024;  // a multiprocessor has registers for as many
     static constexpr int kRowEntries = 4;        // of a lane, in flight
     static constexpr index_t kMaxRows = 8192;
     static constexpr index_t kLongestRow = 1 << 10;
