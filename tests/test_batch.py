@@ -92,7 +92,7 @@ def test_each_system_as_if_alone(case, count, dtype, solver, device):
         vector(np.prod(shape), dtype, seed=3).reshape(shape),
     )
     b[0] *= 1000
-    b[-1, ..., -1:] *= columns > 0  # a right-hand side of zeros
+    b[-1, ..., -1:] *= columns == 0  # a right-hand side of zeros
     rtol = 1e-4 if np.finfo(dtype).eps > 1e-10 else 1e-9
     given = 1 / op.diagonal() if M == "vector" else M
     residuals = []
@@ -175,6 +175,26 @@ def test_numbers_near_the_limits(device):
     np.testing.assert_array_equal(info, 0)
     sizes = np.array([1, 1e-250, 1e250, 1])[:, np.newaxis]
     np.testing.assert_allclose(op.matvec(x) / sizes, b / sizes, atol=1e-7)
+
+
+@pytest.mark.parametrize("M", [None, "jacobi", "ic0"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_right_hand_sides_of_zeros(M, solver, device):
+    """They are solved by zeros, and change nothing of the others, whose numbers may be near the limits."""
+    op, n = sg.aslinearoperator(GRID, device=device, values=definite_values(5, np.float64)), GRID.shape[0]
+    solve = getattr(linalg, solver)
+    for sizes in ([0, 0, 0, 0, 0], [1, 0, 2, 0, 0], [0, 1e-250, 1, 0, 1e250]):
+        factors = np.array(sizes)[:, np.newaxis]
+        b = np.random.default_rng(1).standard_normal((5, n)) * factors
+        x, info = solve(op, b, rtol=1e-9, M=M)
+        np.testing.assert_array_equal(info, 0)
+        np.testing.assert_array_equal(x[np.array(sizes) == 0], 0)
+        shown = np.where(factors > 0, factors, 1)
+        np.testing.assert_allclose(op.matvec(x / shown), b / shown, rtol=0, atol=1e-6)
+    for shape in ((5, n, 0), (5, n, 2)):
+        x, info = solve(op, np.zeros(shape), M=M)
+        assert (x.shape, info.shape) == (shape, (5, shape[2]))
+        assert not info.any()
 
 
 def test_callbacks(device):

@@ -98,6 +98,8 @@ void again_if_out_of_range(const System<T>& system, Report* reports, Limits limi
     for (index_t column = 0; column < system.columns; ++column) {
         if (!is_out(column)) continue;
         limits.scaled_as = column;
+        limits.is_solved.clear();
+        for (index_t j = 0; j < system.columns; ++j) limits.is_solved.push_back(!is_out(j));
         const std::size_t n = system.n;
         const Array<T> before = Array<T>::view(system.x, n * system.columns, system.device).to(system.device);
         const Reports again = solve(system, limits);

@@ -131,7 +131,6 @@ public:
         initial.eps = epsilon<T>();
         initial.shift = shift();
         initial.has_m = has_preconditioner();
-        // The systems of a batch are scaled as one of them is, and may be far from it.
         if (!limits.scaled || columns() > 1) {
             constexpr int kExponent = sizeof(Real<T>) == sizeof(float) ? 100 : 512;
             initial.lowest = std::ldexp(1.0, -kExponent);
@@ -140,6 +139,7 @@ public:
         initial.history = work.history;
         initial.history_size = work.history_size;
         queue.put_scalars(s, initial);
+        if (limits.scaled && columns() > 1) choose_columns(s);
         if (work.system.guess != nullptr || limits.guess_is_mb) {
             const T* const guess = limits.guess_is_mb ? precondition(s, b(), r) : work.system.guess;
             scale_by_power(queue, n, guess, x, limits.guess_is_mb ? -scales_.A - scales_.M : scales_.x());
@@ -361,6 +361,22 @@ private:
         return of;
     }
 
+    // A batch is scaled as one of its systems is, and others may be far from it: their numbers are watched, except
+    // where b is zero. What is solved already stops here.
+    template <class S>
+    void choose_columns(S* s) {
+        std::vector<S> each = queue.read_columns(s);
+        for (int j = 0; j < columns(); ++j) {
+            if (limits.is_solved[j]) {
+                each[j].status = Status::kOutOfRange;
+                each[j].stopped = 1;
+            } else if (j == limits.scaled_as || is_zero_[j]) {
+                each[j].lowest = each[j].highest = 0;  // not checked
+            }
+        }
+        queue.put_columns(s, each);
+    }
+
     // Measures the system and replaces it by a scaled one, whose numbers are near 1.
     void scale() {
         const auto& [magnitude, scaled_b, scaled_diagonal, az] = work.scaled;
@@ -371,7 +387,9 @@ private:
         const auto towards = [](std::optional<int> wanted, std::optional<int> is) {
             return wanted && is ? *wanted - *is : 0;
         };
-        scales_.b = towards(0, exponent(work.system.b));
+        const std::vector<Magnitude> sizes = magnitudes_of(queue, magnitude, n, work.system.b);
+        for (const Magnitude& size : sizes) is_zero_.push_back(size.is_zero());
+        scales_.b = towards(0, sizes[limits.scaled_as].exponent());
         scale_by_power(queue, n, work.system.b, scaled_b, scales_.b);
         const std::optional<int> size = exponent(scaled_b);
         if (scaled_diagonal != nullptr) scale_by_power(queue, n, work.system.diagonal(), scaled_diagonal, 0);
@@ -455,7 +473,8 @@ private:
     const LookAt& look_;
     std::int64_t reported_ = 0;
     Scales scales_;
-    bool iterates_ = false;  // during iterations, where products may be recorded or idle, and scalars count them
+    std::vector<char> is_zero_;  // b of each column, of a scaled system
+    bool iterates_ = false;      // during iterations, where products may be recorded or idle, and scalars count them
     // for each column
     std::vector<double> true_residuals_;
     std::vector<std::vector<double>> residuals_;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "solvers/engines/sweep.hpp"
 
@@ -29,6 +30,8 @@ struct Magnitude {
     template <class Visit>
     void visit_pointers(Visit&&) {}
 
+    bool is_zero() const { return raised == 0; }
+
     // The exponent of the sum; none for zeros, and for infinite numbers or NaN.
     std::optional<int> exponent() const {
         if (finite(raised) && raised > 0) return std::ilogb(raised) - kShift;
@@ -37,9 +40,9 @@ struct Magnitude {
     }
 };
 
-// The exponent of |v|, or of one of several columns, measured with scalars at `memory`.
+// The sizes of the columns of a vector, measured with scalars at `memory`.
 template <class T, class Queue>
-std::optional<int> exponent_of(Queue& queue, Magnitude* memory, index_t n, const T* v, int column = 0) {
+std::vector<Magnitude> magnitudes_of(Queue& queue, Magnitude* memory, index_t n, const T* v) {
     queue.put_scalars(memory, Magnitude{});
     queue.sweep(
         memory, n, read(v), Writes<T, 0>{},
@@ -52,7 +55,13 @@ std::optional<int> exponent_of(Queue& queue, Magnitude* memory, index_t n, const
             m.raised = sums.real(0);
             m.lowered = sums.real(1);
         });
-    return queue.read_columns(memory)[column].exponent();
+    return queue.read_columns(memory);
+}
+
+// The exponent of |v|, or of one of its columns.
+template <class T, class Queue>
+std::optional<int> exponent_of(Queue& queue, Magnitude* memory, index_t n, const T* v, int column = 0) {
+    return magnitudes_of(queue, memory, n, v)[column].exponent();
 }
 
 // to = 2^exponent from, in two steps, because the factor may be out of range where the result is not.
