@@ -91,11 +91,11 @@ SPMVGPU_IN_BODY Word claim(Word* slot, Word number) {
 }
 
 // Collects the distinct numbers of a group in a hash table, see first_slot(), and calls added(number) for each new one.
-// Lanes share a run if there are few; each reads several numbers before it looks for the first. Returns false if the
-// table is too small for the lane's numbers, which cannot happen if it has slots for all.
-template <class Lanes, class Group, class Added>
-SPMVGPU_IN_BODY bool hash_distinct(const Lanes& lanes, const Group& group, Word* slots, int slot_bits,
-                                   const Added& added) {
+// Lanes share a run if there are few; each reads several numbers before it looks for the first. Lanes stop where
+// is_over() holds, which they ask before they read, and where the table is full.
+template <class Lanes, class Group, class Added, class IsOver>
+SPMVGPU_IN_BODY void hash_distinct(const Lanes& lanes, const Group& group, Word* slots, int slot_bits,
+                                   const Added& added, const IsOver& is_over) {
     constexpr index_t kAtOnce = 4;
     const Word mask = (Word(1) << slot_bits) - 1;
     index_t sharing = 1;
@@ -103,9 +103,10 @@ SPMVGPU_IN_BODY bool hash_distinct(const Lanes& lanes, const Group& group, Word*
     lanes.share(static_cast<index_t>(mask) + 1, [&](index_t i) { slots[i] = kFreeWord; });
     bool fits = true;
     lanes.share(sharing * group.runs, [&](index_t i) {
+        if (!fits || is_over()) return;
         const Run run = group.run(i / sharing);
-        for (std::int64_t first = run.begin + std::int64_t(i % sharing) * kAtOnce; first < run.end && fits;
-             first += sharing * kAtOnce) {
+        for (std::int64_t first = run.begin + std::int64_t(i % sharing) * kAtOnce;
+             first < run.end && fits && !is_over(); first += sharing * kAtOnce) {
             Word numbers[kAtOnce];
             for (index_t j = 0; j < kAtOnce; ++j) {
                 numbers[j] = first + j < run.end ? static_cast<Word>(group.number(run, static_cast<index_t>(first + j)))
@@ -125,7 +126,6 @@ SPMVGPU_IN_BODY bool hash_distinct(const Lanes& lanes, const Group& group, Word*
             }
         }
     });
-    return fits;
 }
 
 // Numbers of a row that are kept where they are counted, unless they are more.
@@ -136,27 +136,25 @@ struct KeptNumbers {
     SPMVGPU_IN_BODY index_t* of(std::int64_t row) const { return of_rows + row * places; }
 };
 
-// The number of distinct numbers of a group, or kTooMany if it exceeds `most`; and the numbers, ascending. The table is
-// at the beginning of the memory. A word and a list follow. The first function lists the numbers that are kept, in any
-// order, the second one all `count` numbers.
+// The number of distinct numbers of a group, or kTooMany if it exceeds `most`, which is less than the slots; and the
+// numbers, ascending. The table is at the beginning of the memory. A word and a list follow. The first function lists
+// the numbers that are kept, in any order, the second one all `count` numbers.
 template <class Lanes, class Group>
 SPMVGPU_IN_BODY index_t count_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits,
                                        index_t most, const KeptNumbers& kept = {}, std::int64_t row = 0) {
-    constexpr std::uint64_t kDoesNotFit = std::uint64_t(1) << 32;
-    std::uint64_t own = 0;
     Word* const size = memory + (std::int64_t(1) << slot_bits);
     auto* const list = reinterpret_cast<index_t*>(size + 1);
-    if (kept.places > 0) lanes.once([&] { *size = 0; });
-    const auto add = [&](index_t number) {
-        ++own;
-        if (kept.places == 0) return;
-        const index_t place = take_place(size);
-        if (place < kept.places) list[place] = number;
-    };
-    if (!hash_distinct(lanes, group, memory, slot_bits, add)) own = kDoesNotFit;
-    const std::uint64_t all = lanes.sum(own);
-    if (all > static_cast<std::uint64_t>(most)) return kTooMany;
-    const auto count = static_cast<index_t>(all);
+    lanes.once([&] { *size = 0; });
+    hash_distinct(
+        lanes, group, memory, slot_bits,
+        [&](index_t number) {
+            const index_t place = take_place(size);
+            if (place < kept.places) list[place] = number;
+        },
+        // A full table is searched as a whole for each further number.
+        [&] { return read_shared(size) > static_cast<Word>(most); });
+    const auto count = static_cast<index_t>(*size);
+    if (count > most) return kTooMany;
     if (count <= kept.places) lanes.share(count, [&](index_t i) { kept.of(row)[i] = list[i]; });
     return count;
 }
@@ -166,7 +164,9 @@ SPMVGPU_IN_BODY void write_distinct(const Lanes& lanes, const Group& group, Word
     Word* const size = memory + (std::int64_t(1) << slot_bits);
     auto* const list = reinterpret_cast<index_t*>(size + 1);
     lanes.once([&] { *size = 0; });
-    hash_distinct(lanes, group, memory, slot_bits, [&](index_t number) { list[take_place(size)] = number; });
+    hash_distinct(
+        lanes, group, memory, slot_bits, [&](index_t number) { list[take_place(size)] = number; },
+        [] { return false; });
     lanes.sort(count, list, reinterpret_cast<index_t*>(memory), to);
 }
 
@@ -290,7 +290,7 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
     constexpr std::int64_t kFewSlots = std::int64_t(1) << kFewSlotBits;
     if (found.of_few > 0) {
         passes.each_by_few_with(
-            rows, kFewSlots,
+            rows, kFewSlots + 1,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {
                 if (sharing[row] != kOfFewLanes) return;
                 const index_t count = count_distinct(lanes, group_of(row), memory, kFewSlotBits, kOfFew);
