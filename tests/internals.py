@@ -16,7 +16,16 @@ from spmvgpu import _core, arrays
 from spmvgpu.devices import _warn_once, _with_drivers
 from spmvgpu.inputs import jax_sparse, limits, torch_sparse
 from spmvgpu.inputs.canonical import canonical_csr
-from spmvgpu.linalg import cudss, forecast, multigrid_in_pieces, named, requests, splu
+from spmvgpu.linalg import (
+    DirectFactors,
+    cudss,
+    forecast,
+    kept_factors,
+    multigrid_in_pieces,
+    named,
+    requests,
+    splu,
+)
 from spmvgpu.linalg.problem import DoubleSystem
 from spmvgpu.linalg.systems import random_vector
 from spmvgpu.multi_device import division
@@ -197,7 +206,12 @@ def has_cudss():
 
 
 def keep_factors(monkeypatch):
-    """The factors that solves of PyTorch and JAX make from now on, in a list."""
-    made = []
-    monkeypatch.setattr(requests, "splu", lambda op: made.append(splu(op)) or made[-1])
-    return made
+    """The factors that solves of PyTorch and JAX make from now on, and those made of others, in two lists."""
+    made, renewed = [], []
+    for module in (requests, kept_factors):
+        monkeypatch.setattr(module, "splu", lambda op: made.append(splu(op)) or made[-1])
+    renew = DirectFactors._renewed
+    monkeypatch.setattr(
+        DirectFactors, "_renewed", lambda own, data: renewed.append(renew(own, data)) or renewed[-1]
+    )
+    return made, renewed

@@ -341,11 +341,54 @@ def test_matrices_are_made_operators(method, lib, device):
 
 def test_factors_solve_for_gradients_too(lib, device, monkeypatch):
     skip_without_factors("direct", device)
-    made = keep_factors(monkeypatch)
+    made, _ = keep_factors(monkeypatch)
     op = sg.aslinearoperator(GENERAL, device=device)
     gradient = lib.gradient(lambda b: lib.own.solve(op, b, "direct"), lib.array(4))
     close(gradient, np.linalg.solve(GENERAL.toarray().T, np.ones(4)))
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("dtype", REAL_AND_COMPLEX)
+def test_factors_are_kept_over_steps_with_new_values(dtype, lib, device, monkeypatch):
+    skip_without_factors("direct", device)
+    made, renewed = keep_factors(monkeypatch)
+    A = matrix_for("direct", dtype)
+    pattern, b = lib.own.MatrixPattern(A, device=device), lib.array(4, dtype)
+
+    def loss(values):
+        return abs(lib.own.solve(pattern, b, "direct", values=values)) ** 2
+
+    def difference(values, of, step=1e-6):
+        def size(data):
+            B = sp.csr_array((data, A.indices, A.indptr), shape=A.shape).toarray()
+            return (abs(np.linalg.solve(B, lib_numbers(b))) ** 2).sum()
+
+        change = step * (np.arange(A.nnz) == of)
+        return (size(values + change) - size(values - change)) / (2 * step)
+
+    for factor in (1.0, 2.0, 2.0, 0.5):
+        values = factor * A.data
+        found = lib_numbers(lib.gradient(loss, lib.of(values))).real
+        close(found, [difference(values, k) for k in range(A.nnz)], rtol=1e-5, atol=1e-7)
+    assert (len(made), len(renewed)) == (1, 2)
+
+
+def test_factors_of_other_values_stay_as_they_were(device, monkeypatch):
+    torch = pytest.importorskip("torch", minversion="2.6")
+    skip_without_factors("direct", device)
+    (made, renewed), lib = keep_factors(monkeypatch), Torch(device)
+    pattern, b = lib.own.MatrixPattern(GENERAL, device=device), lib.array(4)
+    given = [lib.of(factor * GENERAL.data).requires_grad_() for factor in (1.0, 2.0, 3.0)]
+    steps = [lib.own.solve(pattern, b, "direct", values=values) for values in given]
+    sum(x.sum() for x in steps).backward()
+    assert (len(made), len(renewed)) == (1, 2)
+    adjoint = np.linalg.solve(GENERAL.toarray().T, np.ones(4))
+    rows = np.repeat(np.arange(4), np.diff(GENERAL.indptr))
+    for factor, values, x in zip((1.0, 2.0, 3.0), given, steps, strict=True):
+        close(values.grad, -adjoint[rows] / factor * x.detach().cpu().numpy()[GENERAL.indices])
+    with pytest.raises(sg.linalg.SingularMatrixError):
+        lib.own.solve(pattern, b, "direct", values=torch.zeros_like(given[0]))
+    close(lib.own.solve(pattern, b, "direct", values=given[0]), steps[0].detach())
 
 
 @pytest.mark.parametrize(

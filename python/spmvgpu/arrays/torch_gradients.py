@@ -37,7 +37,7 @@ class MatrixEntries(NamedTuple):
     def gradient(self, name: str, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """That of the values where `y` is that of the product of a matrix, or of its adjoint, with `x`."""
         rows, cols, values = self
-        left, right = (x, y) if name.endswith(_ADJOINT) else (y, x)
+        left, right = (x, y) if is_adjoint(name) else (y, x)
         if y.ndim == 1:
             # `index_select` takes a fraction of the time of indexing.
             pairs = left.index_select(0, rows) * right.index_select(0, cols).conj()
@@ -91,21 +91,26 @@ def owner(name: str) -> Any:
         ) from None
 
 
+def is_adjoint(name: str) -> bool:
+    """Whether a name means the adjoint of an object."""
+    return name.endswith(_ADJOINT)
+
+
 def called(name: str) -> Any:
     """What has a name: an object or its adjoint."""
-    return owner(name).H if name.endswith(_ADJOINT) else owner(name)
+    return owner(name).H if is_adjoint(name) else owner(name)
 
 
 def operator_called(name: str, values: torch.Tensor | None) -> Any:
     """The operator that has a name, or the one that a pattern makes of values."""
     if hasattr(owner(name), "_with_values"):
-        return owner(name)._with_values(values, is_adjoint=name.endswith(_ADJOINT))
+        return owner(name)._with_values(values, is_adjoint=is_adjoint(name))
     return called(name)
 
 
 def adjoint(name: str) -> str:
     """The name of the adjoint of what has a name."""
-    return name.removesuffix(_ADJOINT) if name.endswith(_ADJOINT) else name + _ADJOINT
+    return name.removesuffix(_ADJOINT) if is_adjoint(name) else name + _ADJOINT
 
 
 # The product

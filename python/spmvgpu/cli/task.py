@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from .._util.progress import waiting
 from .._util.types import HostArray
+from ..linalg.direct import device_for_factors
 from ..linalg.factors import contradiction
 from ..linalg.named import SYMMETRIC_SOLVERS
 from ..linalg.preconditioners import diagonal_of, empty_rows
@@ -75,7 +76,8 @@ def read_task(args: argparse.Namespace) -> Task:
             order = reverse_cuthill_mckee(sp.csr_matrix(matrix))
             matrix, b = sp.csr_array(matrix[order][:, order]), b[order]
     checked = perf_counter() - start
-    problem = DoubleSystem(matrix, b, None, args.device, args.format, np.dtype(args.dtype or matrix.dtype))
+    device = device_for_factors(args.device) if args.solver == "direct" else args.device
+    problem = DoubleSystem(matrix, b, None, device, args.format, np.dtype(args.dtype or matrix.dtype))
     with waiting("making the operator", args.quiet):
         setup = problem.op.setup_seconds
     times = {"input": seconds, "check": checked, "convert": setup["convert"], "transfer": setup["transfer"]}

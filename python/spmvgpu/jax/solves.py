@@ -26,6 +26,7 @@ from ..arrays import jax_gradients as traced
 from ..arrays.library import Memory
 from ..arrays.products import SINGLE
 from ..devices import CPU
+from ..linalg.kept_factors import FactorsOf, factors_of_pattern
 from ..linalg.requests import Method, SolveRequest
 from ..linalg.systems import staged
 from ..operator.composed import keeping
@@ -64,6 +65,8 @@ def solve(
         A solver of `spmvgpu.linalg`, which says what matrices it is for. "auto": `spmvgpu.linalg.solve`,
         which looks at the matrix and picks a solver and a preconditioner in each call. "direct": the factors
         of `spmvgpu.linalg.splu`, which are made as a preconditioner is that is given by name.
+        A `MatrixPattern` keeps the last factors: the same values, as of the gradients, need no others, and
+        new values begin with the analysis of the pattern.
     values : (nnz,) array
         The values of a `MatrixPattern`, as its products take them. With "cg" and "minres" the matrix must be
         symmetric or Hermitian, and so must be every change of it: make its values from what keeps it so.
@@ -175,9 +178,11 @@ class _System:
 
     def solution(self, b: AnyArray, *rest: AnyArray) -> AnyArray:
         values, guess = self.split(rest)
-        matrix = self.matrix
-        op = matrix._with_values(values[0]) if isinstance(matrix, MatrixPattern) else matrix
-        return self.request.run(op, b, guess[0] if guess else None, self.M)
+        op: LinearOperator | MatrixPattern = self.matrix
+        factors_of: FactorsOf | None = None
+        if isinstance(op, MatrixPattern):
+            factors_of, op = factors_of_pattern(op), op._with_values(values[0])
+        return self.request.run(op, b, guess[0] if guess else None, self.M, factors_of)
 
 
 solve_p = Primitive("spmvgpu_solve")

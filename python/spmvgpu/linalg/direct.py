@@ -261,6 +261,13 @@ class DirectFactors(DevicePreconditioner):
         _check_finite(csr)
         return _Factored(op, None if own.factors is None else own.factors.renewed(csr))
 
+    def _renewed(self, data: object) -> DirectFactors:
+        """Other factors, of a matrix as `update_values` takes it."""
+        made = DirectFactors.__new__(DirectFactors)
+        DevicePreconditioner.__init__(made, self.dtype, self.shape, self._ordinal)
+        made._state, made._order = self._state_with(data), self._order
+        return made
+
     # Methods of preconditioners
 
     def _core_map(self) -> LinearMap:
@@ -336,6 +343,13 @@ def _check_finite(csr: sp.csr_array) -> None:
         raise ValueError("A contains inf or NaN")
 
 
+def device_for_factors(device: Device) -> Device:
+    """Where a matrix goes to be factorized: with "auto" to a GPU only if that can be done there."""
+    if device != "auto" or (resolve_device(device) != CPU and cudss.is_available()):
+        return device
+    return "cpu"
+
+
 def _operator(A: object, device: Device, b: AnyArray = None) -> SparseOperator:
     """The operator of a square matrix, which goes to a device, or beside a right-hand side."""
     resolve_device(device)  # refuses what is none
@@ -344,9 +358,8 @@ def _operator(A: object, device: Device, b: AnyArray = None) -> SparseOperator:
     if isinstance(A, SparseOperator):
         if device != "auto":
             raise TypeError(f"device={device!r} is for a matrix; leave it out for an operator")
-    elif device == "auto" and (b is None or isinstance(b, np.ndarray)):
-        # To a GPU only if it can be factorized there.
-        device = "auto" if resolve_device("auto") != CPU and cudss.is_available() else "cpu"
+    elif b is None or isinstance(b, np.ndarray):
+        device = device_for_factors(device)
     return square_operator(as_operator(A, b, device=device, format="csr"), "A")
 
 

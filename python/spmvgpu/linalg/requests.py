@@ -17,6 +17,7 @@ from ..operator.operands import check_vector
 from ..operator.operator import SparseOperator
 from ..operator.patterns import Pattern
 from .direct import splu
+from .kept_factors import FactorsOf
 from .krylov import KrylovRequest, run
 from .named import NAMES, SYMMETRIC_SOLVERS, named
 from .solve import NotSolvedError, solve
@@ -111,17 +112,26 @@ class SolveRequest(NamedTuple):
         _check_vectors(A.shape, own, b, x0)
         return A, own
 
-    def preconditioner(self, M: LinearOperator | str | None, op: LinearOperator) -> LinearOperator | None:
+    def preconditioner(
+        self, M: LinearOperator | str | None, op: LinearOperator, factors_of: FactorsOf | None = None
+    ) -> LinearOperator | None:
         """A preconditioner as an operator, which has an adjoint; of the direct method the factors."""
         if self.method == "direct" and M is None:
-            return splu(op)
+            return (factors_of or splu)(op)
         if not isinstance(M, str):
             return keeping(M)
         if not isinstance(op, SparseOperator):
             raise no_entries(f"M={M!r}")
         return named(M, op, self.method)
 
-    def run(self, op: LinearOperator, b: AnyArray, x0: object, M: LinearOperator | str | None) -> AnyArray:
+    def run(
+        self,
+        op: LinearOperator,
+        b: AnyArray,
+        x0: object,
+        M: LinearOperator | str | None,
+        factors_of: FactorsOf | None = None,
+    ) -> AnyArray:
         """The solution; NotSolvedError if it is not as exact as asked for."""
         rtol = self.rtol
         if rtol is None:
@@ -132,7 +142,7 @@ class SolveRequest(NamedTuple):
 
         limits = rtol, self.atol, self.maxiter, self.nullspace
         is_direct = self.method == "direct"  # an iteration with the factors, which finds the residual
-        solver, M = ("gmres", self.preconditioner(M, op)) if is_direct else (self.method, M)
+        solver, M = ("gmres", self.preconditioner(M, op, factors_of)) if is_direct else (self.method, M)
         request = KrylovRequest(solver, x0, M, *limits, restart=self.restart, warns=False, batch=self.batch)
         x, info, went = run(op, b, request)
         if np.any(info):

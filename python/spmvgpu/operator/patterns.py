@@ -49,6 +49,7 @@ class Pattern(Generic[A]):
         self._operators: dict[DType, list[SparseOperator]] = {}
         self._multipliers: dict[DType, tuple[SparseOperator, bool]] = {}
         self._batches: dict[int, Self] = {}  # by their sizes
+        self._turned_from: Self | None = None  # the pattern that this one is made of as the transposed one
         self._lock = Lock()
         self.shape: tuple[int, int] = csr.shape
         self._multiplier(csr.dtype)  # refused here, if it is at all
@@ -159,7 +160,7 @@ class Pattern(Generic[A]):
         order = turned.data
         turned.data = self._csr.data[order]
         made = self._of(turned)
-        made.__dict__["_turned"] = self, self._array(np.argsort(order))
+        made.__dict__["_turned"], made._turned_from = (self, self._array(np.argsort(order))), self
         return made, self._array(order)
 
     def _batched(self, count: int) -> Self:

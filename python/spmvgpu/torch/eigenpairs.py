@@ -9,6 +9,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from .._util.arguments import with_hints
+from ..devices import CPU, device_name
 from ..linalg.eigen_requests import EigenRequest
 from .patterns import TENSORS, MatrixPattern
 
@@ -89,8 +90,7 @@ class _Eigenpairs(torch.autograd.Function):
     def forward(request: EigenRequest, values: Any, M_values: Any) -> tuple[torch.Tensor, torch.Tensor]:
         A, M = request.operators(values, M_values)
         start = np.random.default_rng(0).uniform(-1, 1, A.shape[0]).astype(A.dtype)
-        place = getattr(A, "device", "cpu")
-        v0 = torch.from_numpy(start).to(place if isinstance(place, str) else "cpu")
+        v0 = torch.from_numpy(start).to(device_name(getattr(A, "_ordinal", CPU)))
         return request.pairs(A, M, v0)
 
     @staticmethod

@@ -14,6 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 from .._util.arguments import with_hints
 from ..arrays import torch_gradients as gradients
 from ..arrays.products import is_transformed
+from ..linalg.kept_factors import FactorsOf, factors_of_pattern
 from ..linalg.named import SYMMETRIC_SOLVERS
 from ..linalg.requests import Method, SolveRequest, solution_type
 from ..operator.composed import keeping
@@ -52,6 +53,8 @@ def solve(
         A solver of `spmvgpu.linalg`, which says what matrices it is for. "auto": `spmvgpu.linalg.solve`,
         which looks at the matrix and picks a solver and a preconditioner in each call. "direct": the factors
         of `spmvgpu.linalg.splu`, which solve for the gradients too.
+        A `MatrixPattern` keeps the last factors: the same values, as of the gradients, need no others, and
+        new values begin with the analysis of the pattern.
     values : (nnz,) tensor
         The values of a `MatrixPattern`, as its products take them. With "cg" and "minres" the matrix must be
         symmetric or Hermitian, and so must be every change of it: make its values from what keeps it so.
@@ -120,7 +123,8 @@ def solve(
     keeps = not is_transformed(torch)
     if keeps:
         system = keeping(system) if values is None else system._with_values(values)
-        M = request.preconditioner(M, system)
+        factors_of = factors_of_pattern(A) if isinstance(A, MatrixPattern) else None
+        M = request.preconditioner(M, system, factors_of)
     preconditioner = M if M is None or isinstance(M, str) else gradients.name_of(M)
     how = " ".join(map(str, (gradients.name_of(system), preconditioner, *request)))
     x: torch.Tensor = _Solve.apply(how, *entries, b, x0)
@@ -200,7 +204,11 @@ def _solution(
     if b.ndim == 2 and b.shape[1] == 0:
         return _promised(how, values, b, x0)
     preconditioner = None if M == "None" else gradients.called(M) if _is_of_object(M) else M
-    x: torch.Tensor = request.run(op, b, None if x0 is None else x0.detach(), preconditioner)
+    factors_of: FactorsOf | None = None
+    if isinstance(pattern := gradients.owner(A), MatrixPattern):
+        factors_of = factors_of_pattern(pattern, is_adjoint=gradients.is_adjoint(A))
+    guess = None if x0 is None else x0.detach()
+    x: torch.Tensor = request.run(op, b, guess, preconditioner, factors_of)
     return x.to(gradients.tensor_type(solution_type(op, b))).reshape(b.shape)
 
 
