@@ -76,6 +76,22 @@ def test_astype_and_copy(op, A, dtype):
             op.astype(wrong)
 
 
+def test_zeros_are_left_out(op, A):
+    cancelled = A.copy()
+    cancelled.data[::3] = 0
+    cancelled.data[1::6] *= -0.0
+    zeros = op.copy()
+    zeros.update_values(cancelled.data)
+    assert zeros.nnz == A.nnz
+    kept = cancelled.copy()
+    kept.eliminate_zeros()
+    for made, expected in ((zeros.without_zeros(), kept), (op.without_zeros(), A)):
+        assert (made.format, made.device) == (op.format, op.device)
+        assert_same_entries(made.tocsr(), expected)
+        x = np.linspace(-1, 1, COLS).astype(A.dtype)
+        assert_product(made @ x, expected, x)
+
+
 @pytest.mark.parametrize(
     "key",
     [

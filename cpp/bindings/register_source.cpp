@@ -198,6 +198,10 @@ void register_source(py::module_& module) {
              }),
              py::arg("begin"), py::arg("end"), py::call_guard<GilRelease>(),
              "A source of the entries outside of these columns, with the numbers that they have.")
+        .def("without_zeros", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
+                 return source_of(source.without_zeros());
+             }),
+             py::call_guard<GilRelease>(), "A source of the entries that are not zero, on the same device.")
         .def("positive_inverses",
              method<AnyCsrSource>(
                  []<class T>(const PlannedSource<T>& source, index_t shift, std::uintptr_t to, int ordinal) {

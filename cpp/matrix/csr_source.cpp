@@ -111,6 +111,11 @@ CsrMatrix<T> CsrSource<T>::outside(index_t begin, index_t end) const {
 }
 
 template <class T>
+CsrMatrix<T> CsrSource<T>::without_zeros() const {
+    return gpu::run(NonzeroEntries<T>{csr_}, device_);
+}
+
+template <class T>
 CsrMatrix<T> CsrSource<T>::plus(const CsrMatrix<T>& other, index_t first) const {
     const bool has_room = std::int64_t(csr_.nnz) + other.nnz <= std::numeric_limits<index_t>::max();
     const bool is_inside = first >= 0 && std::int64_t(first) + csr_.cols <= other.cols;

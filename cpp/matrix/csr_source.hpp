@@ -56,6 +56,7 @@ public:
     CsrMatrix<T> columns(index_t begin, index_t end) const;
     // The other columns, with their numbers.
     CsrMatrix<T> outside(index_t begin, index_t end) const;
+    CsrMatrix<T> without_zeros() const;  // without entries that are zero, on the device
     // The sum with another canonical matrix on this device, where the columns of this one begin at column `first` of
     // the other. Throws std::invalid_argument if that has other rows or too few columns, or the sum may have too many
     // entries.

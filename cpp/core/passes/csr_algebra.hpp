@@ -115,6 +115,23 @@ struct ListedRows {
     }
 };
 
+// A matrix whose columns are moved to the right by `shift`, to where there are `cols`. All else is shared, or copied
+// from memory that belongs to the caller.
+template <class T, class Passes>
+CsrMatrix<T> moved_columns(Passes& passes, const CsrMatrix<T>& csr, index_t shift, index_t cols) {
+    const auto own = [](const auto& array) { return array.to(array.device()); };
+    CsrMatrix<T> moved{csr.rows, cols, csr.nnz, own(csr.row_offsets), {}, own(csr.values)};
+    if (shift == 0) {
+        moved.col_indices = own(csr.col_indices);
+        return moved;
+    }
+    moved.col_indices = passes.template make<index_t>(csr.nnz);
+    const index_t* const from = csr.col_indices.data();
+    index_t* const to = moved.col_indices.data();
+    passes.each(csr.nnz, [=] SPMVGPU_BODY(std::int64_t k) { to[k] = from[k] + shift; });
+    return moved;
+}
+
 // The entries of a matrix in the columns from `begin` to before `end`, which become the columns from 0 on; or the
 // entries outside of these columns, which keep their numbers. Rows need not be sorted. The matrix need not have all
 // these columns.
@@ -138,8 +155,28 @@ struct SelectedEntries {
 
     template <class Passes>
     Result operator()(Passes& passes) const {
+        if (!are_outside && begin <= 0 && end >= csr.cols) return moved_columns(passes, csr, -begin, end - begin);
         return some_entries(passes, csr, are_outside ? csr.cols : end - begin,
                             InWindow{csr.col_indices.data(), begin, end, are_outside});
+    }
+};
+
+// The entries that are not zero.
+template <class T>
+struct NonzeroEntries {
+    using Result = CsrMatrix<T>;
+    const CsrMatrix<T>& csr;
+
+    struct ColumnOrNone {
+        const index_t* cols;
+        const T* values;
+
+        SPMVGPU_IN_BODY index_t operator()(index_t k) const { return values[k] == T(0) ? -1 : cols[k]; }
+    };
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        return some_entries(passes, csr, csr.cols, ColumnOrNone{csr.col_indices.data(), csr.values.data()});
     }
 };
 
@@ -173,6 +210,8 @@ struct Sum {
 
     template <class Passes>
     Result operator()(Passes& passes) const {
+        if (right.nnz == 0) return moved_columns(passes, left, shift, right.cols);
+        if (left.nnz == 0) return moved_columns(passes, right, 0, right.cols);
         const CsrPattern a = left.pattern(), b = right.pattern();
         const T *const a_values = left.values.data(), *const b_values = right.values.data();
         const index_t moved = shift;

@@ -10,6 +10,7 @@ SPMVGPU_RUN_ON_GPU(PlacedColumns)
     SPMVGPU_RUN_ON_GPU(ListedRows<T>)       \
     SPMVGPU_RUN_ON_GPU(SelectedEntries<T>)  \
     SPMVGPU_RUN_ON_GPU(ListedColumns<T>)    \
+    SPMVGPU_RUN_ON_GPU(NonzeroEntries<T>)   \
     SPMVGPU_RUN_ON_GPU(StackedRows<T>)      \
     SPMVGPU_RUN_ON_GPU(Sum<T>)              \
     SPMVGPU_RUN_ON_GPU(ScaledRows<T>)       \

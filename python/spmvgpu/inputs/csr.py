@@ -190,6 +190,19 @@ class CanonicalCsr:
                     raise
         return self.with_data(self.data.astype(dtype))
 
+    def without_zeros(self) -> CanonicalCsr:
+        """Without entries that are zero, on the same device, if that has room; else in host memory."""
+        if self.is_wide:
+            kept = self.host.copy()
+            kept.eliminate_zeros()
+            return CanonicalCsr.of(kept)
+        try:
+            return self._made(self.source.without_zeros(), self.shape)
+        except MemoryError:
+            if self.ordinal == CPU:
+                raise
+            return self.in_host_memory().without_zeros()
+
     def diagonal(self, shift: int) -> HostArray:
         """The entries (i, i + shift) in new memory."""
         if self.is_wide:

@@ -119,6 +119,27 @@ class MatrixAlgebra(Composable):
         """
         return self._multiple(lambda values: values)
 
+    def without_zeros(self) -> Self:
+        """Return the operator without the stored entries that are zero.
+
+        Such as the entries of sums and products that cancel. As SciPy's ``eliminate_zeros``, of a copy.
+
+        Returns
+        -------
+        SparseOperator
+
+        Examples
+        --------
+        >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
+        >>> A = sg.aslinearoperator(np.array([[1.0, 1.0], [0.0, 1.0]]), device="cpu")
+        >>> B = sg.aslinearoperator(np.array([[1.0, -1.0], [0.0, 1.0]]), device="cpu")
+        >>> product = sg.aslinearoperator(A @ B)
+        >>> product.nnz, product.without_zeros().nnz
+        (3, 2)
+        """
+        with at_most(self._stored.description.threads):
+            return self._with_entries(self._stored.canonical_there().without_zeros())
+
     def __getitem__(self, key: object) -> Self:
         """Select rows and columns: ``op[10:20]``, ``op[rows]`` or ``op[:, 5:]``.
 
@@ -230,11 +251,12 @@ class MatrixAlgebra(Composable):
             )
         return NotImplemented
 
-    def _with_entries(self, csr: sp.csr_array) -> Self:
+    def _with_entries(self, csr: sp.csr_array | CanonicalCsr) -> Self:
         """A matrix with other entries, stored like a part of this one."""
         description = self._stored.description
         with at_most(description.threads):
-            return type(self)(build_derived(canonical_csr(csr), description.of_part(), "new"))
+            made = csr if isinstance(csr, CanonicalCsr) else canonical_csr(csr)
+            return type(self)(build_derived(made, description.of_part(), "new"))
 
     def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
         """The product with a sparse matrix; that with an array is `_product`."""
