@@ -205,10 +205,11 @@ def _gradients() -> str:
 
 
 def _several(devices: list[Results]) -> str:
-    """An iteration on the first device of which more than two were there."""
+    """An iteration with the first matrix on the first device of which more than two were there."""
     most: dict[int, float] = {}
     for results in devices:
         rows = rows_of(results, "multi_cg")
+        rows = [row for row in rows if row["matrix"] == rows[0]["matrix"]]
         us = {row["pieces"]: row["time_us"] for row in rows}
         if len(us) > 2:
             where, unknowns, most = machine(environment_of(results)), rows[0]["rows"], us

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "core/mutex.hpp"
 #include "gpu/cuda/check.hpp"
@@ -12,12 +15,23 @@ namespace spmvgpu::gpu {
 namespace {
 
 // The fraction of a device's memory that its pool keeps at most, because other libraries cannot use it.
-constexpr std::uint64_t kKeptFraction = 16;
+constexpr std::uint64_t kKeptFraction = 8;
+
+// Memory of a pool that is no longer used, but perhaps by work that is queued. Before it is freed, the device is
+// waited for. That takes as long as a short pass over a matrix, and in a process with several GPUs it holds up the
+// threads of all of them. So it is done once for much memory.
+constexpr std::uint64_t kAwaitedFraction = 256;
+
+struct Awaited {
+    std::vector<void*> blocks;
+    std::uint64_t bytes = 0;
+};
 
 // A device without pools has none, and cudaMalloc instead.
 struct Pool {
     cudaMemPool_t memory = nullptr;
     cudaStream_t stream = nullptr;  // for allocations that no stream orders
+    std::uint64_t most_awaited = 0;
 };
 
 // The pools of all devices, each made when it is first asked for.
@@ -45,6 +59,24 @@ public:
         return found == pools_.end() || found->second.memory == nullptr ? nullptr : &found->second;
     }
 
+    // Keeps memory until much of it is there, which it then returns to be freed.
+    Awaited add_awaited(void* block, std::size_t bytes, int ordinal, const Pool& pool) {
+        constexpr std::size_t kSmallestBlock = 512;
+        const std::lock_guard lock(mutex_);
+        Awaited& awaited = awaited_[ordinal];
+        awaited.blocks.push_back(block);
+        awaited.bytes += std::max(bytes, kSmallestBlock);
+        return awaited.bytes > pool.most_awaited ? std::exchange(awaited, {}) : Awaited{};
+    }
+    Awaited take_awaited(int ordinal) {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(awaited_[ordinal], {});
+    }
+    std::uint64_t awaited_bytes(int ordinal) {
+        const std::lock_guard lock(mutex_);
+        return awaited_[ordinal].bytes;
+    }
+
 private:
     static Pool make(int ordinal) {
         int has_pools = 0;
@@ -59,6 +91,7 @@ private:
         properties.allocType = cudaMemAllocationTypePinned;
         properties.location = {cudaMemLocationTypeDevice, ordinal};
         check(cudaMemPoolCreate(&pool.memory, &properties), "cudaMemPoolCreate");
+        pool.most_awaited = total / kAwaitedFraction;
         std::uint64_t kept = total / kKeptFraction;
         check(cudaMemPoolSetAttribute(pool.memory, cudaMemPoolAttrReleaseThreshold, &kept), "cudaMemPoolSetAttribute");
         return pool;
@@ -66,6 +99,7 @@ private:
 
     Mutex mutex_;
     std::map<int, Pool> pools_;
+    std::map<int, Awaited> awaited_;
     std::set<int> left_;
 };
 
@@ -105,14 +139,19 @@ std::shared_ptr<void> take_from_driver(std::size_t bytes, int ordinal) {
             }};
 }
 
-// Waits for the device, as cudaFree does, because work that is queued on any stream may use the memory. At the exit of
-// the process it is not freed.
-void give_back(void* memory, int ordinal, const Pool& pool) noexcept {
+// Waits for the device, as cudaFree does, because work that is queued on any stream may use the memory.
+void free_after_work(const Awaited& awaited, int ordinal, const Pool& pool) {
+    if (awaited.blocks.empty()) return;
+    const DeviceGuard guard(ordinal);
+    const RelaxedCaptures relaxed;
+    synchronize_device(ordinal);
+    for (void* const block : awaited.blocks) check(cudaFreeAsync(block, pool.stream), "cudaFreeAsync");
+}
+
+// At the exit of the process memory is not freed.
+void give_back(void* memory, std::size_t bytes, int ordinal, const Pool& pool) noexcept {
     try {
-        const DeviceGuard guard(ordinal);
-        const RelaxedCaptures relaxed;
-        synchronize_device(ordinal);
-        check(cudaFreeAsync(memory, pool.stream), "cudaFreeAsync");
+        free_after_work(pools().add_awaited(memory, bytes, ordinal, pool), ordinal, pool);
     } catch (const CudaError&) {
     }
 }
@@ -131,7 +170,8 @@ std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
     const bool has_pool = pool.memory != nullptr && !pools().is_left(ordinal);
     void* const pointer = has_pool ? take(bytes, ordinal, pool, pool.stream) : nullptr;
     if (pointer == nullptr) return take_from_driver(bytes, ordinal);
-    std::shared_ptr<void> owner(pointer, [ordinal, &pool](void* memory) { give_back(memory, ordinal, pool); });
+    std::shared_ptr<void> owner(pointer,
+                                [bytes, ordinal, &pool](void* memory) { give_back(memory, bytes, ordinal, pool); });
     check(cudaStreamSynchronize(pool.stream), "cudaStreamSynchronize");  // for use on every stream
     return owner;
 }
@@ -153,13 +193,14 @@ std::size_t idle_bytes(int ordinal) {
     if (pool == nullptr) return 0;
     const std::size_t reserved = read(*pool, cudaMemPoolAttrReservedMemCurrent);
     const std::size_t used = read(*pool, cudaMemPoolAttrUsedMemCurrent);
-    return reserved > used ? reserved - used : 0;
+    return (reserved > used ? reserved - used : 0) + pools().awaited_bytes(ordinal);
 }
 
 void release_idle_memory(int ordinal) {
     const Pool* const pool = pools().known(ordinal);
     if (pool == nullptr) return;
     const DeviceGuard guard(ordinal);
+    free_after_work(pools().take_awaited(ordinal), ordinal, *pool);
     check(cudaStreamSynchronize(pool->stream),
           "cudaStreamSynchronize");  // memory that was freed there counts as used until then
     check(cudaMemPoolTrimTo(pool->memory, 0), "cudaMemPoolTrimTo");

@@ -223,11 +223,11 @@ def _coarser(
             raise ValueError(f"{ranges.total} unknowns on level {number + 1}; at most 2**31 - 1 are allowed")
         step = coupled(fine.rest, own, number, ranges.begin, ranges.total, is_smoothed=is_smoothed)
         asked: Any = next(step)
-    while isinstance(asked, SharedMatrix):
-        halo = _rows_of_halo(op._product.exchange, asked)
+    while not isinstance(asked, Coupling):
+        halos = [_rows_of_halo(op._product.exchange, shared) for shared in asked]
         with agreement(comm):
-            asked = sent(step, halo)
-    coupling: Coupling = asked
+            asked = sent(step, halos)
+    coupling = asked
     smoothed = coupling.smoothed
     row, col, data = _coo(smoothed and smoothed.of_any, op.dtype)
     _, (row, col, data) = send_to(comm, ranges.owners(row), row, col, data)

@@ -33,7 +33,7 @@ from .systems import DeviceVector
 
 # Stored entries of a level that one GPU, or a core of a CPU, multiplies as fast as several, which wait for
 # messages of each other.
-ENTRIES_OF_ONE = {"gpu": 8_000_000, "cpu": 100_000}
+ENTRIES_OF_ONE = {"gpu": 24_000_000, "cpu": 100_000}
 # An unknown of a coarse level rarely has more entries.
 _MANY_ENTRIES = 100
 
@@ -254,8 +254,8 @@ class Coupling(NamedTuple):
     smoothed: Smoothed | None = None
 
 
-#: The computation of a piece. It yields a matrix for the other pieces, and receives the rows of its halo.
-Together: TypeAlias = Generator[SharedMatrix, CanonicalCsr, Coupling]
+#: The computation of a piece. It yields matrices for other pieces, and receives the rows of its halo of each.
+Together: TypeAlias = Generator[tuple[SharedMatrix, ...], Sequence[CanonicalCsr], Coupling]
 
 
 def coupled(
@@ -279,12 +279,14 @@ def coupled(
         Whether the prolongator of any piece is smoothed.
     """
     B, R, Q = own.A(level), own.R(level), own.P(level)
-    EQ = E.times(Q, (yield SharedMatrix(Q, first, total)), first)
+    made = (Q, own.T(level)) if is_smoothed else (Q,)
+    halos = yield tuple(SharedMatrix(matrix, first, total) for matrix in made)
+    EQ, *ET = (E.times(matrix, halo, first) for matrix, halo in zip(made, halos, strict=True))
     if not is_smoothed:
         return Coupling(R.times(EQ))
-    T = own.T(level)
-    D = own.smoothing(level, E.times(T, (yield SharedMatrix(T, first, total)), first))
-    ED = E.times(D, (yield SharedMatrix(D, 0, total)))
+    D = own.smoothing(level, *ET)
+    (halo,) = yield (SharedMatrix(D, 0, total),)
+    ED = E.times(D, halo)
     near = D.source.rows_with_entries()
     beside, smoothed = B.rows(near), D.rows(near)
     AD = beside.adjoint().times(smoothed).plus(ED)  # B is Hermitian
@@ -293,10 +295,10 @@ def coupled(
     return Coupling(R.times(EQ.plus(AD)), Smoothed(D, near, adjoint, adjoint.times(AP)))
 
 
-def sent(step: Together, halo: CanonicalCsr) -> SharedMatrix | Coupling:
-    """What the computation of a piece says or returns when it gets a halo."""
+def sent(step: Together, halos: Sequence[CanonicalCsr]) -> tuple[SharedMatrix, ...] | Coupling:
+    """What the computation of a piece says or returns when it gets its halos."""
     try:
-        return step.send(halo)
+        return step.send(halos)
     except StopIteration as end:
         made: Coupling = end.value
         return made

@@ -261,12 +261,14 @@ class _Setup:
 
         steps = self._each(begun)
         asked: list[Any] = self._each(lambda k: next(steps[k][0]))
-        while isinstance(asked[0], SharedMatrix):
-            halos = self._each(lambda k: self._halo(k, steps[k][1], asked))  # noqa: B023, which it uses at once
-            asked = self._each(lambda k: sent(steps[k][0], halos[k]))  # noqa: B023
+        while not isinstance(asked[0], Coupling):
+            halos = self._each(
+                lambda k: [self._halo(k, steps[k][1], shared) for shared in zip(*asked, strict=True)]  # noqa: B023
+            )
+            asked = self._each(lambda k: sent(steps[k][0], halos[k]))  # noqa: B023, which it uses at once
         return asked
 
-    def _halo(self, k: int, needed: HostArray, matrices: list[SharedMatrix]) -> CanonicalCsr:
+    def _halo(self, k: int, needed: HostArray, matrices: Sequence[SharedMatrix]) -> CanonicalCsr:
         """The rows that a device needs of matrices of others."""
         parts = []
         for matrix, (begin, end) in zip(matrices, pairwise(self._starts), strict=True):
