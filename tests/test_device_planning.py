@@ -425,10 +425,17 @@ def test_a_matrix_of_cupy_in_disorder(cuda_device):
 def test_the_core_checks_what_would_corrupt_memory():
     half = on_host(sp.eye_array(3, format="csr")).build("csr", {}, -1)
     rows, cols = np.arange(3, dtype=np.int32), np.arange(3, dtype=np.int32)
+    scattered = rows[::-1].copy()
+    PartedMatrix(6, 3, [(half, rows + 3, cols), (half, scattered, cols)])
     for given, message in [
         ([], "one at least"),
         ([(half, rows, cols)], "row 3 lies in no part"),
+        ([(half, rows + 3, cols)], "row 0 lies in no part"),
+        ([(half, scattered, cols)], "row 3 lies in no part"),
         ([(half, rows, cols), (half, rows + 2, cols)], "row 2 lies in two parts"),
+        ([(half, rows + 2, cols), (half, rows, cols)], "row 2 lies in two parts"),
+        ([(half, rows, cols), (half, scattered + 2, cols)], "row 2 lies in two parts"),
+        ([(half, scattered, cols), (half, rows + 2, cols)], "row 2 lies in two parts"),
         ([(half, rows, cols), (half, rows + 4, cols)], "beyond the 6"),
         ([(half, rows, cols), (half, rows + 3, cols + 1)], "beyond the 3"),
         ([(half, rows, cols), (half, rows[::-1][:2].copy(), cols)], "3 rows, but 2 indices"),

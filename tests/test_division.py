@@ -4,6 +4,8 @@ An interior is the rows of a device that need nothing of other devices. Products
 """
 
 import gc
+from bisect import bisect_left
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from spmvgpu._core import MultiDeviceMatrix, PartedMatrix
 from spmvgpu.devices import CPU
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.csr import CanonicalCsr
+from spmvgpu.inputs.rows import OffsetsThere
 from spmvgpu.multi_device import division
 from spmvgpu.planning.request import Request
 from support import assert_multiplies, assert_same_entries, each_type, explained, free_device_bytes
@@ -31,6 +34,35 @@ def test_powers_are_those_of_the_profiles_where_both_devices_have_one(monkeypatc
     monkeypatch.setattr(division, "device_model", lambda ordinal: f"model {ordinal}")
     monkeypatch.setattr(division, "calibrated_power", lambda ordinal, dtype: {0: 30e9, -1: 1e9}[ordinal])
     assert division.measured_powers(CanonicalCsr.of(A), Request(tune="off"), [0, -1]) == (30e9, 1e9)
+
+
+def numbers_of(lengths):
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        numbers_of(np.full(1_000_000, 7)),
+        numbers_of(np.random.default_rng(0).zipf(1.4, 100_000).clip(max=9000)),
+        numbers_of(np.r_[np.zeros(70_000), 1, np.zeros(70_000), 50_000_000, np.ones(70_000)]),
+        numbers_of([]),
+        numbers_of([0]),
+        numbers_of([5]),
+        numbers_of(np.zeros(9000)),
+        np.random.default_rng(0).integers(-9, 99, 50_000, np.int32),  # of a broken matrix
+    ],
+)
+def test_a_search_among_offsets_that_are_elsewhere(offsets, monkeypatch):
+    there, fetched = OffsetsThere(SimpleNamespace(shape=offsets.shape)), []
+    monkeypatch.setattr(there, "_fetched", lambda *window: fetched.append(window) or offsets[slice(*window)])
+    is_sorted = bool((np.diff(offsets) >= 0).all())
+    for wanted in {*np.linspace(0, int(offsets.max()), 9, dtype=int).tolist(), 1, int(offsets[-1]) + 1}:
+        found = there.first_at_least(wanted)
+        assert found == bisect_left(offsets, wanted) or not is_sorted
+        assert 0 <= found <= len(offsets)
+    if len(offsets) > 1_000_000:
+        assert len(fetched) < 24, "two for each, as rows are of equal length"
 
 
 def plan(A, limit):

@@ -47,27 +47,47 @@ void RowCheck::add(const IndexMap& map, index_t count) {
     if (count == 0) return;
     constexpr index_t kNone = std::numeric_limits<index_t>::max();
     index_t twice = kNone;
+    if (map.scattered() && counted_.empty()) {
+        counted_ = HostVector<std::uint8_t>(rows_);
+        for (const Range& range : ranges_) fill(range);
+    }
+    const Range own{map.first, map.first + count};
     if (map.scattered()) {
         parallel_for(count, count, [&](std::int64_t i) {
             const std::atomic_ref<std::uint8_t> counted(counted_[map.indices[i]]);
             if (counted.exchange(1, std::memory_order_relaxed) != 0) lower(&twice, map.indices[i]);
         });
+    } else if (counted_.empty()) {
+        for (const Range& other : ranges_) {
+            const index_t shared = std::max(own.begin, other.begin);
+            if (shared < std::min(own.end, other.end)) twice = std::min(twice, shared);
+        }
+        ranges_.push_back(own);
     } else {
-        std::uint8_t* const rows = counted_.data() + map.first;
-        const void* const found = std::memchr(rows, 1, count);
+        const void* const found = std::memchr(counted_.data() + own.begin, 1, count);
         if (found != nullptr) twice = static_cast<index_t>(static_cast<const std::uint8_t*>(found) - counted_.data());
-        std::fill_n(rows, count, std::uint8_t(1));
+        fill(own);
     }
     if (twice != kNone) throw std::invalid_argument("row " + std::to_string(twice) + " lies in two parts");
 }
 
+void RowCheck::fill(Range range) {
+    std::fill(counted_.begin() + range.begin, counted_.begin() + range.end, std::uint8_t(1));
+}
+
 void RowCheck::finish() const {
-    if (counted_.empty()) return;
-    const void* const missing = std::memchr(counted_.data(), 0, counted_.size());
-    if (missing != nullptr) {
-        const auto row = static_cast<const std::uint8_t*>(missing) - counted_.data();
-        throw std::invalid_argument("row " + std::to_string(row) + " lies in no part");
+    std::int64_t missing = 0;
+    if (counted_.empty()) {
+        std::vector<Range> ranges = ranges_;
+        std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+        for (const Range& range : ranges) {
+            if (range.begin == missing) missing = range.end;
+        }
+    } else {
+        const void* const found = std::memchr(counted_.data(), 0, counted_.size());
+        missing = found == nullptr ? rows_ : static_cast<const std::uint8_t*>(found) - counted_.data();
     }
+    if (missing < rows_) throw std::invalid_argument("row " + std::to_string(missing) + " lies in no part");
 }
 
 }  // namespace spmvgpu

@@ -25,12 +25,20 @@ void check_index_map(const char* what, const IndexMap& map, index_t count, index
 // Checks that every row lies in exactly one part.
 class RowCheck {
 public:
-    explicit RowCheck(index_t rows) : counted_(rows) {}
+    explicit RowCheck(index_t rows) : rows_(rows) {}
     void add(const IndexMap& map, index_t count);  // throws std::invalid_argument for a repeated row
     void finish() const;                           // throws std::invalid_argument for a missing row
 
 private:
-    HostVector<std::uint8_t> counted_;
+    // Rows of a part that lie next to each other.
+    struct Range {
+        index_t begin, end;
+    };
+    void fill(Range range);
+
+    index_t rows_;
+    std::vector<Range> ranges_;         // as long as all parts have one
+    HostVector<std::uint8_t> counted_;  // each row, otherwise
 };
 
 }  // namespace spmvgpu

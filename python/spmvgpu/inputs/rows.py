@@ -18,21 +18,53 @@ from .canonical import CsrArrays, Symmetric, canonical_csr, checked_symmetry, gi
 from .csr import CanonicalCsr, Rows
 from .source import Source, storage_dtype, wanted_dtype
 
+# Offsets that are fetched together, in hardly more time than one.
+_WINDOW = 4096
+
 
 class OffsetsThere:
-    """Row offsets on a GPU, which are fetched one by one, for a search among them."""
+    """Row offsets on a GPU, of which a search fetches few."""
 
     def __init__(self, located: ArrayInfo) -> None:
         self._located = located
+        self._known: dict[int, int] = {}
 
     def __len__(self) -> int:
         return self._located.shape[0]
 
     def __getitem__(self, k: int) -> int:
-        (size,), dtype = self._located.shape, self._located.dtype
-        found = np.empty(1, dtype)
-        _core.fetch(self._located.pointer + k % size * dtype.itemsize, found, self._located.ordinal)
-        return int(found[0])
+        k %= len(self)
+        if k not in self._known:
+            self._known[k] = int(self._fetched(k, k + 1)[0])
+        return self._known[k]
+
+    def first_at_least(self, wanted: int) -> int:
+        """As `bisect.bisect_left`, with guesses for rows of similar length."""
+        low, high, guesses = 0, len(self) - 1, True
+        if self[low] >= wanted:
+            return low
+        if self[high] < wanted:
+            return len(self)
+        while high - low > 1:  # offset `low` is less than wanted, `high` is not
+            share = (wanted - self[low]) / (self[high] - self[low]) if guesses else 0.5
+            guesses = not guesses
+            first = min(max(low, low + int(share * (high - low)) - _WINDOW // 2), high - 1)
+            window = self._fetched(first, min(first + _WINDOW, high + 1))
+            place = int(np.searchsorted(window, wanted))
+            if 0 < place < len(window):
+                return first + place
+            if place == 0:
+                high, self._known[first] = first, int(window[0])
+            else:
+                low = first + len(window) - 1
+                self._known[low] = int(window[-1])
+        return high
+
+    def _fetched(self, begin: int, end: int) -> HostArray:
+        dtype = self._located.dtype
+        found = np.empty(end - begin, dtype)
+        _core.fetch(self._located.pointer + begin * dtype.itemsize, found, self._located.ordinal)
+        return found
 
 
 class UncheckedRows:

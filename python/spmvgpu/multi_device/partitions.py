@@ -358,7 +358,11 @@ def ends_by_nnz(offsets: HostArray | OffsetsThere, powers: HostArray) -> HostArr
     for part, target in enumerate(targets_of(powers, int(offsets[-1]))):
         if target > 0:
             wanted = int(offsets[begin]) + target
-            end = bisect_left(offsets, min(math.ceil(wanted), int(offsets[-1])))
+            nearest = min(math.ceil(wanted), int(offsets[-1]))
+            if isinstance(offsets, OffsetsThere):
+                end = offsets.first_at_least(nearest)
+            else:
+                end = bisect_left(offsets, nearest)
             if int(offsets[end]) - wanted >= wanted - int(offsets[end - 1]):
                 end -= 1
             begin = end
