@@ -10,14 +10,27 @@ from collections.abc import Sequence
 
 import spmvgpu as sg
 
-from . import halos, jobs, multi, multi_amg, products, report, scaling, setup, solvers, solving, unseen
+from . import (
+    algebra,
+    halos,
+    jobs,
+    multi,
+    multi_amg,
+    products,
+    report,
+    scaling,
+    setup,
+    solvers,
+    solving,
+    unseen,
+)
 from .engine import run_command
 from .papers import PAPERS
 from .papers.command import main as run_paper
 
 EXPERIMENTS = [
     experiment
-    for module in (jobs, products, unseen, setup, solvers, solving, multi, multi_amg, scaling, halos)
+    for module in (jobs, products, unseen, setup, algebra, solvers, solving, multi, multi_amg, scaling, halos)
     for experiment in module.EXPERIMENTS
 ]
 COMMANDS = {

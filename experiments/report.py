@@ -547,6 +547,10 @@ SECTIONS = {
         "of SciPy or CuPy (*source*).",
         "matrix dtype nnz source", "library variant",
     ),
+    "algebra": Section(
+        "Sparse times sparse", "Times of `A @ A` (*product*) and `A + A` (*sum*) in CSR, in float64.",
+        "matrix nnz entries variant", "library",
+    ),
     "solvers": Section(
         "Solvers", "Times of an iteration, with vectors where the library keeps them, in float64.",
         "system rows solver preconditioner symmetric", "library", value="iteration_us",

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
 from experiments import halos, multi
+from experiments.__main__ import main
 from experiments.peers.problem import Problem
 from generators import families
 from mpiexec import need_ranks, run_ranks
@@ -74,6 +75,19 @@ def test_divisions(partition):
     entries = np.bincount(part, np.diff(pattern.indptr), 8)
     assert entries.sum() == pattern.nnz
     assert entries.max() <= 1.25 * pattern.nnz / 8
+
+
+def test_results_of_all_libraries_have_the_same_entries(tmp_path):
+    assert main(["algebra", "--quick", "--device", "cpu", "--out", str(tmp_path)]) == 0
+    (written,) = tmp_path.glob("*/algebra.json")
+    entries = {}
+    for row in json.loads(written.read_text())["rows"]:
+        entries.setdefault((row["matrix"], row["variant"]), {})[row["library"]] = row["entries"]
+    assert len(entries) == 16
+    for (name, _), found in entries.items():
+        is_equal = found["spmvgpu"] == found["scipy"]
+        assert is_equal or name.startswith("elasticity"), "whose zeros SciPy leaves out"
+        assert found["spmvgpu"] >= found["scipy"] > 0
 
 
 # -- ranks ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,120 @@
+"""Sparse times sparse, and sums: `A @ A` and `A + A` on the device, beside CuPy and SciPy.
+
+What is timed is `aslinearoperator(op @ op, format="csr")`, whose arrays are the result, beside CuPy's and
+SciPy's ``A @ A``, from matrices in CSR where the library has them. A result is compared by its product with
+a vector.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import spmvgpu as sg
+from spmvgpu import gallery
+from spmvgpu.gallery import meshes
+
+from .clock import timed
+from .engine import Experiment, Items, Run
+from .peers.problem import Problem
+from .records import Row
+from .setup import has_cupy, to_cupy
+from .suite import Item
+
+REPEATS = 5
+SECONDS = 2.0  # after which no more samples of one kind are taken
+OPERATIONS: dict[str, Callable[[Any], Any]] = {"product": lambda A: A @ A, "sum": lambda A: A + A}
+
+
+def items(options: argparse.Namespace) -> Items:
+    """Meshes and grids, rows of equal length, and graphs with hubs."""
+    n, edge, rows = (10, 4, 5000) if options.quick else (100, 30, 500_000)
+    made: dict[str, Callable[[], Any]] = {
+        f"poisson3d_{n}": partial(gallery.poisson3d, n),
+        f"poisson2d_{15 * n}": partial(gallery.poisson2d, 15 * n),
+        f"elasticity3d_{edge}": partial(gallery.elasticity3d, edge),
+        f"hexahedra_{2 * edge}": lambda: meshes.symmetric_values(meshes.solid((2 * edge,) * 3)),
+        f"uniform_{rows}": partial(gallery.uniform_random, rows, rows, 8),
+        f"banded_{rows}": partial(gallery.banded_random, rows, 20, 400),
+        f"powerlaw_{rows}": partial(gallery.powerlaw, rows, 8, exponent=2.2, max_length=min(2000, rows)),
+        f"rmat_{rows.bit_length() - 2}": partial(gallery.rmat, rows.bit_length() - 2, 8, seed=1),
+    }
+    return [Item(name, "generated", make) for name, make in made.items()], {}
+
+
+def measure(run: Run, problem: Problem) -> Iterator[Row]:
+    """Rows of one matrix: products and sums, of one library after the other."""
+    A, case = problem.matrix, problem.size()
+    op = sg.aslinearoperator(A, format="csr", device=run.device)
+    own = partial(sg.aslinearoperator, format="csr")
+    libraries: dict[str, tuple[Any, Callable[[Any], Any]]] = {"spmvgpu": (op, own)}
+    if has_cupy(run):
+        libraries["cupy"] = to_cupy(A), _complete
+    libraries["scipy"] = A, lambda result: result
+    for variant, operation in OPERATIONS.items():
+        for library, (given, finish) in libraries.items():
+            what = {"library": library, "variant": variant}
+            if not run.fits(0, **case, **what):
+                continue
+            samples, result = _samples(lambda: finish(operation(given)))  # noqa: B023, called at once
+            entries = int(result.nnz)
+            _check(what, operation, A, result)
+            del result
+            yield {**case, **what, "entries": entries, **samples}
+
+
+def _complete(result: Any) -> Any:
+    """A matrix of CuPy, when the GPU has computed it."""
+    import cupy
+
+    cupy.cuda.Device().synchronize()
+    return result
+
+
+def _samples(call: Callable[[], Any]) -> tuple[Row, Any]:
+    """Times of several calls after a first one, and the last result."""
+    seconds, result = timed(call)
+    samples = [] if seconds < SECONDS else [seconds]
+    while not samples or (len(samples) < REPEATS and sum(samples) < SECONDS):
+        del result
+        seconds, result = timed(call)
+        samples.append(seconds)
+    return {
+        "time_us": round(1e6 * median(samples), 1), "least_us": round(1e6 * min(samples), 1),
+        "samples": len(samples),
+    }, result  # fmt: skip
+
+
+def _check(what: Row, operation: Callable[[Any], Any], A: sp.csr_array, result: Any) -> None:
+    x = np.random.default_rng(0).uniform(0.5, 1.0, A.shape[1]).astype(A.dtype)
+    once = abs(A) @ x
+    bound = abs(A) @ once if operation is OPERATIONS["product"] else 2 * once
+    expected = A @ (A @ x) if operation is OPERATIONS["product"] else 2 * (A @ x)
+    if what["library"] == "cupy":
+        import cupy
+
+        y = (result @ cupy.asarray(x)).get()
+    else:
+        y = result @ x
+    error = float(np.max(np.abs(y - expected) / np.maximum(bound, np.finfo(A.dtype).tiny)))
+    if not error < 1e3 * np.finfo(A.dtype).eps:
+        raise SystemExit(f"{what}: an error of {error:.1e} beside the sum of absolute terms")
+
+
+EXPERIMENTS = [
+    Experiment(
+        command="algebra",
+        about="sparse times sparse, and sums, beside CuPy and SciPy",
+        file="algebra",
+        items=items,
+        dtypes=("f64",),
+        seconds=240,
+        measure=measure,
+    )
+]
