@@ -15,10 +15,10 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from .._util.progress import waiting
 from .._util.types import HostArray
+from ..linalg.diagonals import diagonal_of, empty_rows
 from ..linalg.direct import device_for_factors
 from ..linalg.factors import contradiction
 from ..linalg.named import SYMMETRIC_SOLVERS
-from ..linalg.preconditioners import diagonal_of, empty_rows
 from ..linalg.problem import DoubleSystem
 from .advice import OTHER_SOLVER
 from .output import check_writable, replacing

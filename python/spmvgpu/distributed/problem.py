@@ -10,9 +10,9 @@ import numpy as np
 
 from .._util.types import HostArray
 from ..arrays import AnyArray, array_and_library, on_host
+from ..linalg.diagonals import diagonal_of
 from ..linalg.factors import norms
 from ..linalg.forecast import OnesInSystem, Rival, iterations_of_multigrid, rival_of
-from ..linalg.preconditioners import diagonal_of
 from ..linalg.problem import DoubleSystem
 from .communicators import mpi
 from .errors import agreement

@@ -16,10 +16,10 @@ from .expm import expm_multiply
 from .factors import SingularMatrixError
 from .fieldsplit import FieldSplit, fieldsplit
 from .incomplete import IncompleteFactors, ic, ic0, ilu, ilu0
+from .jacobi import Jacobi, jacobi
 from .least_squares import cgls
 from .lsqr import lsmr, lsqr
 from .multigrid import Multigrid
-from .preconditioners import Jacobi, jacobi
 from .solve import NotSolvedError, Solved, solve
 from .solvers import bicgstab, cg, gmres, minres
 from .stopping import SolverWarning

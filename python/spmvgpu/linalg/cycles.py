@@ -19,19 +19,14 @@ from ..inputs.source import storage_dtype, wanted_dtype
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from ..operator.stored import StoredMatrix
+from .diagonals import diagonal_of, inverse_of, positive_inverse, what_fits, with_unit_rows
 from .preconditioners import (
     DevicePreconditioner,
     PreconditionerMap,
-    diagonal_of,
-    inverse_of,
-    keeps_pieces,
     matrix_with,
     of_own_block,
-    positive_inverse,
     requested_device,
     square_operator,
-    what_fits,
-    with_unit_rows,
 )
 from .systems import NO_VECTOR, DeviceVector, System, staged
 
@@ -125,7 +120,7 @@ class Cycle(DevicePreconditioner):
     def _map_for(self, system: System, ordinal: int) -> PreconditionerMap | None:
         """As that of other preconditioners; for vectors elsewhere, that of a copy made at first use."""
         there = ordinal, system.dtype
-        stays = there == (self._ordinal, self.dtype) or keeps_pieces(system, self)
+        stays = there == (self._ordinal, self.dtype) or self._keeps_pieces(system)
         if stays or (self.dtype.kind == "c" and system.dtype.kind != "c"):
             return super()._map_for(system, ordinal)
         copies: dict[tuple[int, DType], Cycle] = self._now().copies

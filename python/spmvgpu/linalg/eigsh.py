@@ -23,7 +23,7 @@ from .factors import SingularMatrixError
 from .krylov import MOST_ITERATIONS
 from .lanczos import Lanczos, checked_which, no_convergence, places_of, seed_of, start_of, with_start
 from .named import named
-from .preconditioners import checked_preconditioner, map_of_preconditioner
+from .preconditioner_maps import checked_preconditioner, map_of_preconditioner
 from .stopping import tolerance
 from .systems import (
     OverRanks,

@@ -21,15 +21,13 @@ from ..operator.build import build
 from ..operator.construct import as_operator, aslinearoperator
 from ..operator.description import Description
 from ..operator.operator import SparseOperator, operator_of
+from .diagonals import inverse_of
+from .jacobi import Jacobi
 from .named import named
+from .preconditioner_maps import checked_preconditioner, is_diagonal, map_of_preconditioner
 from .preconditioners import (
     DevicePreconditioner,
-    Jacobi,
     PreconditionerMap,
-    checked_preconditioner,
-    inverse_of,
-    is_diagonal,
-    map_of_preconditioner,
     matrix_with,
     requested_device,
     square_operator,

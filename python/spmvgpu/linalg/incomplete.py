@@ -15,15 +15,13 @@ from .._util.types import DType
 from ..devices import resolve_device
 from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
+from .diagonals import diagonal_of, what_fits, with_unit_rows
 from .preconditioners import (
     DevicePreconditioner,
-    diagonal_of,
     matrix_with,
     of_own_block,
     requested_device,
     square_operator,
-    what_fits,
-    with_unit_rows,
 )
 
 _MOST_LEVELS = 2**30  # any number above that of the rows makes exact factors

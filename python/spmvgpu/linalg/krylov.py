@@ -16,7 +16,7 @@ from ..operator.batch import BatchedOperator
 from ..operator.solve_info import SolveInfo
 from .named import named
 from .nullspace import NullSpace
-from .preconditioners import checked_preconditioner, keeps_pieces, map_of_preconditioner
+from .preconditioner_maps import checked_preconditioner, keeps_pieces, map_of_preconditioner
 from .stopping import (
     Info,
     Residuals,

@@ -22,7 +22,8 @@ from ..operator.operator import SparseOperator, operator_of
 from ..operator.stored import StoredMatrix
 from ..planning.request import Request
 from ..planning.symmetry import Symmetry
-from .preconditioners import DevicePreconditioner, diagonal_of, positive_inverse, requested_device, what_fits
+from .diagonals import diagonal_of, positive_inverse, what_fits
+from .preconditioners import DevicePreconditioner, requested_device
 
 LARGEST_DIRECT = 2000  # unknowns of a coarsest level of which a dense inverse is made
 _ROUNDINGS = 16  # or more have gone into an entry of a coarsest matrix, however small that is

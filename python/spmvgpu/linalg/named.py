@@ -13,8 +13,9 @@ from .._util.arguments import one_of
 from ..operator.operator import SparseOperator
 from .amg import amg
 from .cycles import block_jacobi, chebyshev
+from .diagonals import diagonal_of, inverse_of, what_fits
 from .incomplete import ic0, ilu0
-from .preconditioners import Jacobi, diagonal_of, inverse_diagonal, inverse_of, what_fits
+from .jacobi import Jacobi, inverse_diagonal
 from .systems import OverRanks
 
 #: A function of an operator and of options that makes a preconditioner.

@@ -24,11 +24,12 @@ from ..inputs.source import Source, storage_dtype
 from ..operator.construct import as_operator
 from ..operator.operator import SparseOperator
 from ..operator.solve_info import SolveInfo
+from .diagonals import empty_rows, inverse_of
 from .factors import norms, seconds_of_factors
 from .forecast import OnesInSystem, Rival, iterations_of_multigrid, rival_of
+from .jacobi import InverseDiagonal, Jacobi, inverse_diagonal
 from .krylov import Watch
 from .nullspace import NullSpace
-from .preconditioners import InverseDiagonal, Jacobi, empty_rows, inverse_diagonal, inverse_of
 from .systems import System, check_square, random_vector, staged, system_of
 
 # Preconditioners that leave the system unsymmetric, and the ones made of triangular factors.
