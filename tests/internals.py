@@ -27,7 +27,7 @@ from spmvgpu.linalg import (
     splu,
 )
 from spmvgpu.linalg.problem import DoubleSystem
-from spmvgpu.linalg.systems import random_vector
+from spmvgpu.linalg.vectors import random_vector
 from spmvgpu.multi_device import division
 from spmvgpu.planning import choosing
 from spmvgpu.planning.profile import SHIPPED, Profile, profile_path

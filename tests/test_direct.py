@@ -14,7 +14,7 @@ import scipy.sparse.linalg as sla
 import fake_cudss
 import spmvgpu as sg
 from interrupts import at_each_step
-from spmvgpu.linalg import SingularMatrixError, SolverWarning, cudss, direct, splu, spsolve
+from spmvgpu.linalg import SingularMatrixError, SolverWarning, cudss, direct, direct_factors, splu, spsolve
 
 TRANS = ("N", "T", "H")
 KINDS = ("general", "symmetric", "hermitian")
@@ -58,7 +58,7 @@ def fake(monkeypatch):
     monkeypatch.setattr(cudss, "bindings", lambda: library)
     monkeypatch.setattr(cudss, "_threading_library", lambda: None)
     monkeypatch.delenv("CUDSS_THREADING_LIB", raising=False)
-    monkeypatch.setattr(direct, "SuperLUFactors", lambda csr: cudss.CudssFactors(csr, -1))
+    monkeypatch.setattr(direct_factors, "SuperLUFactors", lambda csr: cudss.CudssFactors(csr, -1))
     return library
 
 

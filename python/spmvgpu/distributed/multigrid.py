@@ -36,7 +36,8 @@ from ..linalg.multigrid_in_pieces import (
     sent,
     whole_hierarchy,
 )
-from ..linalg.systems import check_square, staged
+from ..linalg.systems import check_square
+from ..linalg.vectors import staged
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from ..planning.symmetry import Symmetry

@@ -14,7 +14,8 @@ from .._util.types import HostArray
 from ..arrays import NUMPY, array_and_library
 from ..arrays.library import Memory
 from ..devices import CPU
-from ..linalg.systems import Callback, DeviceVector, Factors, Function, OverRanks, System, Vectors
+from ..linalg.systems import Callback, Factors, Function, OverRanks, System
+from ..linalg.vectors import DeviceVector, Vectors
 from ..operator.solve_info import SolveInfo
 from .communicators import Communicator
 from .errors import agreement, check_same, raise_together

@@ -28,7 +28,7 @@ from ..arrays.products import SINGLE
 from ..devices import CPU
 from ..linalg.kept_factors import FactorsOf, factors_of_pattern
 from ..linalg.requests import Method, SolveRequest
-from ..linalg.systems import staged
+from ..linalg.vectors import staged
 from ..operator.composed import keeping
 from ..operator.operator import SparseOperator
 from .patterns import ARRAYS, MatrixPattern

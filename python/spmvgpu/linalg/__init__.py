@@ -9,15 +9,18 @@
 
 from ..operator.solve_info import SolveInfo
 from .amg import amg
-from .cycles import BlockJacobiOperator, Cycle, aspreconditioner, block_jacobi, chebyshev
-from .direct import DirectFactors, splu, spsolve
-from .eigsh import eigsh, lobpcg
+from .block_jacobi import BlockJacobiOperator, block_jacobi
+from .cycles import Cycle, aspreconditioner, chebyshev
+from .direct import splu, spsolve
+from .direct_factors import DirectFactors
+from .eigsh import eigsh
 from .expm import expm_multiply
 from .factors import SingularMatrixError
 from .fieldsplit import FieldSplit, fieldsplit
 from .incomplete import IncompleteFactors, ic, ic0, ilu, ilu0
 from .jacobi import Jacobi, jacobi
 from .least_squares import cgls
+from .lobpcg import lobpcg
 from .lsqr import lsmr, lsqr
 from .multigrid import Multigrid
 from .solve import NotSolvedError, Solved, solve

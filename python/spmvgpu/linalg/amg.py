@@ -22,7 +22,8 @@ from ..planning.symmetry import Symmetry
 from .multigrid import LARGEST_DIRECT, Arguments, Multigrid, checked_csr, checked_width, stored
 from .multigrid_in_pieces import NotHermitianError
 from .multigrid_over_devices import MultigridOverDevices, keeps_levels_in_pieces
-from .systems import OverRanks, check_square, columns_on_host
+from .systems import OverRanks, check_square
+from .vectors import columns_on_host
 
 # From an operator over ranks, and a function that checks the arguments beside a rank's block.
 _OVER_RANKS: Mapping[str, Callable[[OverRanks, Callable[[SparseOperator], Arguments]], Any]] = Plugins(

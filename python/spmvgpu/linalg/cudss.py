@@ -20,7 +20,7 @@ from .._core import LinearMap
 from .._util.locks import ForkableLock
 from ..devices import CPU
 from .factors import SingularMatrixError
-from .systems import DeviceVector, empty, staged
+from .vectors import DeviceVector, empty, staged
 
 _TYPES = {"f4": "R_32F", "f8": "R_64F", "c8": "C_32F", "c16": "C_64F"}
 _REFINEMENTS = 3  # of the solution that factors are tried by

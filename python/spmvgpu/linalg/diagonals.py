@@ -7,9 +7,7 @@ import scipy.sparse as sp
 
 from .._util.types import DType, HostArray
 from ..operator.operator import SparseOperator
-from .systems import (
-    OverRanks,
-)
+from .systems import OverRanks
 
 
 def empty_rows(csr: sp.csr_array) -> HostArray:

@@ -23,9 +23,9 @@ from ..operator.composed import keeping
 from ..operator.construct import as_operator, aslinearoperator
 from ..operator.operator import SparseOperator
 from ..operator.patterns import Pattern
+from .eigen_arguments import checked_which
 from .eigsh import eigsh
 from .krylov import KrylovRequest, run
-from .lanczos import checked_which
 from .systems import check_square, refuse_ranks
 
 

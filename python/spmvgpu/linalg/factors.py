@@ -16,7 +16,7 @@ from .. import _core
 from .._core import LinearMap
 from .._util.types import HostArray
 from ..devices import CPU
-from .systems import DeviceVector
+from .vectors import DeviceVector
 
 _MOST_REFINEMENTS = 3
 _MOST_SECONDS = 60.0  # that factors may take

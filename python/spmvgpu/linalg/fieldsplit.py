@@ -32,7 +32,8 @@ from .preconditioners import (
     requested_device,
     square_operator,
 )
-from .systems import System, refuse_ranks, staged
+from .systems import System, refuse_ranks
+from .vectors import staged
 
 
 class Blocks(NamedTuple):

@@ -18,14 +18,8 @@ from ..operator.operator import SparseOperator
 from .diagonals import diagonal_of, positive_inverse
 from .forecast import OnesInSystem
 from .preconditioners import Preconditioner, check_shape, matrix_with, square_operator
-from .systems import (
-    DeviceVector,
-    OverRanks,
-    System,
-    check_square,
-    empty,
-    staged_numpy,
-)
+from .systems import OverRanks, System, check_square, staged_numpy
+from .vectors import DeviceVector, empty
 
 
 class Jacobi(Preconditioner):

@@ -14,7 +14,8 @@ from scipy.sparse.linalg import LinearOperator
 from .._util.types import DType, HostArray
 from ..operator.operator import SparseOperator
 from ..operator.patterns import Pattern
-from .direct import DirectFactors, splu
+from .direct import splu
+from .direct_factors import DirectFactors
 
 #: Makes the factors of an operator.
 FactorsOf: TypeAlias = Callable[[Any], LinearOperator]

@@ -27,18 +27,8 @@ from .stopping import (
     tolerance,
     values_of,
 )
-from .systems import (
-    NO_VECTOR,
-    Callback,
-    OverRanks,
-    System,
-    agreement_of,
-    check_square,
-    columns_of,
-    no_columns,
-    system_of,
-    zero_column,
-)
+from .systems import Callback, OverRanks, System, agreement_of, check_square, system_of
+from .vectors import NO_VECTOR, columns_of, no_columns, zero_column
 
 #: Gets the iterations, the residual and the norm of b, whenever the host looks at a solve, which True ends.
 Watch: TypeAlias = Callable[[int, float, float], object]

@@ -1,4 +1,4 @@
-"""The Lanczos method with thick restarts, whose vectors stay on a device, and its search for copies."""
+"""The Lanczos method with thick restarts, whose vectors stay on a device."""
 
 from __future__ import annotations
 
@@ -6,109 +6,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse.linalg as sla
-from scipy.sparse.linalg import LinearOperator
 
 from .. import _core
 from .._core import LinearMap
-from .._util.arguments import one_of, whole_number
 from .._util.types import DType, HostArray
-from ..arrays import AnyArray, array_and_library
-from ..operator.construct import as_operator
+from ..arrays import AnyArray
+from .copy_search import CopySearch
+from .eigen_order import best_of, better, chosen_first
 from .stopping import warn
-from .systems import DeviceVector, OverRanks, System, Vectors, empty, random_vector
-
-
-class CopySearch:
-    """A search from a random vector that is orthogonal to the eigenvectors found.
-
-    If another eigenvector of a known eigenvalue exists, the matrix on the basis of the search tells how large
-    its parts along the basis vectors are, compared with its part along the first one. The squares of the
-    parts sum to at most 1. The part of a random vector is larger than ``1e-3 / sqrt(n)`` with a probability
-    of 0.999. Once the sum is too large for that, there is no such eigenvector.
-
-    Parameters
-    ----------
-    found : array
-        The eigenvalues found.
-    which : str
-        Which are wanted.
-    n : int
-        Length of the vectors.
-    eps : float
-        Of their type.
-    share : float, default 1
-        By how much the part of a random vector may be smaller: in the inner product of a matrix, the parts
-        along different vectors are of different sizes.
-    """
-
-    def __init__(self, found: HostArray, which: str, n: int, eps: float, share: float = 1.0) -> None:
-        distinct = np.unique(found)
-        matters = [better(found, value, len(found), which, eps).size for value in distinct[:, np.newaxis]]
-        self._values = distinct[np.array(matters) > 0]  # another copy of one of these would change the result
-        self._parts = np.ones((len(self._values), 1))
-        self._is_sure = np.zeros(len(self._values), bool)
-        self._most = 1e6 * n / share**2
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether no copy is left outside the subspace of the search."""
-        return bool(self._is_sure.all())
-
-    def extend(self, matrix: HostArray, beside: float, first: int) -> None:
-        """Take in the columns of the matrix from `first` on; `beside` stands below the last one."""
-        if beside == 0.0:  # nothing is left outside the subspace
-            self._is_sure[:] = True
-            return
-        size = len(matrix)
-        parts = np.empty((len(self._values), size + 1))
-        parts[:, : first + 1] = self._parts
-        with np.errstate(over="ignore", invalid="ignore"):
-            for j in range(first, size):
-                norm = matrix[j + 1, j] if j + 1 < size else beside
-                along = self._values * parts[:, j] - parts[:, : j + 1] @ matrix[: j + 1, j]
-                parts[:, j + 1] = along / norm
-            # A sum that overflows, or is not a number after that, is too large also.
-            self._is_sure |= ~(np.sum(parts**2, axis=1) < self._most)
-        self._parts = parts
-
-    def restart(self, factors: HostArray) -> None:
-        """Follow a restart with combinations, in the columns, of the basis vectors and of the next one."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._parts = self._parts @ factors
-
-
-def chosen_first(values: HostArray, which: str) -> HostArray:
-    """The places of ascending values in the order in which `which` prefers them."""
-    ascending = np.arange(len(values))
-    if which == "BE":  # from both ends in turn, the upper one first
-        return np.stack([ascending[::-1], ascending], axis=1).reshape(-1)[: len(values)]
-    order = ascending if which.endswith("A") else np.argsort(np.abs(values), kind="stable")
-    return order[::-1] if which.startswith("L") else order
-
-
-def best_of(values: HostArray, k: int, which: str) -> HostArray:
-    """The places of the `k` values, in any order, that `which` prefers."""
-    ascending = np.argsort(values, kind="stable")
-    return ascending[chosen_first(values[ascending], which)[:k]]
-
-
-def better(found: HostArray, others: HostArray, k: int, which: str, eps: float) -> HostArray:
-    """The places of the other values among the `k` best of all; none if those found are about as good."""
-    both = np.concatenate([found, others])
-    chosen = best_of(both, k, which)
-    new = chosen[chosen >= len(found)] - len(found)
-    if len(found) < k:
-        return new
-    key = np.abs if which in ("LM", "SM") else np.asarray
-    before, after = np.sort(key(found)), np.sort(key(both[chosen]))
-    # Copies differ by rounding errors.
-    slack = np.maximum(eps**0.75 * np.abs(before), 100 * eps * np.abs(both).max())
-    return new if (np.abs(after - before) > slack).any() else new[:0]
-
+from .systems import System
+from .vectors import DeviceVector, Vectors, empty, random_vector
 
 _MOST_HIDDEN = 1e4  # growth of rounding errors in the null space of M
-WHICH = ("LM", "SM", "LA", "SA", "BE")
 
 
 class Eigenpairs(NamedTuple):
@@ -493,60 +402,6 @@ def kept_count(room: int, wanted: int, good: int, restarts: int) -> int:
     return max(1, min(room - 1, max(count, wanted)))
 
 
-def checked_which(which: object, k: object, ncv: object, n: int) -> tuple[str, int, int]:
-    """`which`, `k` and `ncv` of a caller, for a map of vectors of length `n`."""
-    which = one_of("which", which, WHICH)
-    if n < 1:
-        raise ValueError("A is empty, and has no values to find; give a matrix with rows and columns")
-    count = whole_number("k", k, 1, n)
-    if ncv is None:
-        return which, count, min(n, max(2 * count + 1, 20))
-    return which, count, whole_number("ncv", ncv, min(count + 1, n), n)
-
-
-def places_of(k: int, ncv: int, n: int) -> int:
-    """The number of vectors stored: a search for copies needs some besides those found."""
-    return max(ncv, min(n, k + 8))
-
-
-def with_start(A: object, v0: object) -> tuple[LinearOperator | OverRanks, AnyArray]:
-    """An operator, and a vector on its smaller side that stands for the start: `v0`, or zeros."""
-    is_given = v0 is not None
-    if isinstance(A, OverRanks):
-        return A, v0 if is_given else np.zeros(0, np.float32)
-    start, _ = array_and_library("v0", v0 if is_given else np.zeros(0, np.float32))
-    op = as_operator(A, start, "v0")
-    return op, start if is_given else np.zeros(min(op.shape), np.float32)
-
-
-def start_of(v0: object, vectors: Vectors) -> DeviceVector | None:
-    """The start vector of a caller on the device; None for a random one."""
-    if v0 is None:
-        return None
-    start = vectors.take("v0", v0)
-    vectors.wait()
-    return start
-
-
 def far_exponent(dtype: DType) -> int:
     """The exponent, of either sign, of the largest numbers whose squares surely stay in range."""
     return 30 if np.finfo(dtype).bits == 32 else 100
-
-
-def seed_of(rng: object) -> int:
-    """The seed of random vectors: of a generator of NumPy or what makes one; the same without one."""
-    if rng is None:
-        return 0
-    try:
-        generator = np.random.default_rng(rng)  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"rng={rng!r} is not allowed; give a generator or a seed of NumPy: {error}"
-        ) from None
-    return int(generator.integers(2**62))
-
-
-def no_convergence(found: Eigenpairs, k: int, values: AnyArray, vectors: AnyArray) -> sla.ArpackNoConvergence:
-    """SciPy's error, with the eigenpairs that have converged."""
-    how = f"{found.restarts} restarts, {len(found.values)}/{k} eigenvectors converged"
-    return sla.ArpackNoConvergence(f"No convergence ({how}); raise maxiter, ncv or tol", values, vectors)

@@ -15,17 +15,9 @@ from .._util.arguments import real_number, whole_number, with_hints
 from ..arrays import AnyArray, array_and_library
 from ..operator.construct import as_operator
 from .stopping import tolerance, warn
-from .systems import (
-    NO_VECTOR,
-    DeviceVector,
-    OverRanks,
-    Rectangle,
-    agreement_of,
-    column_count,
-    columns_of,
-    zero_column,
-)
+from .systems import OverRanks, Rectangle, agreement_of, column_count
 from .typed import by_library
+from .vectors import NO_VECTOR, DeviceVector, columns_of, zero_column
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

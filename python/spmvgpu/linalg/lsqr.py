@@ -9,8 +9,9 @@ import numpy as np
 from .._util.arguments import whole_number, with_hints
 from ..arrays import AnyArray
 from .least_squares import NOT_YET, LeastSquaresProblem, StoppingTests, each_column, times_power
-from .systems import NO_VECTOR, agreement_of, staged
+from .systems import agreement_of
 from .typed import by_library
+from .vectors import NO_VECTOR, staged
 
 
 @by_library

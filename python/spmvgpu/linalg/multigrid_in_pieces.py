@@ -29,7 +29,7 @@ from .multigrid import (
     visited_twice,
 )
 from .preconditioners import DevicePreconditioner
-from .systems import DeviceVector
+from .vectors import DeviceVector
 
 # Stored entries of a level that one GPU, or a core of a CPU, multiplies as fast as several, which wait for
 # messages of each other.

@@ -37,7 +37,7 @@ from .multigrid_in_pieces import (
     sent,
     whole_hierarchy,
 )
-from .systems import DeviceVector, empty
+from .vectors import DeviceVector, empty
 
 _ResultT = TypeVar("_ResultT")
 

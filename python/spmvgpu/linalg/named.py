@@ -12,7 +12,8 @@ from scipy.sparse.linalg import LinearOperator
 from .._util.arguments import one_of
 from ..operator.operator import SparseOperator
 from .amg import amg
-from .cycles import block_jacobi, chebyshev
+from .block_jacobi import block_jacobi
+from .cycles import chebyshev
 from .diagonals import diagonal_of, inverse_of, what_fits
 from .incomplete import ic0, ilu0
 from .jacobi import Jacobi, inverse_diagonal

@@ -8,7 +8,8 @@ from .. import _core
 from .._util.types import HostArray
 from .named import SYMMETRIC_SOLVERS
 from .preconditioners import PreconditionerMap
-from .systems import DeviceVector, System, columns_on_host, empty, staged
+from .systems import System
+from .vectors import DeviceVector, columns_on_host, empty, staged
 
 
 class NullSpace:

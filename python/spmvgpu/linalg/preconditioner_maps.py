@@ -17,13 +17,8 @@ from ..operator.construct import as_operator
 from ..operator.operator import SparseOperator
 from .jacobi import Jacobi
 from .preconditioners import DevicePreconditioner, PreconditionerMap, check_shape
-from .systems import (
-    OverRanks,
-    System,
-    Vectors,
-    callback_map,
-    staged_numpy,
-)
+from .systems import OverRanks, System, callback_map, staged_numpy
+from .vectors import Vectors
 
 # A result of `checked_preconditioner`, of which an array is a dense matrix or the inverse of a diagonal.
 AnyPreconditioner: TypeAlias = Any

@@ -26,12 +26,8 @@ from ..operator.new_values import NewValues
 from ..operator.operands import check_place, multiply_by, multiply_by_map
 from ..operator.operator import SparseOperator
 from ..operator.stored import StoredMatrix
-from .systems import (
-    OverRanks,
-    System,
-    check_square,
-    staged,
-)
+from .systems import OverRanks, System, check_square
+from .vectors import staged
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

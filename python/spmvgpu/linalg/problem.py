@@ -30,7 +30,8 @@ from .forecast import OnesInSystem, Rival, iterations_of_multigrid, rival_of
 from .jacobi import InverseDiagonal, Jacobi, inverse_diagonal
 from .krylov import Watch
 from .nullspace import NullSpace
-from .systems import System, check_square, random_vector, staged, system_of
+from .systems import System, check_square, system_of
+from .vectors import random_vector, staged
 
 # Preconditioners that leave the system unsymmetric, and the ones made of triangular factors.
 _UNSYMMETRIC, _OF_TRIANGLES = ("ilu0",), ("ic0", "ilu0")

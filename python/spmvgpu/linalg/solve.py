@@ -17,7 +17,8 @@ from ..arrays import AnyArray, array_and_library
 from .problem import DoubleSystem
 from .search import Attempt, Search
 from .stopping import tolerance
-from .systems import OverRanks, no_columns, zero_column
+from .systems import OverRanks
+from .vectors import no_columns, zero_column
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -13,19 +13,18 @@ from .._util.arguments import one_of, whole_number, with_hints
 from .._util.types import HostArray
 from ..devices import at_most, device_name
 from ..operator.construct import aslinearoperator
-from .lanczos import (
-    Eigenpairs,
-    Lanczos,
+from .eigen_arguments import (
     checked_which,
-    far_exponent,
     no_convergence,
     places_of,
     seed_of,
     start_of,
     with_start,
 )
+from .lanczos import Eigenpairs, Lanczos, far_exponent
 from .stopping import tolerance
-from .systems import DeviceVector, Rectangle, System, agreement_of, empty, random_vector
+from .systems import Rectangle, System, agreement_of
+from .vectors import DeviceVector, empty, random_vector
 
 
 @with_hints
