@@ -32,6 +32,10 @@ SECONDS = 2.0  # after which no more samples of one kind are taken
 OPERATIONS: dict[str, Callable[[Any], Any]] = {"product": lambda A: A @ A, "sum": lambda A: A + A}
 
 
+def _hexahedra(edge: int) -> sp.csr_array:
+    return meshes.symmetric_values(meshes.solid((edge,) * 3))
+
+
 def items(options: argparse.Namespace) -> Items:
     """Meshes and grids, rows of equal length, and graphs with hubs."""
     n, edge, rows = (10, 4, 5000) if options.quick else (100, 30, 500_000)
@@ -39,7 +43,7 @@ def items(options: argparse.Namespace) -> Items:
         f"poisson3d_{n}": partial(gallery.poisson3d, n),
         f"poisson2d_{15 * n}": partial(gallery.poisson2d, 15 * n),
         f"elasticity3d_{edge}": partial(gallery.elasticity3d, edge),
-        f"hexahedra_{2 * edge}": lambda: meshes.symmetric_values(meshes.solid((2 * edge,) * 3)),
+        f"hexahedra_{2 * edge}": partial(_hexahedra, 2 * edge),
         f"uniform_{rows}": partial(gallery.uniform_random, rows, rows, 8),
         f"banded_{rows}": partial(gallery.banded_random, rows, 20, 400),
         f"powerlaw_{rows}": partial(gallery.powerlaw, rows, 8, exponent=2.2, max_length=min(2000, rows)),

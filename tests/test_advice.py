@@ -239,7 +239,7 @@ NOT_TRIED = {
     ("linalg/cudss.py", ""): "needs a GPU with cuDSS",
     ("linalg/eigsh.py", "needs the whole matrix"): "tests/distributed",
     ("linalg/systems.py", "A.replicated()"): "tests/distributed",
-    ("linalg/direct.py", "splu("): "needs a GPU with cuDSS",
+    ("linalg/direct_factors.py", "splu("): "needs a GPU with cuDSS",
     ("linalg/cycles.py", "ml.aspreconditioner()"): "a function of pyamg",
     ("linalg/multigrid.py", "does not suit"): "test_unsymmetric_multigrid.py",
     ("linalg/multigrid_in_pieces.py", "which amg over devices or ranks is for"): "tests/distributed",
