@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,10 +12,16 @@ from .._util.types import DType, HostArray
 from ..arrays import AnyArray, AnyLibrary, ArrayInfo, array_and_library, on_host
 from ..arrays.products import kind_of
 from ..devices import CPU, at_most
-from ..operator.operands import check_place, converted_vector
+from ..operator.operands import DeviceOperator, check_place, converted_vector
 
-if TYPE_CHECKING:
-    from .systems import System
+
+class Space(DeviceOperator, Protocol):
+    """What a system says of its vectors."""
+
+    b: AnyArray
+    library: AnyLibrary
+    columns: int | None
+    _ordinal: int
 
 
 class DeviceVector(NamedTuple):
@@ -40,7 +46,7 @@ class Vectors:
 
     Parameters
     ----------
-    system : System
+    system : Space
     in_pieces : bool, default False
         Whether the core hands out pieces of them to several devices.
 
@@ -53,7 +59,7 @@ class Vectors:
         The solve starts after what it holds; None: there is nothing to wait for.
     """
 
-    def __init__(self, system: System, in_pieces: bool = False) -> None:
+    def __init__(self, system: Space, in_pieces: bool = False) -> None:
         self._space, self._b, self._library, self._columns = system, system.b, system.library, system.columns
         self.ordinal = CPU if in_pieces else system._ordinal
         self.stream: int | None = None
@@ -79,7 +85,7 @@ class Vectors:
             _core.synchronize(library.stream(located), located.ordinal)
         return DeviceVector(located.pointer, (array, located))
 
-    def of(self, space: System, columns: int | None = None) -> Vectors:
+    def of(self, space: Space, columns: int | None = None) -> Vectors:
         """Vectors of another space, or several columns, for the same caller, once `take` has had b."""
         other = copy(self)
         other._space, other._columns = space, columns
