@@ -13,16 +13,8 @@ from .. import _core
 from .._core import AnyMatrix
 from .._util.types import DType, HostArray
 from ..inputs.csr import CanonicalCsr
-from ..linalg.multigrid import (
-    LARGEST_DIRECT,
-    SAFETY,
-    Arguments,
-    Level,
-    Multigrid,
-    checked_csr,
-    dense_inverse,
-    stored,
-)
+from ..linalg.coarsest import LARGEST_DIRECT, dense_inverse
+from ..linalg.multigrid import SAFETY, Arguments, Level, Multigrid, checked_csr, stored
 from ..linalg.multigrid_in_pieces import (
     BlockHierarchy,
     Coupling,

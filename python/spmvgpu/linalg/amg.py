@@ -19,7 +19,8 @@ from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
 from ..planning.request import Request
 from ..planning.symmetry import Symmetry
-from .multigrid import LARGEST_DIRECT, Arguments, Multigrid, checked_csr, checked_width, stored
+from .coarsest import LARGEST_DIRECT
+from .multigrid import Arguments, Multigrid, checked_csr, checked_width, stored
 from .multigrid_in_pieces import NotHermitianError
 from .multigrid_over_devices import MultigridOverDevices, keeps_levels_in_pieces
 from .systems import OverRanks, check_square

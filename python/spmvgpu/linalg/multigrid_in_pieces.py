@@ -19,15 +19,8 @@ from .._util.types import HostArray
 from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
 from ..operator.operator import SparseOperator
-from .multigrid import (
-    LARGEST_DIRECT,
-    Arguments,
-    Level,
-    Multigrid,
-    check_definite,
-    facts_of,
-    visited_twice,
-)
+from .coarsest import LARGEST_DIRECT
+from .multigrid import Arguments, Level, Multigrid, check_definite, facts_of, visited_twice
 from .preconditioners import DevicePreconditioner
 from .vectors import DeviceVector
 
