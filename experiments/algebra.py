@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ import spmvgpu as sg
 from spmvgpu import gallery
 from spmvgpu.gallery import meshes
 
-from .clock import timed
+from .clock import Timing, wall_us
 from .engine import Experiment, Items, Run
 from .peers.problem import Problem
 from .records import Row
@@ -66,11 +65,13 @@ def measure(run: Run, problem: Problem) -> Iterator[Row]:
             what = {"library": library, "variant": variant}
             if not run.fits(0, **case, **what):
                 continue
-            samples, result = _samples(lambda: finish(operation(given)))  # noqa: B023, called at once
+            call = partial(_computed, operation, given, finish)
+            result = call()
             entries = int(result.nnz)
             _check(what, operation, A, result)
             del result
-            yield {**case, **what, "entries": entries, **samples}
+            samples = wall_us(call, SECONDS, least=1, most=REPEATS)
+            yield {**case, **what, "entries": entries, **Timing.of(samples).fields()}
 
 
 def _complete(result: Any) -> Any:
@@ -81,18 +82,8 @@ def _complete(result: Any) -> Any:
     return result
 
 
-def _samples(call: Callable[[], Any]) -> tuple[Row, Any]:
-    """Times of several calls after a first one, and the last result."""
-    seconds, result = timed(call)
-    samples = [] if seconds < SECONDS else [seconds]
-    while not samples or (len(samples) < REPEATS and sum(samples) < SECONDS):
-        del result
-        seconds, result = timed(call)
-        samples.append(seconds)
-    return {
-        "time_us": round(1e6 * median(samples), 1), "least_us": round(1e6 * min(samples), 1),
-        "samples": len(samples),
-    }, result  # fmt: skip
+def _computed(operation: Callable[[Any], Any], given: Any, finish: Callable[[Any], Any]) -> Any:
+    return finish(operation(given))
 
 
 def _check(what: Row, operation: Callable[[Any], Any], A: sp.csr_array, result: Any) -> None:

@@ -84,7 +84,7 @@ def measure(run: Run, problem: Problem, variant: str) -> Iterator[Row]:
         yield case.one_device(lists[0][0], run.options.format)
     for devices in lists:
         is_mixed = "cpu" in devices and set(devices) != {"cpu"}
-        # Vectors stay in pieces on devices of one kind only.
+        # cg keeps vectors in pieces on devices of one kind only.
         if is_mixed and (variant == "cg" or not problem.name.startswith("stencil27")):
             continue
         if run.fits(0, **problem.case, devices=devices):
