@@ -288,10 +288,9 @@ struct SparseProduct {
     template <class Passes>
     Result operator()(Passes& passes) const {
         if (left.nnz == 0 || right.nnz == 0) {
-            CsrMatrix<T> empty{left.rows, right.cols, 0, passes.template make<index_t>(left.rows + std::size_t(1)),
-                               {},        {}};
-            passes.fill(empty.row_offsets.data(), left.rows + std::int64_t(1), index_t(0));
-            return empty;
+            Array<index_t> offsets = passes.template make<index_t>(left.rows + std::size_t(1));
+            passes.fill(offsets.data(), left.rows + std::int64_t(1), index_t(0));
+            return with_values<T>(passes, {left.rows, right.cols, 0, std::move(offsets), {}});
         }
         CsrMatrix<T> product = with_values<T>(passes, product_pattern(passes, left.pattern(), right.pattern()));
         multiply_values(passes, left, right, product);

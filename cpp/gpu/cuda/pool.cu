@@ -17,9 +17,9 @@ namespace {
 // The fraction of a device's memory that its pool keeps at most, because other libraries cannot use it.
 constexpr std::uint64_t kKeptFraction = 8;
 
-// Memory of a pool that is no longer used, but perhaps by work that is queued. Before it is freed, the device is
-// waited for. That takes as long as a short pass over a matrix, and in a process with several GPUs it holds up the
-// threads of all of them. So it is done once for much memory.
+// Memory that nothing uses any more, except perhaps work that is queued. Before it is freed, the device is waited for.
+// That takes as long as a short pass over a matrix, and in a process with several GPUs it holds up the threads of all
+// of them. So this much of a device's memory is freed together.
 constexpr std::uint64_t kAwaitedFraction = 256;
 
 struct Awaited {

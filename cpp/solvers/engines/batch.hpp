@@ -15,7 +15,7 @@ struct BatchTuning {
     static constexpr int kRowEntries = 4;        // of a lane, in flight
     static constexpr index_t kMaxRows = 8192;
     static constexpr index_t kLongestRow = 1 << 10;
-    static constexpr std::size_t kOwnBytes = 7 << 10;  // of shared memory, for scalars, sums and what CUDA takes
+    static constexpr std::size_t kOwnBytes = 7 << 10;  // shared memory for scalars and sums, and for CUDA itself
 
     using Column = std::uint16_t;  // of a system
     static constexpr Column kNoColumn = 0xffff;

@@ -68,7 +68,7 @@ struct Limits {
     bool record = false;           // the report has all residuals
     bool scaled = false;           // b, A and M are multiplied by powers of two (engines/scales.hpp)
     int scaled_as = 0;             // the column of a batch that these suit
-    std::vector<char> is_solved;   // of the columns of a batch: those that a scaled solve leaves out
+    std::vector<char> is_solved;   // true for columns of a batch that a scaled solve leaves out
 };
 
 // The state of one column of a running solve, for the caller.

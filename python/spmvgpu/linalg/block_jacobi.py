@@ -137,7 +137,7 @@ def _inverse_of_blocks(csr: sp.csr_array, size: int) -> sp.csr_array:
     row, col = A.row[within], A.col[within]
     blocks = np.zeros((-(-n // size), size, size), np.result_type(csr.dtype, np.float64))
     blocks[row // size, row % size, col % size] = A.data[within]
-    for missing in range(n, len(blocks) * size):  # what the last block lacks
+    for missing in range(n, len(blocks) * size):  # the last block may have fewer rows of the matrix
         blocks[-1, missing % size, missing % size] = 1.0
     inverses = _inverses(blocks, csr, size)
     places = np.arange(len(blocks) + 1)

@@ -36,7 +36,7 @@ def with_unit_rows(csr: sp.csr_array) -> sp.csr_array:
         return csr
     lengths, rows = np.diff(csr.indptr), np.flatnonzero(empty)
     stays = ~np.repeat(empty, lengths)
-    places = np.cumsum(np.where(empty, 0, lengths))[rows]  # of the new entries among those that stay
+    places = np.cumsum(np.where(empty, 0, lengths))[rows]  # where new entries go among those that stay
     indptr = np.concatenate(([0], np.cumsum(np.where(empty, 1, lengths)))).astype(csr.indptr.dtype)
     indices, data = np.insert(csr.indices[stays], places, rows), np.insert(csr.data[stays], places, 1)
     made = sp.csr_array((data, indices, indptr), shape=csr.shape)

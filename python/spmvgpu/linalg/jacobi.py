@@ -52,7 +52,7 @@ class Jacobi(Preconditioner):
         own.flags.writeable = False
         super().__init__(own.dtype, (len(own), len(own)))
         self._copies: dict[tuple[int, DType], DeviceVector] = {}
-        self._operators: dict[int, SparseOperator] = {}  # of GPUs, for products with arrays there
+        self._operators: dict[int, SparseOperator] = {}  # by GPU, for products with its arrays
         self._inverse_diagonal: HostArray | None = own
 
     @classmethod
@@ -94,7 +94,8 @@ class Jacobi(Preconditioner):
         return self._operators[x.ordinal] @ x.array
 
     def _adjoint(self) -> Jacobi:
-        is_real = self.dtype.kind != "c" or self._pattern_of is not None  # of a diagonal that is positive
+        # A matrix that is known has a positive diagonal.
+        is_real = self.dtype.kind != "c" or self._pattern_of is not None
         return self if is_real else Jacobi(self.inverse_diagonal.conj())
 
     def _transpose(self) -> Jacobi:

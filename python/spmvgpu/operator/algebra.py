@@ -122,15 +122,17 @@ class MatrixAlgebra(Composable):
     def without_zeros(self) -> Self:
         """Return the operator without the stored entries that are zero.
 
-        Such as the entries of sums and products that cancel. As SciPy's ``eliminate_zeros``, of a copy.
+        Sums and products have such entries where terms cancel. SciPy's ``eliminate_zeros`` does the same to a
+        matrix itself.
 
         Returns
         -------
         SparseOperator
+            In the format of the operator, or in "csr" if that format cannot hold the entries that are left.
 
         Examples
         --------
-        >>> import numpy as np, scipy.sparse as sp, spmvgpu as sg
+        >>> import numpy as np, spmvgpu as sg
         >>> A = sg.aslinearoperator(np.array([[1.0, 1.0], [0.0, 1.0]]), device="cpu")
         >>> B = sg.aslinearoperator(np.array([[1.0, -1.0], [0.0, 1.0]]), device="cpu")
         >>> product = sg.aslinearoperator(A @ B)
