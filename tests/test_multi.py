@@ -102,6 +102,29 @@ def test_a_long_chain_of_products(names, dtype):
     np.testing.assert_array_equal(again.collect(), x.collect())
 
 
+def test_repeated_products_and_others_take_turns(names, dtype):
+    """Products of GPUs that are repeated are recorded; between them come others, with the same vectors."""
+    A = sp.csr_array(banded(60_000, [-9000, -1, 0, 1, 20_000]), dtype=dtype)
+    op = spread(A, names, format="csr")
+    host = vector(A.shape[0], dtype)
+    x, y, z = op.vector(), op.vector(), op.vector()
+    for turn in range(12):
+        x.assign(host)
+        scale = -0.25 if turn % 3 else 0.5
+        op.spmv(x, out=y, alpha=0.25)
+        op.spmv(y, out=z, alpha=0.5)
+        op.spmv(z, out=x, alpha=scale)
+        op.spmv(x, out=y, alpha=0.25)
+        expected = host
+        for factor in (0.25, 0.5, scale, 0.25):
+            expected = factor * (A @ expected)
+        np.testing.assert_allclose(y.collect(), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+        host = host[::-1].copy()
+    del x, z
+    again = op.vector(host)
+    assert_product(op.spmv(again, out=y).collect(), A, host)
+
+
 def test_a_vector_may_be_filled_anew_while_products_are_under_way(names, dtype):
     A = sp.csr_array(banded(60_000, [-9000, -1, 0, 1, 20_000]), dtype=dtype)
     op = spread(A, names, format="csr")

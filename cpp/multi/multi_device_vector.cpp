@@ -106,21 +106,91 @@ void HaloProducts<T>::run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceV
     }
     if (&x == &y) throw std::invalid_argument("out is x itself; give a vector of its own");
     const std::lock_guard turn(turn_);
-    const auto multiply = [&](const Lane& lane) {
+    if (multiply_recorded(alpha, x, beta, y)) return;
+    if (was_recorded_) others_after_first();
+    was_recorded_ = false;
+    multiply_each(/*on_gpus=*/true, alpha, x, beta, y);
+    multiply_each(/*on_gpus=*/false, alpha, x, beta, y);  // while the GPUs work
+}
+
+template <class T>
+void HaloProducts<T>::multiply_each(bool on_gpus, T alpha, MultiDeviceVector<T>& x, T beta,
+                                    MultiDeviceVector<T>& y) const {
+    for (const Lane& lane : halos_.lanes()) {
+        if (lane.device.queues_work() != on_gpus) continue;
         const Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
         const Product<T> product{own_x.data(), own_y.data() + own_y.begin, alpha, beta};
-        lane.device.queues_work() ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
-    };
-    for (const Lane& lane : halos_.lanes()) {
-        if (lane.device.queues_work()) multiply(lane);
+        on_gpus ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
     }
-    for (const Lane& lane : halos_.lanes()) {  // while the GPUs work
-        if (!lane.device.queues_work()) multiply(lane);
+}
+
+// Returns false if the work is to be queued.
+template <class T>
+bool HaloProducts<T>::multiply_recorded(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) {
+    constexpr int kTimesQueued = 8;  // to record takes as long as to queue several products
+    if (halos_.has_cpus() || halos_.lanes().size() < 2) return false;
+    Repeated& product = repeated(alpha, x, beta, y);
+    if (++product.times <= kTimesQueued) return false;
+    if (!was_recorded_) first_after_others();
+    const gpu::DeviceGuard guard(halos_.lanes()[0].device);
+    if (!product.replay) {
+        is_recording_ = true;
+        const std::shared_ptr<void> recorded(nullptr, [this](void*) { is_recording_ = false; });
+        product.replay = std::make_unique<gpu::Replay>(streams_[0].get(), [&] {
+            others_after_first();
+            multiply_each(/*on_gpus=*/true, alpha, x, beta, y);
+            first_after_others();
+        });
+    }
+    product.replay->launch();
+    was_recorded_ = true;
+    return true;
+}
+
+template <class T>
+typename HaloProducts<T>::Repeated& HaloProducts<T>::repeated(T alpha, const MultiDeviceVector<T>& x, T beta,
+                                                              const MultiDeviceVector<T>& y) {
+    constexpr std::size_t kMost = 8;
+    std::vector<const T*> memory;
+    for (const auto* vector : {&x, &y}) {
+        for (const Piece& piece : vector->pieces_) memory.push_back(piece.data());
+    }
+    const auto found = std::find_if(repeated_.begin(), repeated_.end(), [&](const Repeated& other) {
+        return other.memory == memory && other.alpha == alpha && other.beta == beta;
+    });
+    if (found != repeated_.end()) {
+        repeated_.splice(repeated_.begin(), repeated_, found);
+    } else {
+        repeated_.push_front({std::move(memory), alpha, beta});
+        if (repeated_.size() > kMost) repeated_.pop_back();
+    }
+    return repeated_.front();
+}
+
+template <class T>
+void HaloProducts<T>::others_after_first() const {
+    const std::vector<Lane>& lanes = halos_.lanes();
+    gpu::Event reached(lanes[0].device);
+    reached.record(streams_[0].get());
+    for (std::size_t k = 1; k < lanes.size(); ++k) {
+        const gpu::DeviceGuard guard(lanes[k].device);
+        reached.hold_back(streams_[k].get());
+    }
+}
+
+template <class T>
+void HaloProducts<T>::first_after_others() const {
+    const std::vector<Lane>& lanes = halos_.lanes();
+    for (std::size_t k = 1; k < lanes.size(); ++k) {
+        const gpu::DeviceGuard guard(lanes[k].device);
+        gpu::Event reached;
+        reached.record(streams_[k].get());
+        reached.hold_back(streams_[0].get());
     }
 }
 
 // All awaited events were recorded by earlier calls. Pieces on the CPU have none, because work on them is done when a
-// call returns.
+// call returns. A recorded product comes after all work of earlier ones.
 template <class T>
 void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x,
                                       MultiDeviceVector<T>& y) const {
@@ -132,10 +202,11 @@ void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, Mult
     Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
     for (const auto& pull : lane.pulls) {
         const Piece& other = x.pieces_[pull.from];
-        other.made.hold_back(pulling);
+        if (!is_recording_) other.made.hold_back(pulling);
         gpu::copy_async(own_x.data() + pull.begin, other.data() + pull.begin,
                         std::size_t(pull.end - pull.begin) * sizeof(T), pulling);
     }
+    if (is_recording_) return lane.multiply(product, stream, pulling);
     own_x.pulled.record(pulling);
     for (const std::size_t reader : lane.read_by) {  // readers of the old y
         y.pieces_[reader].pulled.hold_back(stream);

@@ -3,6 +3,7 @@
 // read.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -59,7 +60,8 @@ public:
     std::unique_ptr<MultiDeviceVector<T>> make_vector() const;
 
     // y = alpha*A*x + beta*y, each piece of y on its device. Returns once the work of the GPUs is queued, and the work
-    // of the CPU done. Threads take turns.
+    // of the CPU done. Threads take turns. To queue the work of each GPU takes the host longer than small parts take
+    // the GPUs, so products of GPUs alone that are repeated with the same memory are recorded.
     void run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y);
 
     void synchronize() const;  // waits for all that was queued
@@ -68,6 +70,19 @@ private:
     friend class MultiDeviceVector<T>;
     using Lane = typename Halos<T>::Lane;
     using Piece = typename MultiDeviceVector<T>::Piece;
+    // A product that was asked for, and its recorded work once it was often.
+    struct Repeated {
+        std::vector<const T*> memory;  // of all pieces of x and y
+        T alpha, beta;
+        int times = 0;
+        std::unique_ptr<gpu::Replay> replay;
+    };
+    bool multiply_recorded(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y);
+    Repeated& repeated(T alpha, const MultiDeviceVector<T>& x, T beta, const MultiDeviceVector<T>& y);
+    void multiply_each(bool on_gpus, T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) const;
+    void others_after_first() const;
+    void first_after_others() const;
+    // Products that are recorded need not wait for other products.
     void multiply_on_gpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x, MultiDeviceVector<T>& y) const;
     void multiply_on_cpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x, MultiDeviceVector<T>& y) const;
     std::size_t number(const Lane& lane) const { return &lane - halos_.lanes().data(); }
@@ -76,6 +91,9 @@ private:
     std::vector<std::shared_ptr<void>> streams_;   // of each lane on a GPU
     std::vector<std::shared_ptr<void>> pulling_;   // for each lane with an interior: for its pulls
     std::vector<std::shared_ptr<void>> downward_;  // for each GPU: for pulls by the CPU
+    std::list<Repeated> repeated_;                 // the last one first
+    bool is_recording_ = false;
+    bool was_recorded_ = false;  // the last product: the first stream has all its work
     mutable Mutex turn_;
 };
 

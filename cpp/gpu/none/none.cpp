@@ -69,5 +69,7 @@ Event::Event(Device device) { require_cpu(device); }
 void Event::record(Stream) {}
 void Event::hold_back(Stream) const {}
 void Event::synchronize() const {}
+Replay::Replay(Stream, const std::function<void()>&) { unavailable(); }
+void Replay::launch() const {}
 
 }  // namespace spmvgpu::gpu
