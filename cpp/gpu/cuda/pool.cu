@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 #include <utility>
@@ -25,6 +26,16 @@ constexpr std::uint64_t kAwaitedFraction = 256;
 struct Awaited {
     std::vector<void*> blocks;
     std::uint64_t bytes = 0;
+};
+
+// Scratch memory up to the first size is kept for its stream, up to the second size together, where it can be used
+// again at once. For the pool to give and take it takes the host as long as to launch a pass, and threads of several
+// GPUs wait for each other there.
+constexpr std::size_t kSmallScratch = 1 << 20, kMostIdleScratch = 16 << 20;
+
+struct IdleScratch {
+    std::map<std::size_t, std::vector<void*>> blocks;  // by size
+    std::size_t bytes = 0;
 };
 
 // A device without pools has none, and cudaMalloc instead.
@@ -68,13 +79,43 @@ public:
         awaited.bytes += std::max(bytes, kSmallestBlock);
         return awaited.bytes > pool.most_awaited ? std::exchange(awaited, {}) : Awaited{};
     }
-    Awaited take_awaited(int ordinal) {
+    // That memory, and all idle scratch memory.
+    Awaited take_idle(int ordinal) {
         const std::lock_guard lock(mutex_);
-        return std::exchange(awaited_[ordinal], {});
+        Awaited idle = std::exchange(awaited_[ordinal], {});
+        for (auto& [size, blocks] : std::exchange(scratch_[ordinal], {})) {
+            for (auto& [of_size, of_stream] : blocks.blocks) {
+                idle.blocks.insert(idle.blocks.end(), of_stream.begin(), of_stream.end());
+            }
+        }
+        return idle;
     }
-    std::uint64_t awaited_bytes(int ordinal) {
+    std::uint64_t idle_bytes(int ordinal) {
         const std::lock_guard lock(mutex_);
-        return awaited_[ordinal].bytes;
+        std::uint64_t bytes = awaited_[ordinal].bytes;
+        for (const auto& [stream, idle] : scratch_[ordinal]) bytes += idle.bytes;
+        return bytes;
+    }
+
+    // Null if none of this size is idle.
+    void* take_scratch(std::size_t bytes, int ordinal, Stream stream) {
+        const std::lock_guard lock(mutex_);
+        IdleScratch& idle = scratch_[ordinal][stream];
+        const auto found = idle.blocks.find(bytes);
+        if (found == idle.blocks.end() || found->second.empty()) return nullptr;
+        void* const block = found->second.back();
+        found->second.pop_back();
+        idle.bytes -= bytes;
+        return block;
+    }
+    // Returns false if it is to be freed.
+    bool keep_scratch(void* block, std::size_t bytes, int ordinal, Stream stream) {
+        const std::lock_guard lock(mutex_);
+        IdleScratch& idle = scratch_[ordinal][stream];
+        if (bytes > kSmallScratch || idle.bytes + bytes > kMostIdleScratch) return false;
+        idle.blocks[bytes].push_back(block);
+        idle.bytes += bytes;
+        return true;
     }
 
 private:
@@ -100,6 +141,7 @@ private:
     Mutex mutex_;
     std::map<int, Pool> pools_;
     std::map<int, Awaited> awaited_;
+    std::map<int, std::map<Stream, IdleScratch>> scratch_;
     std::set<int> left_;
 };
 
@@ -180,9 +222,14 @@ std::shared_ptr<void> allocate_scratch(std::size_t bytes, int ordinal, Stream st
     if (bytes == 0) return {};
     const Pool& pool = pools().of(ordinal);
     const DeviceGuard guard(ordinal);
-    void* const pointer = pool.memory == nullptr ? nullptr : take(bytes, ordinal, pool, native(stream));
+    if (pool.memory == nullptr) return take_from_driver(bytes, ordinal);
+    constexpr std::size_t kSmallestScratch = 512;
+    const std::size_t size = bytes > kSmallScratch ? bytes : std::bit_ceil(std::max(bytes, kSmallestScratch));
+    void* pointer = pools().take_scratch(size, ordinal, stream);
+    if (pointer == nullptr) pointer = take(size, ordinal, pool, native(stream));
     if (pointer == nullptr) return take_from_driver(bytes, ordinal);
-    return {pointer, [stream](void* memory) {
+    return {pointer, [size, ordinal, stream](void* memory) {
+                if (pools().keep_scratch(memory, size, ordinal, stream)) return;
                 const RelaxedCaptures relaxed;
                 cudaFreeAsync(memory, native(stream));
             }};
@@ -193,14 +240,14 @@ std::size_t idle_bytes(int ordinal) {
     if (pool == nullptr) return 0;
     const std::size_t reserved = read(*pool, cudaMemPoolAttrReservedMemCurrent);
     const std::size_t used = read(*pool, cudaMemPoolAttrUsedMemCurrent);
-    return (reserved > used ? reserved - used : 0) + pools().awaited_bytes(ordinal);
+    return (reserved > used ? reserved - used : 0) + pools().idle_bytes(ordinal);
 }
 
 void release_idle_memory(int ordinal) {
     const Pool* const pool = pools().known(ordinal);
     if (pool == nullptr) return;
     const DeviceGuard guard(ordinal);
-    free_after_work(pools().take_awaited(ordinal), ordinal, *pool);
+    free_after_work(pools().take_idle(ordinal), ordinal, *pool);
     check(cudaStreamSynchronize(pool->stream),
           "cudaStreamSynchronize");  // memory that was freed there counts as used until then
     check(cudaMemPoolTrimTo(pool->memory, 0), "cudaMemPoolTrimTo");

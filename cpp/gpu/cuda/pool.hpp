@@ -12,8 +12,9 @@
 
 namespace spmvgpu::gpu {
 
-// Memory in the order of a stream: work that is queued there after this call may use it, and it is freed, with its last
-// owner, after the work that is queued there by then. Throws OutOfMemory.
+// Memory in the order of a stream: work that is queued there after this call may use it, and it is free, with its last
+// owner, after the work that is queued there by then. For streams of lease_stream(), which are never destroyed. Throws
+// OutOfMemory.
 std::shared_ptr<void> allocate_scratch(std::size_t bytes, int ordinal, Stream stream);
 
 std::size_t idle_bytes(int ordinal);
