@@ -144,12 +144,13 @@ CsrMatrix<T> read_csr(const AnyFormat<T>& stored) {
 
 template <class T>
 CsrMatrix<T> read_csr_there(const AnyFormat<T>& stored, Device device) {
+    const auto* const is_csr = std::get_if<Csr<T>>(&stored);
     if constexpr (kHasCuda) {
-        if (device.is_gpu()) {
+        if (device.is_gpu() && is_csr == nullptr) {
             if (auto listed = list_entries_on_gpu<T>(stored, device.ordinal)) return std::move(*listed);
         }
     }
-    CsrMatrix<T> csr = copy_to(read_csr<T>(stored), device);
+    CsrMatrix<T> csr = is_csr != nullptr ? is_csr->to_csr() : copy_to(read_csr<T>(stored), device);
     if (csr.values.is_sole_owner()) return csr;
     Array<T> values(csr.values.size(), device);
     copy_bytes(values.data(), device, csr.values.data(), device, values.bytes());
