@@ -188,26 +188,17 @@ struct Sum {
     const CsrMatrix<T>&left, &right;
     index_t shift = 0;
 
-    // A row of the sum goes to `cols` and `values`, unless they are null. Returns the number of its entries.
-    static SPMVGPU_IN_BODY index_t add_rows(const CsrPattern& left, const T* left_values, index_t shift,
-                                            const CsrPattern& right, const T* right_values, std::int64_t row,
-                                            index_t* cols, T* values) {
-        index_t i = left.row_offsets[row], j = right.row_offsets[row], count = 0;
-        const index_t i_end = left.row_offsets[row + 1], j_end = right.row_offsets[row + 1];
-        for (; i < i_end || j < j_end; ++count) {
-            const index_t at_i = i < i_end ? left.col_indices[i] + shift : 0;
-            const bool is_left = i < i_end && (j == j_end || at_i <= right.col_indices[j]);
-            const bool is_right = j < j_end && (i == i_end || right.col_indices[j] <= at_i);
-            if (cols != nullptr) {
-                cols[count] = is_left ? at_i : right.col_indices[j];
-                values[count] = (is_left ? left_values[i] : T(0)) + (is_right ? right_values[j] : T(0));
-            }
-            i += is_left;
-            j += is_right;
-        }
-        return count;
+    // The first entry of a row whose column is not below `col`, or the end of the row.
+    static SPMVGPU_IN_BODY index_t place_in(const CsrPattern& csr, index_t row, index_t col) {
+        return static_cast<index_t>(
+            first_not_below(csr.col_indices, csr.row_offsets[row], csr.row_offsets[row + 1], col));
+    }
+    static SPMVGPU_IN_BODY bool is_in(const CsrPattern& csr, index_t row, index_t place, index_t col) {
+        return place < csr.row_offsets[row + 1] && csr.col_indices[place] == col;
     }
 
+    // An entry goes behind those of both matrices that come before it, of which some are common to both. Entry by
+    // entry, as some rows may be very long, and most rows of the right matrix empty.
     template <class Passes>
     Result operator()(Passes& passes) const {
         if (right.nnz == 0) return moved_columns(passes, left, shift, right.cols);
@@ -215,36 +206,34 @@ struct Sum {
         const CsrPattern a = left.pattern(), b = right.pattern();
         const T *const a_values = left.values.data(), *const b_values = right.values.data();
         const index_t moved = shift;
-        const std::int64_t nanoseconds = 2 + (std::int64_t(a.nnz) + b.nnz) / std::max(a.rows, 1);
-        CsrMatrix<T> sum{a.rows, b.cols, 0, passes.template make<index_t>(a.rows + std::size_t(1)), {}, {}};
-        index_t* const offsets = sum.row_offsets.data();
-        passes.each(
-            a.rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
-                const bool is_copied = b.row_offsets[row] == b.row_offsets[row + 1];
-                offsets[row] = is_copied ? a.row_offsets[row + 1] - a.row_offsets[row]
-                                         : add_rows(a, a_values, moved, b, b_values, row, nullptr, nullptr);
-            },
-            nanoseconds);
-        sum.nnz = passes.scan(offsets, a.rows);
+        Array<index_t> common_before = passes.template scratch<index_t>(b.nnz + std::size_t(1));
+        index_t* const common = common_before.data();  // of the right matrix, before each entry
+        passes.each_entry(b.rows, b.row_offsets, b.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            const index_t col = b.col_indices[k] - moved;
+            common[k] = is_in(a, row, place_in(a, row, col), col) ? 1 : 0;
+        });
+        const index_t all = passes.scan(common, b.nnz);
+        CsrMatrix<T> sum{a.rows, b.cols, a.nnz + (b.nnz - all), {}, {}, {}};
+        sum.row_offsets = passes.template make<index_t>(a.rows + std::size_t(1));
         sum.col_indices = passes.template make<index_t>(sum.nnz);
         sum.values = passes.template make<T>(sum.nnz);
-        index_t* const cols = sum.col_indices.data();
+        index_t *const offsets = sum.row_offsets.data(), *const cols = sum.col_indices.data();
         T* const values = sum.values.data();
-        // Most rows of the right one may be empty, and a copy is faster entry by entry.
-        passes.each_entry(a.rows, a.row_offsets, a.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
-            if (b.row_offsets[row] != b.row_offsets[row + 1]) return;
-            const index_t to = offsets[row] + (k - a.row_offsets[row]);
-            cols[to] = a.col_indices[k] + moved;
-            values[to] = a_values[k];
+        passes.each(a.rows + std::int64_t(1), [=] SPMVGPU_BODY(std::int64_t row) {
+            offsets[row] = a.row_offsets[row] + (b.row_offsets[row] - common[b.row_offsets[row]]);
         });
-        passes.each(
-            a.rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
-                if (b.row_offsets[row] == b.row_offsets[row + 1]) return;
-                add_rows(a, a_values, moved, b, b_values, row, cols + offsets[row], values + offsets[row]);
-            },
-            nanoseconds);
+        passes.each_entry(a.rows, a.row_offsets, a.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            const index_t col = a.col_indices[k] + moved, other = place_in(b, row, col);
+            const index_t to = k + (other - common[other]);
+            cols[to] = col;
+            values[to] = is_in(b, row, other, col) ? a_values[k] + b_values[other] : a_values[k];
+        });
+        passes.each_entry(b.rows, b.row_offsets, b.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
+            if (common[k] != common[k + 1]) return;
+            const index_t col = b.col_indices[k], to = (k - common[k]) + place_in(a, row, col - moved);
+            cols[to] = col;
+            values[to] = b_values[k];
+        });
         return sum;
     }
 };
