@@ -377,7 +377,7 @@ def test_entries_of_what_is_made_of_operators(where, dtype, device):
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_products_with_very_long_rows(dtype, device):
-    """Rows of more entries than some lanes of a GPU gather: all of it sorts their terms."""
+    """Rows of more entries than a warp of a GPU gathers, of which some are those of several blocks."""
     n = 5000
     A = sp.random_array((n, n), density=0.0005, rng=1, format="lil")
     A[0], A[7, ::2], A[n - 1] = 1.0, 2.0, 3.0  # SciPy leaves out sums that are zero
@@ -392,6 +392,27 @@ def test_products_with_very_long_rows(dtype, device):
     np.testing.assert_allclose(square.data, expected.data, rtol=0, atol=atol)
     again = sg.aslinearoperator(sg.aslinearoperator(A, "csr", device) @ op, "csr", device).tocsr()
     np.testing.assert_array_equal(square.data, again.data)
+
+
+@pytest.mark.parametrize(("cols", "each"), [(5000, 50), (900_000, 50), (13_000_000, 50), (5000, 2000)])
+def test_long_rows_of_products_are_alike_everywhere(cols, each, dtype, device):
+    """Rows that a GPU takes by warps, by blocks with sets of columns in several turns, and by sorting."""
+    rng, middle = np.random.default_rng(3), 2200
+    indices = np.sort(rng.integers(0, cols, (middle, each)), axis=1).ravel()
+    offsets = np.arange(middle + 1) * each
+    B = sp.csr_array((rng.standard_normal(len(indices)), indices, offsets), shape=(middle, cols))
+    B.sum_duplicates()
+    lengths = [middle, 0, 1, 9, 30, middle // 2, 200]
+    listed = np.concatenate([np.sort(rng.permutation(middle)[:length]) for length in lengths])
+    A = sp.csr_array((rng.standard_normal(len(listed)), listed, np.cumsum([0, *lengths])), shape=(7, middle))
+    A, B = A.astype(dtype), B.astype(dtype)
+    made = []
+    for place in (device, "cpu"):
+        a, b = sg.aslinearoperator(A, "csr", place), sg.aslinearoperator(B, "csr", place)
+        made.append(sg.aslinearoperator(a @ b, "csr", place).tocsr())
+    for name in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(*(getattr(product, name) for product in made))
+    assert_same_entries(abs(made[0]) > 0, abs(A @ B).sorted_indices() > 0)
 
 
 def test_zeros_that_sums_make_stay(device):

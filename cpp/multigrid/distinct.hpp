@@ -31,14 +31,16 @@ struct PatternArrays {
 
 // One thread takes a row whose group has up to kTried numbers, with repetitions, and keeps the distinct ones sorted in
 // a list. If these are more than kListed, some lanes take it together, with a hash table: few lanes with near memory
-// for up to kOfFew numbers, and otherwise a warp, first with a small table, because most of the numbers of a long row
-// are equal to others, and with larger ones for rows that exceed it.
+// for up to kOfFew numbers, and otherwise a warp. Most of the numbers of a long row are equal to others. A row with too
+// many for the table of a warp is a block's, with a bit for each number; the device sorts the longest rows.
 constexpr index_t kListed = 16, kTried = 128, kOfFew = 64;
 enum Sharing : Mark { kOfThread, kOfFewLanes, kOfWarp };
 constexpr index_t kTooMany = -1;  // in place of a count
 constexpr index_t kFewKept = 64;
-constexpr int kFewSlotBits = 7, kSlotBits[] = {9, 12};
-constexpr index_t most_in_table(int slot_bits) { return static_cast<index_t>(3) << (slot_bits - 2); }
+constexpr int kFewSlotBits = 7, kSlotBits = 9;
+constexpr index_t kMostOfWarp = 3 << (kSlotBits - 2);
+constexpr std::int64_t kMostTermsOfBlock = 1 << 22;
+constexpr index_t kBitsAtOnce = kBlockWords * kWordBits;
 
 // Number of rows of each kind, and bounds of their numbers.
 struct RowBounds {
@@ -169,6 +171,43 @@ SPMVGPU_IN_BODY void write_distinct(const Lanes& lanes, const Group& group, Word
         [] { return false; });
     lanes.sort(count, list, reinterpret_cast<index_t*>(memory), to);
 }
+// The same for a row of which they may be kept.
+template <class Lanes, class Group>
+SPMVGPU_IN_BODY void write_counted(const Lanes& lanes, const Group& group, Word* memory, int slot_bits, index_t count,
+                                   const KeptNumbers& kept, std::int64_t row, index_t* to) {
+    if (count > kept.places) return write_distinct(lanes, group, memory, slot_bits, count, to);
+    auto* const list = reinterpret_cast<index_t*>(memory);
+    lanes.share(count, [&](index_t i) { list[i] = kept.of(row)[i]; });
+    lanes.sort(count, list, list + count, to);
+}
+
+// The number of distinct numbers below `cols` of a group, in memory for kBlockWords, by the lanes of a block; and the
+// numbers, ascending, unless `to` is null. Numbers have a bit each, for as many of them at a time as there are.
+template <class Lanes, class Group>
+SPMVGPU_IN_BODY index_t list_by_bits(const Lanes& lanes, const Group& group, index_t cols, Word* memory, index_t* to) {
+    index_t found = 0;
+    for (index_t first = 0; first < cols; first += kBitsAtOnce) {
+        const index_t bits = cols - first < kBitsAtOnce ? cols - first : kBitsAtOnce;
+        const auto words = static_cast<index_t>(words_for(bits));
+        lanes.share(words, [&](index_t w) { memory[w] = 0; });
+        lanes.each_of_runs(
+            group.runs, [&](index_t i) -> Run { return group.run(i); },
+            [&](index_t i, index_t k) {
+                const index_t bit = group.number(group.run(i), k) - first;
+                if (0 <= bit && bit < bits) add_to_set(memory, bit);
+            });
+        found += lanes.add_up(
+            words, [&](index_t w) { return index_t(count_bits(memory[w])); },
+            [&](index_t w, index_t before) {
+                if (to == nullptr) return;
+                index_t* place = to + found + before;
+                for (Word left = memory[w]; left != 0; left &= left - 1) {
+                    *place++ = first + w * static_cast<index_t>(kWordBits) + lowest_bit(left);
+                }
+            });
+    }
+    return found;
+}
 
 // distinct_pattern(passes, rows, cols, group_of, work): the pattern whose row i has the distinct numbers of the group
 // group_of(i), which are below `cols`. Groups are as for passes.distinct(), without a tally.
@@ -251,15 +290,40 @@ struct SortedRows {
     ListedStretch stretch;
 };
 
-// Rows of warps that were tried with tables of this size: the rows of a list, or all if that is null.
-struct Tables {
-    int slot_bits;
-    index_t most;  // numbers that fit
-    std::int64_t count;
-    Array<index_t> rows;
-    Array<index_t> kept_lists;
-    KeptNumbers kept;
+// The rows of a list, by whether a block takes each of them, or the device sorts them.
+struct LongRows {
+    Array<index_t> of_blocks, to_sort;
 };
+
+template <class Passes, class GroupOf>
+LongRows divide_long_rows(Passes& passes, const Array<index_t>& rows, const GroupOf& group_of) {
+    const auto count = static_cast<index_t>(rows.size());
+    if (count == 0) return {};
+    Array<Mark> marks_of_rows = passes.template scratch<Mark>(count + std::size_t(1));
+    Mark *const are_too_long = marks_of_rows.data(), *const is_any = are_too_long + count;
+    const index_t* const listed = rows.data();
+    passes.fill(are_too_long, count + std::int64_t(1), Mark(0));
+    passes.each_in_step(count, [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
+        const auto group = group_of(listed[i]);
+        std::int64_t own = 0;
+        lanes.share(group.runs, [&](index_t r) { own += group.run(r).end - group.run(r).begin; });
+        if (lanes.sum(own) <= static_cast<std::uint64_t>(kMostTermsOfBlock)) return;
+        lanes.once([&] {
+            set_mark(are_too_long + i);
+            set_mark(is_any);
+        });
+    });
+    if (passes.read(is_any) == 0) return {rows, {}};
+    const auto some = [&](bool too_long) {
+        Array<index_t> found =
+            select(passes, count, [=] SPMVGPU_BODY(std::int64_t i) { return (are_too_long[i] != 0) == too_long; });
+        index_t* const to = found.data();
+        passes.each(static_cast<std::int64_t>(found.size()),
+                    [=] SPMVGPU_BODY(std::int64_t i) { to[i] = listed[to[i]]; });
+        return found;
+    };
+    return {some(false), some(true)};
+}
 
 template <class Passes, class GroupOf>
 PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const GroupOf& group_of, std::int64_t work) {
@@ -287,59 +351,71 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
             return own;
         },
         work);
-    constexpr std::int64_t kFewSlots = std::int64_t(1) << kFewSlotBits;
+    constexpr std::int64_t kMostKept = std::int64_t(1) << 27, kFewSlots = std::int64_t(1) << kFewSlotBits;
+    Array<index_t> kept_by_few;
+    KeptNumbers few_kept;
     if (found.of_few > 0) {
+        if (std::int64_t(rows) * kOfFew <= kMostKept) {
+            kept_by_few = passes.template scratch<index_t>(std::size_t(rows) * kOfFew);
+            few_kept = {kept_by_few.data(), kOfFew};
+        }
         passes.each_by_few_with(
-            rows, kFewSlots + 1,
+            rows, kFewSlots + 1 + kOfFew,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {
                 if (sharing[row] != kOfFewLanes) return;
-                const index_t count = count_distinct(lanes, group_of(row), memory, kFewSlotBits, kOfFew);
+                const index_t count = count_distinct(lanes, group_of(row), memory, kFewSlotBits, kOfFew, few_kept, row);
                 lanes.once([&] { offsets[row] = count; });
             },
             work + kFewSlots);
     }
-    std::vector<Tables> tables;
-    const int bits_for_all = slot_bits_for(found.longest);
-    const auto fits_all = [&] { return !tables.empty() && tables.back().slot_bits == bits_for_all; };
-    for (const int bits : kSlotBits) {
-        if (found.of_warp == 0 || fits_all()) break;
-        const bool is_first = tables.empty();
-        const int slot_bits = std::min(bits, bits_for_all);
-        Array<index_t> tried;
-        if (!is_first || found.of_warp < rows) {
-            tried = select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) {
-                return is_first ? sharing[row] == kOfWarp : offsets[row] == kTooMany;
-            });
-            if (tried.size() == 0) break;
+    Array<index_t> rows_of_warps;  // all rows, if it is empty
+    const int slot_bits = std::min(kSlotBits, slot_bits_for(found.longest));
+    const index_t most = std::min(kMostOfWarp, found.longest);
+    const std::int64_t slots = std::int64_t(1) << slot_bits;
+    KeptNumbers kept;
+    Array<index_t> kept_lists;
+    if (found.of_warp > 0) {
+        if (found.of_warp < rows) {
+            rows_of_warps =
+                select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) { return sharing[row] == kOfWarp; });
         }
-        const auto tries = tried.data() == nullptr ? std::int64_t(rows) : static_cast<std::int64_t>(tried.size());
-        const index_t most = slot_bits == bits_for_all ? found.longest : most_in_table(slot_bits);
-        KeptNumbers kept;
-        for (const index_t places : {most_in_table(kSlotBits[0]), kFewKept}) {
-            constexpr std::int64_t kMostKept = std::int64_t(1) << 27;
-            if (is_first && kept.places == 0 && tries * places <= kMostKept) kept.places = places;
+        for (const index_t places : {kMostOfWarp, kFewKept}) {
+            if (kept.places == 0 && found.of_warp * places <= kMostKept) kept.places = places;
         }
-        Array<index_t> kept_lists = passes.template scratch<index_t>(tries * kept.places);
+        kept_lists = passes.template scratch<index_t>(found.of_warp * kept.places);
         kept.of_rows = kept_lists.data();
-        const index_t* const listed = tried.data();
+        const index_t* const listed = rows_of_warps.data();
         passes.each_in_step_with(
-            tries, (std::int64_t(1) << slot_bits) + 1 + kept.places,
+            found.of_warp, slots + 1 + kept.places,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
                 const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
                 const index_t count = count_distinct(lanes, group_of(row), memory, slot_bits, most, kept, i);
                 lanes.once([&] { offsets[row] = count; });
             },
-            work + (std::int64_t(1) << slot_bits));
-        tables.push_back({slot_bits, most, tries, std::move(tried), std::move(kept_lists), kept});
+            work + slots);
     }
 
-    Array<index_t> rows_to_sort;  // with too many numbers for these
-    if (!tables.empty() && !fits_all()) {
-        rows_to_sort = select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) { return offsets[row] == kTooMany; });
+    constexpr index_t kMostTimes = 32;  // bits for fewer columns at a time take longer than to sort
+    LongRows long_rows;
+    if (found.longest > most) {
+        const Array<index_t> too_long =
+            select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) { return offsets[row] == kTooMany; });
+        if (too_long.size() > 0 && cols / kBitsAtOnce < kMostTimes) {
+            long_rows = divide_long_rows(passes, too_long, group_of);
+        } else {
+            long_rows.to_sort = too_long;
+        }
     }
+    const index_t* const of_blocks = long_rows.of_blocks.data();
+    const auto block_rows = static_cast<std::int64_t>(long_rows.of_blocks.size());
+    passes.each_by_block_with(
+        block_rows, kBlockWords, [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+            const index_t row = of_blocks[i], count = list_by_bits(lanes, group_of(row), cols, memory, nullptr);
+            lanes.share(1, [&](index_t) { offsets[row] = count; });
+        });
     std::vector<SortedRows> sorted;
-    const index_t* const to_sort = rows_to_sort.data();
-    for (const ListedStretch& stretch : stretches_to_sort(passes, rows_to_sort, group_of)) {
+    const index_t* const to_sort = long_rows.to_sort.data();
+    for (const ListedStretch& stretch : stretches_to_sort(passes, long_rows.to_sort, group_of)) {
         const index_t* const own = to_sort + stretch.first;
         const SortedTerms terms = sort_terms(passes, own, stretch.count, cols, group_of);
         const auto distinct = static_cast<index_t>(terms.starts.size()) - 1;
@@ -371,34 +447,28 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
             rows, kFewSlots + 1 + kOfFew,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {
                 if (sharing[row] != kOfFewLanes) return;
-                write_distinct(lanes, group_of(row), memory, kFewSlotBits, offsets[row + 1] - offsets[row],
-                               to + offsets[row]);
+                write_counted(lanes, group_of(row), memory, kFewSlotBits, offsets[row + 1] - offsets[row], few_kept,
+                              row, to + offsets[row]);
             },
             work + kFewSlots);
     }
-    index_t fitted = 0;  // in the smaller tables
-    for (const Tables& table : tables) {
-        const index_t* const listed = table.rows.data();
-        const KeptNumbers kept = table.kept;
-        const index_t least = fitted, most = table.most;
-        const int slot_bits = table.slot_bits;
-        const std::int64_t slots = std::int64_t(1) << slot_bits;
+    if (found.of_warp > 0) {
+        const index_t* const listed = rows_of_warps.data();
         passes.each_in_step_with(
-            table.count, slots + 1 + most,
+            found.of_warp, slots + 1 + most,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
                 const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
                 const index_t count = offsets[row + 1] - offsets[row];
-                if (count <= least || count > most) return;
-                if (count > kept.places) {
-                    return write_distinct(lanes, group_of(row), memory, slot_bits, count, to + offsets[row]);
-                }
-                auto* const list = reinterpret_cast<index_t*>(memory);
-                lanes.share(count, [&](index_t k) { list[k] = kept.of(i)[k]; });
-                lanes.sort(count, list, list + count, to + offsets[row]);
+                if (count > most) return;
+                write_counted(lanes, group_of(row), memory, slot_bits, count, kept, i, to + offsets[row]);
             },
             work + slots);
-        fitted = most;
     }
+    passes.each_by_block_with(block_rows, kBlockWords,
+                              [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+                                  const index_t row = of_blocks[i];
+                                  list_by_bits(lanes, group_of(row), cols, memory, to + offsets[row]);
+                              });
     for (const SortedRows& part : sorted) {
         const index_t *const own = to_sort + part.stretch.first, *const firsts = part.firsts.data(),
                              *const numbers = part.numbers.data();

@@ -202,6 +202,40 @@ struct RowsOfProduct {
         }
         lanes.share(count, [&](index_t i) { values[begin + i] = T(sums[i]); });
     }
+
+    // The same by a block for its part of a row, which has kOfBlock entries at most.
+    static constexpr auto kOfBlock =
+        static_cast<index_t>(kBlockWords * sizeof(Word) / (sizeof(Wide<T>) + 2 * sizeof(index_t)));
+    template <class Lanes>
+    SPMVGPU_IN_BODY void multiply_in_turn(const Lanes& lanes, index_t row, index_t part, Word* memory) const {
+        const std::int64_t begin = product.row_offsets[row] + std::int64_t(part) * kOfBlock;
+        const std::int64_t after = product.row_offsets[row + 1] - begin;
+        if (after <= 0) return;
+        const index_t count = after < kOfBlock ? static_cast<index_t>(after) : kOfBlock;
+        auto* const sums = reinterpret_cast<Wide<T>*>(memory);
+        auto *const cols = reinterpret_cast<index_t*>(sums + kOfBlock), *const turns = cols + kOfBlock;
+        lanes.share(count, [&](index_t i) {
+            sums[i] = Wide<T>(0);
+            cols[i] = product.col_indices[begin + i];
+            turns[i] = Lanes::kNoTurn;
+        });
+        const index_t first = left.row_offsets[row], first_col = cols[0], last_col = cols[count - 1];
+        lanes.each_of_runs_in_turn(
+            left.row_offsets[row + 1] - first,
+            [&](index_t i) -> Run {
+                const index_t middle = left.col_indices[first + i];
+                return {right.row_offsets[middle], right.row_offsets[middle + 1]};
+            },
+            turns,
+            [&](index_t /*i*/, index_t k) -> index_t {
+                const index_t col = right.col_indices[k];
+                return first_col <= col && col <= last_col ? place_of(cols, count, col) : -1;
+            },
+            [&](index_t i, index_t k, index_t place) {
+                sums[place] += Wide<T>(left_values[first + i]) * Wide<T>(right_values[k]);
+            });
+        lanes.share(count, [&](index_t i) { values[begin + i] = T(sums[i]); });
+    }
 };
 
 // The values of a few rows of a product, from their sorted terms.
@@ -247,7 +281,6 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
             },
             kNanosecondsPerTerm * terms);
     }
-    // Rows of warps in turn by their length, so that no warp has more memory than they need.
     index_t done = capacity;
     const auto longer_rows = [&](index_t most) {
         const index_t least = done;
@@ -256,9 +289,8 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
             return least < count && count <= most;
         });
     };
-    for (const int bits : kSlotBits) {
-        const index_t most = std::min(longest, most_in_table(bits));
-        if (most <= done) continue;
+    if (done < longest) {
+        const index_t most = std::min(longest, kMostOfWarp);
         const Array<index_t> rows_of_warps = longer_rows(most);
         const index_t* const listed = rows_of_warps.data();
         passes.each_in_step_with(
@@ -269,7 +301,20 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
             kNanosecondsPerTerm * terms);
         done = most;
     }
-    if (done < longest) multiply_sorted(passes, rows, longer_rows(longest));
+    // Rows of several blocks apart from those of one, as most of their blocks would have nothing to do.
+    for (const index_t most : {std::min(longest, RowsOfProduct<T>::kOfBlock), longest}) {
+        if (done >= most) continue;
+        const LongRows long_rows = divide_long_rows(passes, longer_rows(most), TermsOfRows{rows.left, rows.right});
+        const index_t* const listed = long_rows.of_blocks.data();
+        const std::int64_t blocks = (most - 1) / RowsOfProduct<T>::kOfBlock + 1;
+        passes.each_by_block_with(static_cast<std::int64_t>(long_rows.of_blocks.size()) * blocks, kBlockWords,
+                                  [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+                                      const auto part = static_cast<index_t>(i % blocks);
+                                      rows.multiply_in_turn(lanes, listed[i / blocks], part, memory);
+                                  });
+        multiply_sorted(passes, rows, long_rows.to_sort);
+        done = most;
+    }
 }
 
 // A matrix with a pattern, whose values are not initialised. The arrays are shared.

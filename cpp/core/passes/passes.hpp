@@ -15,6 +15,8 @@
 //     passes.each_by_few_with(n, words, body, work)        the same with few lanes, 8 on a GPU, and memory that is
 //     near:
 //                                               for short rows, with at most kFewWords
+//     passes.each_by_block_with(n, words, body)            the same with the threads of a block, on a GPU alone
+//                                               (gpu/cuda/block_lanes.cuh): for long rows, with at most kBlockWords
 //     passes.each_entry(rows, row_offsets, nnz, body)      body(row, k) for every entry k, which lies in that row
 //     passes.reduce<Sum>(n, body, work)         the sum, by +=, of body(i), which gives a Sum
 //     passes.reduce_rows<Sum, V>(rows, row_offsets, nnz, term, body, work)      that of body(row, sum), where the sum
@@ -146,6 +148,9 @@ constexpr std::int64_t kFastWords = 24 << 10;
 
 // Words of memory for few lanes, see each_by_few_with().
 constexpr std::int64_t kFewWords = 384;
+
+// Words of memory for a block, see each_by_block_with(): few enough that a multiprocessor has several blocks.
+constexpr std::int64_t kBlockWords = 11 << 10;
 
 // Adds one, as several calls of a body may do at once.
 SPMVGPU_IN_BODY void count_one(index_t* count) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/passes/passes.hpp"
+#include "gpu/cuda/block_lanes.cuh"
 #include "gpu/cuda/distinct.cuh"
 #include "gpu/cuda/warp.cuh"
 #include "gpu/cuda/warp_lanes.cuh"
@@ -33,24 +34,9 @@ static __device__ index_t row_of_entry_by_warp(const index_t* row_offsets, index
     return static_cast<index_t>(begin) - 1;
 }
 
-// The largest number, none negative, of the threads of a block before each one; 0 for the first thread.
-__device__ inline index_t largest_before(index_t own) {
-    __shared__ index_t of_warps[kPassThreads / kWarp];
-    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    for (int step = 1; step < kWarp; step *= 2) {
-        const index_t other = __shfl_up_sync(kAllLanes, own, step);
-        if (lane >= step) own = max(own, other);
-    }
-    if (lane == kWarp - 1) of_warps[warp] = own;
-    index_t before = __shfl_up_sync(kAllLanes, own, 1);
-    if (lane == 0) before = 0;
-    __syncthreads();
-    for (int w = 0; w < warp; ++w) before = max(before, of_warps[w]);
-    return before;
-}
-
 // A block finds the rows of its first and of its last entry. Every row between them marks its begin, and the row of an
-// entry is the last mark up to there, which takes fewer steps than a search for each entry.
+// entry is the last mark up to there, which takes fewer steps than a search for each entry, unless most of the rows are
+// empty.
 template <class Body>
 __global__ void __launch_bounds__(kPassThreads)
     each_entry_thread_per_entry(index_t rows, const index_t* row_offsets, index_t nnz, Body body) {
@@ -63,11 +49,18 @@ __global__ void __launch_bounds__(kPassThreads)
         const index_t row = row_of_entry_by_warp(row_offsets, rows, entry);
         if (threadIdx.x % kWarp == 0) bounds[threadIdx.x / kWarp] = row;
     }
-    constexpr int kFours = kRowsPassEntries / 4;
+    constexpr int kFours = kRowsPassEntries / 4, kMostRowsMarked = 16 * kRowsPassEntries * kPassThreads;
     int4* const own = reinterpret_cast<int4*>(rows_of) + threadIdx.x * kFours;
     for (int i = 0; i < kFours; ++i) own[i] = {0, 0, 0, 0};
     __syncthreads();
     const index_t first = bounds[0], last = bounds[1];
+    if (last - first > kMostRowsMarked) {
+        for (std::int64_t i = begin + threadIdx.x; i < end; i += kPassThreads) {
+            const auto entry = static_cast<index_t>(i);
+            body(first + row_of_entry(row_offsets + first, last + 1 - first, entry), entry);
+        }
+        return;
+    }
     for (std::int64_t row = std::int64_t(first) + 1 + threadIdx.x; row <= last; row += kPassThreads) {
         const index_t place = row_offsets[row];
         if (row_offsets[row + 1] > place) rows_of[place - begin] = static_cast<index_t>(row - first);
@@ -81,7 +74,7 @@ __global__ void __launch_bounds__(kPassThreads)
             *number = largest = max(largest, *number);
         }
     }
-    const index_t before = largest_before(largest);
+    const index_t before = combined_before(largest, [](index_t a, index_t b) { return max(a, b); });
     for (int i = 0; i < kFours; ++i) {
         const int4 here = fours[i];
         own[i] = {max(here.x, before), max(here.y, before), max(here.z, before), max(here.w, before)};
@@ -208,6 +201,12 @@ __global__ void __launch_bounds__(kPassThreads) each_few_lanes_with_memory(std::
     const int few = threadIdx.x / FewLanes::kCount;
     const std::int64_t i = std::int64_t(blockIdx.x) * (kPassThreads / FewLanes::kCount) + few;
     if (i < n) body(FewLanes{}, i, reinterpret_cast<Word*>(dynamic_memory) + few * words);
+}
+
+template <class Body>
+__global__ void __launch_bounds__(kPassThreads) each_block_with_memory(Body body) {
+    extern __shared__ double2 dynamic_memory[];
+    body(BlockLanes{}, std::int64_t(blockIdx.x), reinterpret_cast<Word*>(dynamic_memory));
 }
 
 // Words that keep the memory behind them aligned for any number.

@@ -111,6 +111,14 @@ public:
     }
 
     template <class Body>
+    void each_by_block_with(std::int64_t n, std::int64_t words, const Body& body) const {
+        if (n == 0) return;
+        const std::size_t bytes = words * sizeof(Word);
+        each_block_with_memory<<<blocks_for(n, 1), kPassThreads, bytes, native(stream())>>>(body);
+        check_launch("each_block_with_memory");
+    }
+
+    template <class Body>
     void each_entry(index_t rows, const index_t* row_offsets, index_t nnz, const Body& body) const {
         if (nnz == 0) return;
         const unsigned blocks = blocks_for(nnz, kPassThreads * kRowsPassEntries);
