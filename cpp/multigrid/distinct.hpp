@@ -171,7 +171,7 @@ SPMVGPU_IN_BODY void write_distinct(const Lanes& lanes, const Group& group, Word
         [] { return false; });
     lanes.sort(count, list, reinterpret_cast<index_t*>(memory), to);
 }
-// The same for a row of which they may be kept.
+// Writes all `count` numbers of a row, which may be kept.
 template <class Lanes, class Group>
 SPMVGPU_IN_BODY void write_counted(const Lanes& lanes, const Group& group, Word* memory, int slot_bits, index_t count,
                                    const KeptNumbers& kept, std::int64_t row, index_t* to) {

@@ -203,7 +203,7 @@ struct RowsOfProduct {
         lanes.share(count, [&](index_t i) { values[begin + i] = T(sums[i]); });
     }
 
-    // The same by a block for its part of a row, which has kOfBlock entries at most.
+    // A block adds up a part of a row, of at most kOfBlock entries.
     static constexpr auto kOfBlock =
         static_cast<index_t>(kBlockWords * sizeof(Word) / (sizeof(Wide<T>) + 2 * sizeof(index_t)));
     template <class Lanes>
@@ -301,7 +301,7 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
             kNanosecondsPerTerm * terms);
         done = most;
     }
-    // Rows of several blocks apart from those of one, as most of their blocks would have nothing to do.
+    // First rows that one block multiplies, then longer ones: as many blocks take each row as the longest one needs.
     for (const index_t most : {std::min(longest, RowsOfProduct<T>::kOfBlock), longest}) {
         if (done >= most) continue;
         const LongRows long_rows = divide_long_rows(passes, longer_rows(most), TermsOfRows{rows.left, rows.right});

@@ -197,8 +197,8 @@ struct Sum {
         return place < csr.row_offsets[row + 1] && csr.col_indices[place] == col;
     }
 
-    // An entry goes behind those of both matrices that come before it, of which some are common to both. Entry by
-    // entry, as some rows may be very long, and most rows of the right matrix empty.
+    // An entry goes behind all entries of both matrices that come before it, of which some are common to both. Passes
+    // go entry by entry, because some rows may be very long, and most rows of the right matrix empty.
     template <class Passes>
     Result operator()(Passes& passes) const {
         if (right.nnz == 0) return moved_columns(passes, left, shift, right.cols);

@@ -63,9 +63,9 @@ struct BlockLanes {
         });
     }
 
-    // body(i, k, place) for entries with a place place_of(i, k) that is not negative. Those of one place come in the
-    // order of the runs, and of entries in a run. `turns` has a kNoTurn for every place. Turns of a round are less than
-    // those of all earlier ones, so that none is taken back.
+    // body(i, k, place) for entries with a place place_of(i, k) that is not negative. Entries of one place come in the
+    // order of the runs, and of their entries. `turns` has a kNoTurn for every place. The turns of a round are less
+    // than all earlier ones, so that none is taken back.
     static constexpr index_t kNoTurn = kCount;
     template <class RunOf, class PlaceOf, class Body>
     __device__ __forceinline__ void each_of_runs_in_turn(index_t runs, const RunOf& run_of, index_t* turns,
