@@ -202,6 +202,7 @@ def test_matrices_made_of_others(case, dtype, device):
     # A few columns at the ends of many, and a matrix that is wider on both sides.
     many, scattered = cols + 200_000, np.arange(cols) + 200_000 * (np.arange(cols) >= cols // 2)
     spaced = sp.coo_array((A.tocoo().data, (A.tocoo().row, scattered[A.tocoo().col])), (rows, many))
+    at_ends, ends = a.with_columns(scattered, many).adjoint(), sp.csr_array(spaced).conj().T
     empty, W = sp.csr_array((rows, 5), dtype=dtype), random(rows, cols + 10)
     wide = CanonicalCsr.of(W).to(resolve_device(device))
     some_rows = rng.permutation(rows)[: rows // 2].astype(np.int32)
@@ -210,7 +211,8 @@ def test_matrices_made_of_others(case, dtype, device):
         "rows": (a.rows(some_rows), A[some_rows]),
         "columns": (a.listed_columns(some_cols), A[:, some_cols]),
         "adjoint": (a.adjoint(), A.conj().T),
-        "empty columns": (a.with_columns(scattered, many).adjoint(), sp.csr_array(spaced).conj().T),
+        "empty columns": (at_ends, ends),
+        "sum with empty rows": (at_ends.plus(at_ends), 2 * ends),
         "sum": (a.plus(c), A + C),
         "sum within": (a.plus(wide, 5), sp.hstack([empty, A, empty]) + W),
         "product": (a.times(b), A @ B),
