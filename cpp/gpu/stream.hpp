@@ -23,6 +23,7 @@ public:
     void hold_back(
         Stream stream) const;  // work that is queued from now on, on a stream of any device, comes after the point
     void synchronize() const;  // the host waits for the point
+    bool is_over() const;
 
 private:
     std::shared_ptr<void> event_;

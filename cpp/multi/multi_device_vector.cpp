@@ -127,10 +127,13 @@ void HaloProducts<T>::multiply_each(bool on_gpus, T alpha, MultiDeviceVector<T>&
 // Returns false if the work is to be queued.
 template <class T>
 bool HaloProducts<T>::multiply_recorded(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) {
-    constexpr int kTimesQueued = 8;  // to record takes as long as to queue several products
+    constexpr int kTimesQueued = 8;  // in turn, each after a GPU waited for the host
     if (halos_.has_cpus() || halos_.lanes().size() < 2) return false;
     Repeated& product = repeated(alpha, x, beta, y);
-    if (++product.times <= kTimesQueued) return false;
+    if (!product.replay) {
+        product.times = x.pieces_[0].made.is_over() ? product.times + 1 : 0;
+        if (product.times <= kTimesQueued) return false;
+    }
     if (!was_recorded_) first_after_others();
     const gpu::DeviceGuard guard(halos_.lanes()[0].device);
     if (!product.replay) {

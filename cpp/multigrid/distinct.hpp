@@ -337,9 +337,11 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
         rows,
         [=] SPMVGPU_BODY(std::int64_t row) {
             const auto group = group_of(row);
-            const std::int64_t sum = count_numbers(group);
+            // With many runs that takes a thread long, and the row is a warp's anyway.
+            const bool is_short = group.runs <= kTried;
+            const std::int64_t sum = is_short ? count_numbers(group) : cols;
             index_t list[kListed];
-            const index_t count = sum <= kTried ? list_distinct(group, list) : kTooMany;
+            const index_t count = is_short && sum <= kTried ? list_distinct(group, list) : kTooMany;
             RowBounds own;
             own.all = own.longest = static_cast<index_t>(sum < cols ? sum : cols);
             own.of_thread = count != kTooMany;

@@ -7,6 +7,7 @@
 
 #include "core/csr_matrix.hpp"
 #include "core/passes/csr_passes.hpp"
+#include "core/passes/host_passes.hpp"
 #include "core/passes/passes.hpp"
 #include "core/wide.hpp"
 
@@ -197,8 +198,57 @@ struct Sum {
         return place < csr.row_offsets[row + 1] && csr.col_indices[place] == col;
     }
 
-    // An entry goes behind all entries of both matrices that come before it, of which some are common to both. Passes
-    // go entry by entry, because some rows may be very long, and most rows of the right matrix empty.
+    // Calls take(col, value) for every entry of a row of the sum, in order.
+    template <class Take>
+    void merge_row(std::int64_t row, const Take& take) const {
+        index_t i = left.row_offsets[row], j = right.row_offsets[row];
+        const index_t i_end = left.row_offsets[row + 1], j_end = right.row_offsets[row + 1];
+        while (i < i_end || j < j_end) {
+            const index_t at_i = i < i_end ? left.col_indices[i] + shift : 0;
+            const bool is_left = i < i_end && (j == j_end || at_i <= right.col_indices[j]);
+            const bool is_right = j < j_end && (i == i_end || right.col_indices[j] <= at_i);
+            if (is_left && is_right) {
+                take(at_i, left.values[i] + right.values[j]);
+            } else if (is_left) {
+                take(at_i, left.values[i]);
+            } else {
+                take(right.col_indices[j], right.values[j]);
+            }
+            i += is_left;
+            j += is_right;
+        }
+    }
+
+    // A core merges row after row.
+    Result operator()(HostPasses& passes) const {
+        const std::int64_t nanoseconds = 2 + (std::int64_t(left.nnz) + right.nnz) / std::max(left.rows, 1);
+        Result sum{left.rows, right.cols, 0, passes.make<index_t>(left.rows + std::size_t(1)), {}, {}};
+        passes.each(
+            left.rows,
+            [&](std::int64_t row) {
+                index_t count = 0;
+                merge_row(row, [&](index_t, T) { ++count; });
+                sum.row_offsets[row] = count;
+            },
+            nanoseconds);
+        sum.nnz = passes.scan(sum.row_offsets.data(), sum.rows);
+        sum.col_indices = passes.make<index_t>(sum.nnz);
+        sum.values = passes.make<T>(sum.nnz);
+        passes.each(
+            left.rows,
+            [&](std::int64_t row) {
+                index_t to = sum.row_offsets[row];
+                merge_row(row, [&](index_t col, T value) {
+                    sum.col_indices[to] = col;
+                    sum.values[to++] = value;
+                });
+            },
+            nanoseconds);
+        return sum;
+    }
+
+    // On a GPU, an entry goes behind all entries of both matrices that come before it, of which some are common to
+    // both. Passes go entry by entry, because some rows may be very long, and most rows of the right matrix empty.
     template <class Passes>
     Result operator()(Passes& passes) const {
         if (right.nnz == 0) return moved_columns(passes, left, shift, right.cols);

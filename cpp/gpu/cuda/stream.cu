@@ -76,6 +76,14 @@ void Event::synchronize() const {
     check(cudaEventSynchronize(static_cast<cudaEvent_t>(event_.get())), "cudaEventSynchronize");
 }
 
+bool Event::is_over() const {
+    if (event_ == nullptr) return true;
+    const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(event_.get()));
+    if (status == cudaErrorNotReady) return false;
+    check(status, "cudaEventQuery");
+    return true;
+}
+
 void order_after(Stream stream, Stream other) {
     Event reached;
     reached.record(other);
