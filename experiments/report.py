@@ -548,7 +548,9 @@ SECTIONS = {
         "matrix dtype nnz source", "library variant",
     ),
     "algebra": Section(
-        "Sparse times sparse", "Times of `A @ A` (*product*) and `A + A` (*sum*) in CSR, in float64.",
+        "Sparse times sparse",
+        "Times of `A @ A` (*product*) and `A + A` (*sum*) in CSR, in float64. `spmvgpu` also plans products "
+        "with the result.",
         "matrix nnz entries variant", "library",
     ),
     "solvers": Section(
