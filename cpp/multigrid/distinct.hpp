@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "core/csr_matrix.hpp"
@@ -14,8 +12,8 @@
 #include "core/interrupt.hpp"
 #include "core/parallel.hpp"
 #include "core/passes/host_passes.hpp"
-#include "core/passes/lanes.hpp"
 #include "core/passes/passes.hpp"
+#include "multigrid/distinct_by_lanes.hpp"
 #include "multigrid/sorted_terms.hpp"
 
 namespace spmvgpu::multigrid {
@@ -33,14 +31,12 @@ struct PatternArrays {
 // a list. If these are more than kListed, some lanes take it together, with a hash table: few lanes with near memory
 // for up to kOfFew numbers, and otherwise a warp. Most of the numbers of a long row are equal to others. A row with too
 // many for the table of a warp is a block's, with a bit for each number; the device sorts the longest rows.
-constexpr index_t kListed = 16, kTried = 128, kOfFew = 64;
+constexpr index_t kTried = 128, kOfFew = 64;
 enum Sharing : Mark { kOfThread, kOfFewLanes, kOfWarp };
-constexpr index_t kTooMany = -1;  // in place of a count
 constexpr index_t kFewKept = 64;
 constexpr int kFewSlotBits = 7, kSlotBits = 9;
 constexpr index_t kMostOfWarp = 3 << (kSlotBits - 2);
 constexpr std::int64_t kMostTermsOfBlock = 1 << 22;
-constexpr index_t kBitsAtOnce = kBlockWords * kWordBits;
 
 // Number of rows of each kind, and bounds of their numbers.
 struct RowBounds {
@@ -57,157 +53,6 @@ struct RowBounds {
         return *this;
     }
 };
-
-// Inserts the numbers of a group into a sorted list of kListed places, and returns the number of distinct ones.
-template <class Group>
-SPMVGPU_IN_BODY index_t list_distinct(const Group& group, index_t* list) {
-    index_t count = 0;
-    for (index_t i = 0; i < group.runs; ++i) {
-        const Run run = group.run(i);
-        for (index_t k = run.begin; k < run.end; ++k) {
-            const index_t number = group.number(run, k);
-            index_t at = count;
-            while (at > 0 && list[at - 1] > number) --at;
-            if (at > 0 && list[at - 1] == number) continue;
-            if (count == kListed) return kTooMany;
-            for (index_t other = count; other > at; --other) list[other] = list[other - 1];
-            list[at] = number;
-            ++count;
-        }
-    }
-    return count;
-}
-
-constexpr Word kFreeWord = std::numeric_limits<Word>::max();
-
-// Puts a number into a free slot, as several lanes may do at once; returns the previous contents.
-SPMVGPU_IN_BODY Word claim(Word* slot, Word number) {
-#ifdef __CUDA_ARCH__
-    const Word seen = *static_cast<volatile Word*>(slot);
-    return seen == kFreeWord ? atomicCAS(slot, kFreeWord, number) : seen;
-#else
-    const Word seen = *slot;
-    if (seen == kFreeWord) *slot = number;
-    return seen;
-#endif
-}
-
-// Collects the distinct numbers of a group in a hash table, see first_slot(), and calls added(number) for each new one.
-// Lanes share a run if there are few; each reads several numbers before it looks for the first. Lanes stop where
-// is_over() holds, which they ask before they read, and where the table is full.
-template <class Lanes, class Group, class Added, class IsOver>
-SPMVGPU_IN_BODY void hash_distinct(const Lanes& lanes, const Group& group, Word* slots, int slot_bits,
-                                   const Added& added, const IsOver& is_over) {
-    constexpr index_t kAtOnce = 4;
-    const Word mask = (Word(1) << slot_bits) - 1;
-    index_t sharing = 1;
-    while (sharing < Lanes::kCount && sharing * group.runs < Lanes::kCount) sharing *= 2;
-    lanes.share(static_cast<index_t>(mask) + 1, [&](index_t i) { slots[i] = kFreeWord; });
-    bool fits = true;
-    lanes.share(sharing * group.runs, [&](index_t i) {
-        if (!fits || is_over()) return;
-        const Run run = group.run(i / sharing);
-        for (std::int64_t first = run.begin + std::int64_t(i % sharing) * kAtOnce;
-             first < run.end && fits && !is_over(); first += sharing * kAtOnce) {
-            Word numbers[kAtOnce];
-            for (index_t j = 0; j < kAtOnce; ++j) {
-                numbers[j] = first + j < run.end ? static_cast<Word>(group.number(run, static_cast<index_t>(first + j)))
-                                                 : kFreeWord;
-            }
-            for (index_t j = 0; j < kAtOnce; ++j) {
-                if (numbers[j] == kFreeWord || !fits) continue;
-                Word at = first_slot(numbers[j], slot_bits), tries = 0;
-                Word seen = claim(slots + at, numbers[j]);
-                while (seen != kFreeWord && seen != numbers[j] && tries <= mask) {
-                    at = (at + 1) & mask;
-                    seen = claim(slots + at, numbers[j]);
-                    ++tries;
-                }
-                if (seen == kFreeWord) added(static_cast<index_t>(numbers[j]));
-                fits = seen == kFreeWord || seen == numbers[j];
-            }
-        }
-    });
-}
-
-// Numbers of a row that are kept where they are counted, unless they are more.
-struct KeptNumbers {
-    index_t* of_rows = nullptr;  // `places` of each row; null: nothing is kept
-    index_t places = 0;
-
-    SPMVGPU_IN_BODY index_t* of(std::int64_t row) const { return of_rows + row * places; }
-};
-
-// The number of distinct numbers of a group, or kTooMany if it exceeds `most`, which is less than the slots; and the
-// numbers, ascending. The table is at the beginning of the memory. A word and a list follow. The first function lists
-// the numbers that are kept, in any order, the second one all `count` numbers.
-template <class Lanes, class Group>
-SPMVGPU_IN_BODY index_t count_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits,
-                                       index_t most, const KeptNumbers& kept = {}, std::int64_t row = 0) {
-    Word* const size = memory + (std::int64_t(1) << slot_bits);
-    auto* const list = reinterpret_cast<index_t*>(size + 1);
-    lanes.once([&] { *size = 0; });
-    hash_distinct(
-        lanes, group, memory, slot_bits,
-        [&](index_t number) {
-            const index_t place = take_place(size);
-            if (place < kept.places) list[place] = number;
-        },
-        // A full table is searched as a whole for each further number.
-        [&] { return read_shared(size) > static_cast<Word>(most); });
-    const auto count = static_cast<index_t>(*size);
-    if (count > most) return kTooMany;
-    if (count <= kept.places) lanes.share(count, [&](index_t i) { kept.of(row)[i] = list[i]; });
-    return count;
-}
-template <class Lanes, class Group>
-SPMVGPU_IN_BODY void write_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits, index_t count,
-                                    index_t* to) {
-    Word* const size = memory + (std::int64_t(1) << slot_bits);
-    auto* const list = reinterpret_cast<index_t*>(size + 1);
-    lanes.once([&] { *size = 0; });
-    hash_distinct(
-        lanes, group, memory, slot_bits, [&](index_t number) { list[take_place(size)] = number; },
-        [] { return false; });
-    lanes.sort(count, list, reinterpret_cast<index_t*>(memory), to);
-}
-// Writes all `count` numbers of a row, which may be kept.
-template <class Lanes, class Group>
-SPMVGPU_IN_BODY void write_counted(const Lanes& lanes, const Group& group, Word* memory, int slot_bits, index_t count,
-                                   const KeptNumbers& kept, std::int64_t row, index_t* to) {
-    if (count > kept.places) return write_distinct(lanes, group, memory, slot_bits, count, to);
-    auto* const list = reinterpret_cast<index_t*>(memory);
-    lanes.share(count, [&](index_t i) { list[i] = kept.of(row)[i]; });
-    lanes.sort(count, list, list + count, to);
-}
-
-// The number of distinct numbers below `cols` of a group, in memory for kBlockWords, by the lanes of a block; and the
-// numbers, ascending, unless `to` is null. Numbers have a bit each, for as many of them at a time as there are.
-template <class Lanes, class Group>
-SPMVGPU_IN_BODY index_t list_by_bits(const Lanes& lanes, const Group& group, index_t cols, Word* memory, index_t* to) {
-    index_t found = 0;
-    for (index_t first = 0; first < cols; first += kBitsAtOnce) {
-        const index_t bits = cols - first < kBitsAtOnce ? cols - first : kBitsAtOnce;
-        const auto words = static_cast<index_t>(words_for(bits));
-        lanes.share(words, [&](index_t w) { memory[w] = 0; });
-        lanes.each_of_runs(
-            group.runs, [&](index_t i) -> Run { return group.run(i); },
-            [&](index_t i, index_t k) {
-                const index_t bit = group.number(group.run(i), k) - first;
-                if (0 <= bit && bit < bits) add_to_set(memory, bit);
-            });
-        found += lanes.add_up(
-            words, [&](index_t w) { return index_t(count_bits(memory[w])); },
-            [&](index_t w, index_t before) {
-                if (to == nullptr) return;
-                index_t* place = to + found + before;
-                for (Word left = memory[w]; left != 0; left &= left - 1) {
-                    *place++ = first + w * static_cast<index_t>(kWordBits) + lowest_bit(left);
-                }
-            });
-    }
-    return found;
-}
 
 // distinct_pattern(passes, rows, cols, group_of, work): the pattern whose row i has the distinct numbers of the group
 // group_of(i), which are below `cols`. Groups are as for passes.distinct(), without a tally.
