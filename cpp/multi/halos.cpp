@@ -115,6 +115,12 @@ bool Halos<T>::has_cpus() const {
     return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.device.is_gpu(); });
 }
 
+template <class T>
+bool Halos<T>::can_be_recorded() const {
+    return std::all_of(lanes_.begin(), lanes_.end(),
+                       [](const Lane& lane) { return lane.part == nullptr || lane.part->matrix->can_be_recorded(); });
+}
+
 #define INSTANTIATE(T) template class Halos<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE

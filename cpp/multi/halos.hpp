@@ -50,6 +50,7 @@ public:
     index_t size() const { return size_; }
     bool has_gpus() const;
     bool has_cpus() const;
+    bool can_be_recorded() const;
 
 private:
     void find_pulls();

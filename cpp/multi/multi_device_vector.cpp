@@ -128,7 +128,7 @@ void HaloProducts<T>::multiply_each(bool on_gpus, T alpha, MultiDeviceVector<T>&
 template <class T>
 bool HaloProducts<T>::multiply_recorded(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) {
     constexpr int kTimesQueued = 8;  // in turn, each after a GPU waited for the host
-    if (halos_.has_cpus() || halos_.lanes().size() < 2) return false;
+    if (halos_.has_cpus() || halos_.lanes().size() < 2 || !halos_.can_be_recorded()) return false;
     Repeated& product = repeated(alpha, x, beta, y);
     if (!product.replay) {
         product.times = x.pieces_[0].made.is_over() ? product.times + 1 : 0;

@@ -177,6 +177,11 @@ bool PartedMatrix<T>::takes_rows() const {
 }
 
 template <class T>
+bool PartedMatrix<T>::can_be_recorded() const {
+    return std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.matrix->can_be_recorded(); });
+}
+
+template <class T>
 double PartedMatrix<T>::time_products(const Series& series) const {
     Array<T> x(cols_, device()), y(rows_, device());
     set_zero(x.data(), device(), x.bytes());

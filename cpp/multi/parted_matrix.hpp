@@ -38,6 +38,7 @@ public:
     void spmv_parts(std::size_t first, std::size_t last, const Product<T>& product, Stream stream) const;
     void spmv_host(const Product<T>& product) const override;
     bool takes_rows() const override;
+    bool can_be_recorded() const override;
     double time_products(const Series& series) const override;
 
     Device device() const override { return parts_.front().matrix->device(); }

@@ -51,13 +51,6 @@ HaloMap<T>::HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> of_x, std
 }
 
 template <class T>
-bool HaloMap<T>::can_be_recorded() const {
-    const auto& lanes = halos_.lanes();
-    return std::all_of(lanes.begin(), lanes.end(),
-                       [](const Lane& lane) { return lane.part == nullptr || lane.part->matrix->can_be_recorded(); });
-}
-
-template <class T>
 index_t HaloMap<T>::dot_parts() const {
     index_t most = 0;
     for (const Lane& lane : halos_.lanes()) most = std::max(most, lane.dots_left().pairs);

@@ -48,7 +48,7 @@ public:
     void apply_and_dot(const T* x, T* y, const T* w, Wide<T>* dots, Stream) const override;
     DotsLeft dots_left(int piece) const override { return halos_.lanes()[piece].dots_left(); }
 
-    bool can_be_recorded() const override;
+    bool can_be_recorded() const override { return halos_.can_be_recorded(); }
 
 private:
     using Lane = typename Halos<T>::Lane;
