@@ -148,16 +148,19 @@ LongRows divide_long_rows(Passes& passes, const Array<index_t>& rows, const Grou
     Mark *const are_too_long = marks_of_rows.data(), *const is_any = are_too_long + count;
     const index_t* const listed = rows.data();
     passes.fill(are_too_long, count + std::int64_t(1), Mark(0));
-    passes.each_in_step(count, [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
-        const auto group = group_of(listed[i]);
-        std::int64_t own = 0;
-        lanes.share(group.runs, [&](index_t r) { own += group.run(r).end - group.run(r).begin; });
-        if (lanes.sum(own) <= static_cast<std::uint64_t>(kMostTermsOfBlock)) return;
-        lanes.once([&] {
-            set_mark(are_too_long + i);
-            set_mark(is_any);
-        });
-    });
+    passes.each_in_step(
+        count,
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
+            const auto group = group_of(listed[i]);
+            std::int64_t own = 0;
+            lanes.share(group.runs, [&](index_t r) { own += group.run(r).end - group.run(r).begin; });
+            if (lanes.sum(own) <= static_cast<std::uint64_t>(kMostTermsOfBlock)) return;
+            lanes.once([&] {
+                set_mark(are_too_long + i);
+                set_mark(is_any);
+            });
+        },
+        kMostOfWarp);
     if (passes.read(is_any) == 0) return {rows, {}};
     const auto some = [&](bool too_long) {
         Array<index_t> found =
@@ -256,10 +259,12 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
     const index_t* const of_blocks = long_rows.of_blocks.data();
     const auto block_rows = static_cast<std::int64_t>(long_rows.of_blocks.size());
     passes.each_by_block_with(
-        block_rows, kBlockWords, [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+        block_rows, kBlockWords,
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
             const index_t row = of_blocks[i], count = list_by_bits(lanes, group_of(row), cols, memory, nullptr);
             lanes.share(1, [&](index_t) { offsets[row] = count; });
-        });
+        },
+        work + kBlockWords);
     std::vector<SortedRows> sorted;
     const index_t* const to_sort = long_rows.to_sort.data();
     for (const ListedStretch& stretch : stretches_to_sort(passes, long_rows.to_sort, group_of)) {
@@ -311,11 +316,13 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
             },
             work + slots);
     }
-    passes.each_by_block_with(block_rows, kBlockWords,
-                              [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
-                                  const index_t row = of_blocks[i];
-                                  list_by_bits(lanes, group_of(row), cols, memory, to + offsets[row]);
-                              });
+    passes.each_by_block_with(
+        block_rows, kBlockWords,
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+            const index_t row = of_blocks[i];
+            list_by_bits(lanes, group_of(row), cols, memory, to + offsets[row]);
+        },
+        work + kBlockWords);
     for (const SortedRows& part : sorted) {
         const index_t *const own = to_sort + part.stretch.first, *const firsts = part.firsts.data(),
                              *const numbers = part.numbers.data();

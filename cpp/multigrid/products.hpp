@@ -307,11 +307,13 @@ void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T
         const LongRows long_rows = divide_long_rows(passes, longer_rows(most), TermsOfRows{rows.left, rows.right});
         const index_t* const listed = long_rows.of_blocks.data();
         const std::int64_t blocks = (most - 1) / RowsOfProduct<T>::kOfBlock + 1;
-        passes.each_by_block_with(static_cast<std::int64_t>(long_rows.of_blocks.size()) * blocks, kBlockWords,
-                                  [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
-                                      const auto part = static_cast<index_t>(i % blocks);
-                                      rows.multiply_in_turn(lanes, listed[i / blocks], part, memory);
-                                  });
+        passes.each_by_block_with(
+            static_cast<std::int64_t>(long_rows.of_blocks.size()) * blocks, kBlockWords,
+            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+                const auto part = static_cast<index_t>(i % blocks);
+                rows.multiply_in_turn(lanes, listed[i / blocks], part, memory);
+            },
+            kNanosecondsPerTerm * terms);
         multiply_sorted(passes, rows, long_rows.to_sort);
         done = most;
     }

@@ -79,18 +79,24 @@ public:
         parallel_for(n, work * n, [&](std::int64_t i) { body(Lanes{}, i); });
     }
 
-    template <class Body>
-    void each_in_step_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t work) const {
+    template <class Body, class OfLanes = Lanes>
+    void each_in_step_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t work,
+                           const OfLanes& lanes = {}) const {
         parallel_ranges(n, work * n, [&](std::int64_t begin, std::int64_t end) {
             HostVector<Word> memory(words);
             InterruptTimer timer;
-            for (std::int64_t i = begin; i < end; ++i, timer.work(work)) body(Lanes{}, i, memory.data());
+            for (std::int64_t i = begin; i < end; ++i, timer.work(work)) body(lanes, i, memory.data());
         });
     }
 
     template <class Body>
     void each_by_few_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t work) const {
         each_in_step_with(n, words, body, work);
+    }
+
+    template <class Body>
+    void each_by_block_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t work) const {
+        each_in_step_with(n, words, body, work, HostBlockLanes{});
     }
 
     template <class Body>

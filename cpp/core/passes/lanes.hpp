@@ -122,4 +122,25 @@ struct HostLanes : OneLane {
     void meet() const {}
 };
 
+// One thread with the functions of gpu::BlockLanes.
+struct HostBlockLanes : OneLane {
+    static constexpr index_t kNoTurn = 0;
+
+    template <class RunOf, class Body>
+    void each_of_runs(index_t runs, const RunOf& run_of, const Body& body) const {
+        for (index_t i = 0; i < runs; ++i) {
+            const Run run = run_of(i);
+            for (index_t k = run.begin; k < run.end; ++k) body(i, k);
+        }
+    }
+    template <class RunOf, class PlaceOf, class Body>
+    void each_of_runs_in_turn(index_t runs, const RunOf& run_of, const index_t* /*turns*/, const PlaceOf& place_of,
+                              const Body& body) const {
+        each_of_runs(runs, run_of, [&](index_t i, index_t k) {
+            const index_t place = place_of(i, k);
+            if (place >= 0) body(i, k, place);
+        });
+    }
+};
+
 }  // namespace spmvgpu

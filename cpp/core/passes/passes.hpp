@@ -15,7 +15,7 @@
 //     passes.each_by_few_with(n, words, body, work)        the same with few lanes, 8 on a GPU, and memory that is
 //     near:
 //                                               for short rows, with at most kFewWords
-//     passes.each_by_block_with(n, words, body)            the same with the threads of a block, on a GPU alone
+//     passes.each_by_block_with(n, words, body, work)      the same with the threads of a block
 //                                               (gpu/cuda/block_lanes.cuh): for long rows, with at most kBlockWords
 //     passes.each_entry(rows, row_offsets, nnz, body)      body(row, k) for every entry k, which lies in that row
 //     passes.reduce<Sum>(n, body, work)         the sum, by +=, of body(i), which gives a Sum

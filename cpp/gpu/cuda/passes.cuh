@@ -111,7 +111,7 @@ public:
     }
 
     template <class Body>
-    void each_by_block_with(std::int64_t n, std::int64_t words, const Body& body) const {
+    void each_by_block_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t /*work*/ = 1) const {
         if (n == 0) return;
         const std::size_t bytes = words * sizeof(Word);
         each_block_with_memory<<<blocks_for(n, 1), kPassThreads, bytes, native(stream())>>>(body);
