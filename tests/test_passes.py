@@ -22,7 +22,9 @@ def test_a_primitive_says_what_a_loop_says(program, case):
     check(program, case)
 
 
-@pytest.mark.parametrize("case", ["tiles", "spans", "transposes", "canonical", "widths", "hierarchies"])
+@pytest.mark.parametrize(
+    "case", ["tiles", "spans", "transposes", "canonical", "widths", "sums", "hierarchies"]
+)
 def test_a_builder_makes_what_is_described(program, case):
     check(program, case)
 

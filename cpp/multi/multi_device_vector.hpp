@@ -60,8 +60,8 @@ public:
     std::unique_ptr<MultiDeviceVector<T>> make_vector() const;
 
     // y = alpha*A*x + beta*y, each piece of y on its device. Returns once the work of the GPUs is queued, and the work
-    // of the CPU done. Threads take turns. To queue the work may take the host longer than it takes the GPUs. Then
-    // products of GPUs alone that are repeated with the same memory are recorded.
+    // of the CPU done. Threads take turns. Repeated products with the same memory, of GPUs alone, are recorded if the
+    // host takes longer to queue the work than the GPUs take for it.
     void run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y);
 
     void synchronize() const;  // waits for all that was queued
@@ -72,7 +72,7 @@ private:
     using Piece = typename MultiDeviceVector<T>::Piece;
     // A product that was asked for, how often in turn the host came too late with it, and its recorded work.
     struct Repeated {
-        std::vector<const T*> memory;  // of all pieces of x and y
+        std::vector<const T*> memory;  // addresses of the pieces of both vectors
         T alpha, beta;
         int times = 0;
         std::unique_ptr<gpu::Replay> replay;

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/passes/csr_algebra.hpp"
 #include "core/passes/csr_passes.hpp"
 #include "core/passes/host_passes.hpp"
 #include "formats/csr/build.hpp"
@@ -493,6 +494,20 @@ void expect_same(const CsrMatrix<T>& one, const CsrMatrix<T>& other, const char*
     expect_same(one.values, other.values, what);
 }
 
+// Of matrices with hubs, also where the columns of the left one begin later.
+void sums() {
+    for (const auto& [rows, longest] : {std::tuple{1, 1}, std::tuple{600, 40}, std::tuple{9000, 3000}}) {
+        const CsrMatrix<double> left = draw_matrix<double>(rows, longest);
+        for (const index_t shift : {0, 5}) {
+            CsrMatrix<double> right = draw_matrix<double>(rows, longest);
+            right.cols += shift;
+            const Sum<double> sum{left, right, shift};
+            GpuText gpu_text;
+            expect_same(sum(passes), sum(gpu_text), "a sum");
+        }
+    }
+}
+
 // Of several levels, with nodes of one row and of several, and with hubs whose products need tables of every size.
 template <class T>
 void hierarchies_of() {
@@ -538,11 +553,10 @@ void hierarchies() {
 
 int main(int, char** arguments) {
     const std::map<std::string, std::function<void()>> cases{
-        {"canonical", canonical}, {"distinct", distinct}, {"scan", scan},
-        {"reduce", reduce},       {"select", selected},   {"sets", sets},
-        {"order", order},         {"chains", chains},     {"entries", entries},
-        {"tiles", tiles},         {"spans", spans},       {"transposes", transposes},
-        {"widths", widths},       {"gathers", gathers},   {"hierarchies", hierarchies}};
+        {"canonical", canonical}, {"distinct", distinct}, {"scan", scan},   {"reduce", reduce},
+        {"select", selected},     {"sets", sets},         {"order", order}, {"chains", chains},
+        {"entries", entries},     {"tiles", tiles},       {"spans", spans}, {"transposes", transposes},
+        {"widths", widths},       {"gathers", gathers},   {"sums", sums},   {"hierarchies", hierarchies}};
     try {
         cases.at(arguments[1])();
     } catch (const std::exception& error) {

@@ -219,8 +219,15 @@ struct Sum {
         }
     }
 
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        if (right.nnz == 0) return moved_columns(passes, left, shift, right.cols);
+        if (left.nnz == 0) return moved_columns(passes, right, 0, right.cols);
+        return add(passes);
+    }
+
     // A core merges row after row.
-    Result operator()(HostPasses& passes) const {
+    Result add(HostPasses& passes) const {
         const std::int64_t nanoseconds = 2 + (std::int64_t(left.nnz) + right.nnz) / std::max(left.rows, 1);
         Result sum{left.rows, right.cols, 0, passes.make<index_t>(left.rows + std::size_t(1)), {}, {}};
         passes.each(
@@ -250,14 +257,12 @@ struct Sum {
     // On a GPU, an entry goes behind all entries of both matrices that come before it, of which some are common to
     // both. Passes go entry by entry, because some rows may be very long, and most rows of the right matrix empty.
     template <class Passes>
-    Result operator()(Passes& passes) const {
-        if (right.nnz == 0) return moved_columns(passes, left, shift, right.cols);
-        if (left.nnz == 0) return moved_columns(passes, right, 0, right.cols);
+    Result add(Passes& passes) const {
         const CsrPattern a = left.pattern(), b = right.pattern();
         const T *const a_values = left.values.data(), *const b_values = right.values.data();
         const index_t moved = shift;
         Array<index_t> common_before = passes.template scratch<index_t>(b.nnz + std::size_t(1));
-        index_t* const common = common_before.data();  // of the right matrix, before each entry
+        index_t* const common = common_before.data();  // common entries before each entry of the right matrix
         passes.each_entry(b.rows, b.row_offsets, b.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
             const index_t col = b.col_indices[k] - moved;
             common[k] = is_in(a, row, place_in(a, row, col), col) ? 1 : 0;

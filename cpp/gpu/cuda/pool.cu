@@ -18,9 +18,9 @@ namespace {
 // The fraction of a device's memory that its pool keeps at most, because other libraries cannot use it.
 constexpr std::uint64_t kKeptFraction = 8;
 
-// Memory that nothing uses any more, except perhaps work that is queued. Before it is freed, the device is waited for.
-// That takes as long as a short pass over a matrix, and in a process with several GPUs it holds up the threads of all
-// of them. So this much of a device's memory is freed together.
+// The fraction of a device's memory that is freed together, of memory that nothing uses any more, except perhaps work
+// that is queued. The device is waited for before, which takes as long as a short pass over a matrix, and holds up the
+// threads of all GPUs of a process.
 constexpr std::uint64_t kAwaitedFraction = 256;
 
 struct Awaited {
