@@ -106,48 +106,46 @@ void HaloProducts<T>::run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceV
     }
     if (&x == &y) throw std::invalid_argument("out is x itself; give a vector of its own");
     const std::lock_guard turn(turn_);
-    if (multiply_recorded(alpha, x, beta, y)) return;
-    if (was_recorded_) others_after_first();
-    was_recorded_ = false;
-    multiply_each(/*on_gpus=*/true, alpha, x, beta, y);
-    multiply_each(/*on_gpus=*/false, alpha, x, beta, y);  // while the GPUs work
-}
-
-template <class T>
-void HaloProducts<T>::multiply_each(bool on_gpus, T alpha, MultiDeviceVector<T>& x, T beta,
-                                    MultiDeviceVector<T>& y) const {
-    for (const Lane& lane : halos_.lanes()) {
-        if (lane.device.queues_work() != on_gpus) continue;
-        const Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
-        const Product<T> product{own_x.data(), own_y.data() + own_y.begin, alpha, beta};
-        on_gpus ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
+    const gpu::Replay* const replays = recorded(alpha, x, beta, y);
+    for (const bool on_gpus : {true, false}) {  // the CPU multiplies while the GPUs work
+        for (const Lane& lane : halos_.lanes()) {
+            if (lane.device.queues_work() != on_gpus) continue;
+            const std::size_t k = number(lane);
+            const Product<T> product = product_of(alpha, x.pieces_[k], beta, y.pieces_[k]);
+            on_gpus ? multiply_on_gpu(lane, product, x, y, replays == nullptr ? nullptr : replays + k)
+                    : multiply_on_cpu(lane, product, x, y);
+        }
     }
 }
 
-// Returns false if the work is to be queued.
 template <class T>
-bool HaloProducts<T>::multiply_recorded(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) {
+const gpu::Replay* HaloProducts<T>::recorded(T alpha, const MultiDeviceVector<T>& x, T beta,
+                                             const MultiDeviceVector<T>& y) {
     constexpr int kTimesQueued = 8;  // in turn, each after a GPU waited for the host
-    if (halos_.has_cpus() || halos_.lanes().size() < 2 || !halos_.can_be_recorded()) return false;
+    if (halos_.has_cpus() || halos_.lanes().size() < 2 || !halos_.can_be_recorded()) return nullptr;
     Repeated& product = repeated(alpha, x, beta, y);
-    if (!product.replay) {
+    if (product.replays.empty()) {
         product.times = x.pieces_[0].made.is_over() ? product.times + 1 : 0;
-        if (product.times <= kTimesQueued) return false;
+        if (product.times <= kTimesQueued) return nullptr;
+        std::vector<gpu::Replay> replays;
+        for (const Lane& lane : halos_.lanes()) {
+            const std::size_t k = number(lane);
+            replays.push_back(record(lane, product_of(alpha, x.pieces_[k], beta, y.pieces_[k]), x));
+        }
+        product.replays = std::move(replays);
     }
-    if (!was_recorded_) first_after_others();
-    const gpu::DeviceGuard guard(halos_.lanes()[0].device);
-    if (!product.replay) {
-        is_recording_ = true;
-        const std::shared_ptr<void> recorded(nullptr, [this](void*) { is_recording_ = false; });
-        product.replay = std::make_unique<gpu::Replay>(streams_[0].get(), [&] {
-            others_after_first();
-            multiply_each(/*on_gpus=*/true, alpha, x, beta, y);
-            first_after_others();
-        });
-    }
-    product.replay->launch();
-    was_recorded_ = true;
-    return true;
+    return product.replays.data();
+}
+
+template <class T>
+gpu::Replay HaloProducts<T>::record(const Lane& lane, const Product<T>& product, const MultiDeviceVector<T>& x) const {
+    const gpu::DeviceGuard guard(lane.device);
+    const Stream stream = stream_of(lane), pulling = pulling_of(lane);
+    return gpu::Replay(stream, [&] {
+        if (pulling != stream) gpu::order_after(pulling, stream);
+        pull(lane, x, pulling);
+        lane.multiply(product, stream, pulling);
+    });
 }
 
 template <class T>
@@ -171,56 +169,46 @@ typename HaloProducts<T>::Repeated& HaloProducts<T>::repeated(T alpha, const Mul
 }
 
 template <class T>
-void HaloProducts<T>::others_after_first() const {
-    const std::vector<Lane>& lanes = halos_.lanes();
-    gpu::Event reached(lanes[0].device);
-    reached.record(streams_[0].get());
-    for (std::size_t k = 1; k < lanes.size(); ++k) {
-        const gpu::DeviceGuard guard(lanes[k].device);
-        reached.hold_back(streams_[k].get());
-    }
-}
-
-template <class T>
-void HaloProducts<T>::first_after_others() const {
-    const std::vector<Lane>& lanes = halos_.lanes();
-    for (std::size_t k = 1; k < lanes.size(); ++k) {
-        const gpu::DeviceGuard guard(lanes[k].device);
-        gpu::Event reached;
-        reached.record(streams_[k].get());
-        reached.hold_back(streams_[0].get());
+void HaloProducts<T>::pull(const Lane& lane, const MultiDeviceVector<T>& x, Stream pulling) const {
+    T* const own = x.pieces_[number(lane)].data();
+    for (const auto& [from, begin, end] : lane.pulls) {
+        gpu::copy_async(own + begin, x.pieces_[from].data() + begin, std::size_t(end - begin) * sizeof(T), pulling);
     }
 }
 
 // All awaited events were recorded by earlier calls. Pieces on the CPU have none, because work on them is done when a
-// call returns. A recorded product comes after all work of earlier ones.
+// call returns.
 template <class T>
-void HaloProducts<T>::multiply_on_gpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x,
-                                      MultiDeviceVector<T>& y) const {
-    const Device device = lane.device;
-    const gpu::DeviceGuard guard(device);
-    const Stream stream = streams_[number(lane)].get();
-    const Stream pulling = pulling_[number(lane)] ? pulling_[number(lane)].get() : stream;
-    if (pulling != stream) gpu::order_after(pulling, stream);  // its previous halo may still be in use
+void HaloProducts<T>::multiply_on_gpu(const Lane& lane, const Product<T>& product, MultiDeviceVector<T>& x,
+                                      MultiDeviceVector<T>& y, const gpu::Replay* recorded) const {
+    const gpu::DeviceGuard guard(lane.device);
+    const Stream stream = stream_of(lane), pulling = pulling_of(lane);
     Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
-    for (const auto& pull : lane.pulls) {
-        const Piece& other = x.pieces_[pull.from];
-        if (!is_recording_) other.made.hold_back(pulling);
-        gpu::copy_async(own_x.data() + pull.begin, other.data() + pull.begin,
-                        std::size_t(pull.end - pull.begin) * sizeof(T), pulling);
+    const auto await_neighbours = [&](Stream waiting) {
+        for (const auto& pull : lane.pulls) x.pieces_[pull.from].made.hold_back(waiting);
+    };
+    const auto await_readers_of_old_y = [&](Stream waiting) {
+        for (const std::size_t reader : lane.read_by) y.pieces_[reader].pulled.hold_back(waiting);
+    };
+    if (recorded != nullptr) {
+        await_neighbours(stream);
+        await_readers_of_old_y(stream);
+        recorded->launch();
+        own_x.pulled.record(stream);
+    } else {
+        if (pulling != stream) gpu::order_after(pulling, stream);  // its previous halo may still be in use
+        await_neighbours(pulling);
+        pull(lane, x, pulling);
+        own_x.pulled.record(pulling);
+        await_readers_of_old_y(stream);
+        if (pulling != stream) await_readers_of_old_y(pulling);
+        lane.multiply(product, stream, pulling);
     }
-    if (is_recording_) return lane.multiply(product, stream, pulling);
-    own_x.pulled.record(pulling);
-    for (const std::size_t reader : lane.read_by) {  // readers of the old y
-        y.pieces_[reader].pulled.hold_back(stream);
-        if (pulling != stream) y.pieces_[reader].pulled.hold_back(pulling);
-    }
-    lane.multiply(product, stream, pulling);
     own_y.made.record(stream);
 }
 
 template <class T>
-void HaloProducts<T>::multiply_on_cpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x,
+void HaloProducts<T>::multiply_on_cpu(const Lane& lane, const Product<T>& product, MultiDeviceVector<T>& x,
                                       MultiDeviceVector<T>& y) const {
     const Piece& own_x = x.pieces_[number(lane)];
     for (const auto& pull : lane.pulls) {

@@ -61,7 +61,8 @@ public:
 
     // y = alpha*A*x + beta*y, each piece of y on its device. Returns once the work of the GPUs is queued, and the work
     // of the CPU done. Threads take turns. Repeated products with the same memory, of GPUs alone, are recorded if the
-    // host takes longer to queue the work than the GPUs take for it.
+    // host takes longer to queue the work than the GPUs take for it: as one graph for each GPU, which waits for its
+    // neighbours alone.
     void run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y);
 
     void synchronize() const;  // waits for all that was queued
@@ -70,21 +71,30 @@ private:
     friend class MultiDeviceVector<T>;
     using Lane = typename Halos<T>::Lane;
     using Piece = typename MultiDeviceVector<T>::Piece;
-    // A product that was asked for, how often in turn the host came too late with it, and its recorded work.
+    // A product that was asked for, how often in turn the host came too late with it, and its recorded work, of each
+    // lane.
     struct Repeated {
         std::vector<const T*> memory;  // addresses of the pieces of both vectors
         T alpha, beta;
         int times = 0;
-        std::unique_ptr<gpu::Replay> replay;
+        std::vector<gpu::Replay> replays = {};
     };
-    bool multiply_recorded(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y);
+    // The recorded work of the lanes; null if the work is to be queued.
+    const gpu::Replay* recorded(T alpha, const MultiDeviceVector<T>& x, T beta, const MultiDeviceVector<T>& y);
     Repeated& repeated(T alpha, const MultiDeviceVector<T>& x, T beta, const MultiDeviceVector<T>& y);
-    void multiply_each(bool on_gpus, T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) const;
-    void others_after_first() const;
-    void first_after_others() const;
-    // Products that are recorded need not wait for other products.
-    void multiply_on_gpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x, MultiDeviceVector<T>& y) const;
-    void multiply_on_cpu(const Lane& lane, Product<T> product, MultiDeviceVector<T>& x, MultiDeviceVector<T>& y) const;
+    gpu::Replay record(const Lane& lane, const Product<T>& product, const MultiDeviceVector<T>& x) const;
+    void pull(const Lane& lane, const MultiDeviceVector<T>& x, Stream pulling) const;
+    void multiply_on_gpu(const Lane& lane, const Product<T>& product, MultiDeviceVector<T>& x, MultiDeviceVector<T>& y,
+                         const gpu::Replay* recorded) const;
+    void multiply_on_cpu(const Lane& lane, const Product<T>& product, MultiDeviceVector<T>& x,
+                         MultiDeviceVector<T>& y) const;
+    static Product<T> product_of(T alpha, const Piece& x, T beta, const Piece& y) {
+        return {x.data(), y.data() + y.begin, alpha, beta};
+    }
+    Stream stream_of(const Lane& lane) const { return streams_[number(lane)].get(); }
+    Stream pulling_of(const Lane& lane) const {
+        return lane.has_interior() ? pulling_[number(lane)].get() : stream_of(lane);
+    }
     std::size_t number(const Lane& lane) const { return &lane - halos_.lanes().data(); }
 
     const Halos<T>& halos_;
@@ -92,8 +102,6 @@ private:
     std::vector<std::shared_ptr<void>> pulling_;   // for each lane with an interior: for its pulls
     std::vector<std::shared_ptr<void>> downward_;  // for each GPU: for pulls by the CPU
     std::list<Repeated> repeated_;                 // the last one first
-    bool is_recording_ = false;
-    bool was_recorded_ = false;  // the last product: the first stream has all its work
     mutable Mutex turn_;
 };
 
