@@ -72,11 +72,10 @@ public:
 
     // Keeps memory until much of it is there, which it then returns to be freed.
     Awaited add_awaited(void* block, std::size_t bytes, int ordinal, const Pool& pool) {
-        constexpr std::size_t kSmallestBlock = 512;
         const std::lock_guard lock(mutex_);
         Awaited& awaited = awaited_[ordinal];
         awaited.blocks.push_back(block);
-        awaited.bytes += std::max(bytes, kSmallestBlock);
+        awaited.bytes += bytes;  // as the pool counts what is in use
         return awaited.bytes > pool.most_awaited ? std::exchange(awaited, {}) : Awaited{};
     }
     // That memory, and all idle scratch memory.
