@@ -23,7 +23,8 @@ def test_a_primitive_says_what_a_loop_says(program, case):
 
 
 @pytest.mark.parametrize(
-    "case", ["tiles", "spans", "transposes", "canonical", "widths", "sums", "hierarchies"]
+    "case",
+    ["tiles", "nodes", "spans", "transposes", "canonical", "widths", "sums", "products", "hierarchies"],
 )
 def test_a_builder_makes_what_is_described(program, case):
     check(program, case)

@@ -120,9 +120,8 @@ private:
 };
 
 struct Sampled {
-    Tally run, long_run;           // sectors and entries
-    std::int64_t in_rows = 0;      // entries of a sample of rows
-    std::int64_t in_repeated = 0;  // entries of the rows of it that repeat the columns of the row before
+    Tally run, long_run;  // sectors and entries
+    Tally rows;  // entries of a sample of rows; `different` without rows that repeat the columns of the one before
     Tally few[static_cast<int>(Sample::kCount)];
 
     constexpr Tally& of(Sample what) { return few[static_cast<int>(what)]; }
@@ -146,25 +145,20 @@ void sample_repeated_rows(Passes& passes, const AnyCsr& csr, Sampled* sampled) {
     constexpr std::int64_t kNanosecondsPerRow = 200;
     const index_t rows = csr.rows, count = std::min(rows, Features::kNodeSample);
     const index_t *const row_offsets = csr.row_offsets, *const cols = csr.col_indices;
-    const auto add = [&](std::int64_t* to, bool repeated) {
-        passes.add(
-            to, count,
-            [=] SPMVGPU_BODY(std::int64_t i) {
-                const auto row = static_cast<index_t>(sample_place(rows, count, i));
-                const index_t length = row_offsets[row + 1] - row_offsets[row];
-                const bool counts = !repeated || (row > 0 && node_rows::repeats(row_offsets, cols, row, kAllEntries));
-                return std::int64_t(counts ? length : 0);
-            },
-            kNanosecondsPerRow);
-    };
-    add(&sampled->in_rows, false);
-    add(&sampled->in_repeated, true);
+    passes.each_in_step(
+        count,
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
+            const auto row = static_cast<index_t>(sample_place(rows, count, i));
+            const std::int64_t length = row_offsets[row + 1] - row_offsets[row];
+            const bool repeats = row > 0 && node_rows::repeats(lanes, row_offsets, cols, row, kAllEntries);
+            lanes.once([&] { add_to_tally(&sampled->rows, {repeats ? 0 : length, length}); });
+        },
+        kNanosecondsPerRow);
 }
 
-inline double node_rows_of(const Sampled& sampled) {
-    const auto others = std::max<std::int64_t>(sampled.in_rows - sampled.in_repeated, 1);
-    const double rows = static_cast<double>(sampled.in_rows) / static_cast<double>(others);
-    return std::clamp<double>(rows, 1, Features::kNodeRows);
+inline double node_rows_of(const Tally& rows) {
+    const double others = static_cast<double>(std::max<std::int64_t>(rows.different, 1));
+    return std::clamp<double>(static_cast<double>(rows.all) / others, 1, Features::kNodeRows);
 }
 
 constexpr index_t kInWindows = 1 << 18;
@@ -198,7 +192,7 @@ Features for_options(Passes& passes, const AnyCsr& csr, const Target& target) {
     read_row_lengths(passes, features, csr.row_offsets);
     const Sampled found = passes.read(sampled);
     features.run_sectors = sectors_per_entry(found.run);
-    features.node_rows = node_rows_of(found);
+    features.node_rows = node_rows_of(found.rows);
     return features;
 }
 
@@ -218,7 +212,7 @@ Features extract(Passes& passes, const AnyCsr& csr) {
     Sampled found = passes.read(sampled);
     features.run_sectors = sectors_per_entry(found.run);
     features.long_run_sectors = sectors_per_entry(found.long_run);
-    features.node_rows = node_rows_of(found);
+    features.node_rows = node_rows_of(found.rows);
     features.diagonals = static_cast<index_t>(found.of(Sample::kDiagonals).different);
     features.different_rows = static_cast<index_t>(found.of(Sample::kRows).different);
     features.different_values = static_cast<index_t>(found.of(Sample::kValues).different);

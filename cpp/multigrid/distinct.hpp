@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -28,14 +29,15 @@ struct PatternArrays {
 };
 
 // One thread takes a row whose group has up to kTried numbers, with repetitions, and keeps the distinct ones sorted in
-// a list. If these are more than kListed, some lanes take it together, with a hash table: few lanes with near memory
-// for up to kOfFew numbers, and otherwise a warp. Most of the numbers of a long row are equal to others. A row with too
-// many for the table of a warp is a block's, with a bit for each number; the device sorts the longest rows.
-constexpr index_t kTried = 128, kOfFew = 64;
+// a list. If these are more than kListed, some lanes take it together: few lanes sort up to kOfFew numbers, and
+// otherwise a warp has a hash table. Most of the numbers of a long row are equal to others. A row with too many for the
+// table of a warp is a block's, with a bit for each number; the device sorts the longest rows.
+constexpr index_t kTried = 128;
 enum Sharing : Mark { kOfThread, kOfFewLanes, kOfWarp };
 constexpr index_t kFewKept = 64;
-constexpr int kFewSlotBits = 7, kSlotBits = 9;
-constexpr index_t kMostOfWarp = 3 << (kSlotBits - 2);
+constexpr int kSlotBits = 10;
+constexpr index_t kMostOfWarp = 384;
+static_assert(kMostOfWarp + kReadAtOnce * 32 <= 1 << kSlotBits);  // see hash_distinct()
 constexpr std::int64_t kMostTermsOfBlock = 1 << 22;
 
 // Number of rows of each kind, and bounds of their numbers.
@@ -193,57 +195,58 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
             RowBounds own;
             own.all = own.longest = static_cast<index_t>(sum < cols ? sum : cols);
             own.of_thread = count != kTooMany;
-            own.of_few = count == kTooMany && sum <= kOfFew;
-            own.of_warp = count == kTooMany && sum > kOfFew;
+            own.of_few = count == kTooMany && is_short && sum <= kOfFew;
+            own.of_warp = count == kTooMany && !own.of_few;
             sharing[row] = own.of_thread ? kOfThread : own.of_few ? kOfFewLanes : kOfWarp;
             offsets[row] = count;
             for (index_t i = 0; i < count; ++i) lists[std::int64_t(i) * rows + row] = list[i];
             return own;
         },
         work);
-    constexpr std::int64_t kMostKept = std::int64_t(1) << 27, kFewSlots = std::int64_t(1) << kFewSlotBits;
-    Array<index_t> kept_by_few;
-    KeptNumbers few_kept;
-    if (found.of_few > 0) {
-        if (std::int64_t(rows) * kOfFew <= kMostKept) {
-            kept_by_few = passes.template scratch<index_t>(std::size_t(rows) * kOfFew);
-            few_kept = {kept_by_few.data(), kOfFew};
-        }
-        passes.each_by_few_with(
-            rows, kFewSlots + 1 + kOfFew,
-            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {
-                if (sharing[row] != kOfFewLanes) return;
-                const index_t count = count_distinct(lanes, group_of(row), memory, kFewSlotBits, kOfFew, few_kept, row);
-                lanes.once([&] { offsets[row] = count; });
-            },
-            work + kFewSlots);
+    // A kind of most rows is found among all rows.
+    const std::int64_t few_listed = found.of_few <= rows / 2 ? found.of_few : 0;
+    const std::int64_t warps_listed = found.of_warp < rows ? found.of_warp : 0;
+    std::array<Array<index_t>, 2> lists_of_kinds;
+    if (few_listed + warps_listed > 0) {
+        lists_of_kinds = list_kinds<2>(passes, rows, {few_listed, warps_listed}, [=] SPMVGPU_BODY(std::int64_t row) {
+            if (sharing[row] == kOfFewLanes && few_listed > 0) return 0;
+            return sharing[row] == kOfWarp && warps_listed > 0 ? 1 : -1;
+        });
     }
-    Array<index_t> rows_of_warps;  // all rows, if it is empty
-    const int slot_bits = std::min(kSlotBits, slot_bits_for(found.longest));
+    constexpr std::int64_t kMostKept = std::int64_t(1) << 27, kSortWords = 2 * kOfFew;
+    const std::int64_t few_looked_at = found.of_few == 0 ? 0 : few_listed > 0 ? few_listed : rows;
+    const index_t* const few_rows = few_listed > 0 ? lists_of_kinds[0].data() : nullptr;
+    const bool keeps_few = few_looked_at * kOfFew <= kMostKept;
+    Array<index_t> kept_by_few = passes.template scratch<index_t>(keeps_few ? few_looked_at * kOfFew : 0);
+    index_t* const few_kept = kept_by_few.data();
+    passes.each_by_few_with(
+        few_looked_at, kSortWords,
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+            const std::int64_t row = few_rows == nullptr ? i : few_rows[i];
+            if (sharing[row] != kOfFewLanes) return;
+            const index_t count =
+                sort_distinct(lanes, group_of(row), memory, keeps_few ? few_kept + i * kOfFew : nullptr);
+            lanes.once([&] { offsets[row] = count; });
+        },
+        work);
+    const index_t* const rows_of_warps = warps_listed > 0 ? lists_of_kinds[1].data() : nullptr;
+    const int slot_bits = std::min(kSlotBits, slot_bits_for(2 * std::int64_t(found.longest)));
     const index_t most = std::min(kMostOfWarp, found.longest);
     const std::int64_t slots = std::int64_t(1) << slot_bits;
     KeptNumbers kept;
-    Array<index_t> kept_lists;
-    if (found.of_warp > 0) {
-        if (found.of_warp < rows) {
-            rows_of_warps =
-                select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) { return sharing[row] == kOfWarp; });
-        }
-        for (const index_t places : {kMostOfWarp, kFewKept}) {
-            if (kept.places == 0 && found.of_warp * places <= kMostKept) kept.places = places;
-        }
-        kept_lists = passes.template scratch<index_t>(found.of_warp * kept.places);
-        kept.of_rows = kept_lists.data();
-        const index_t* const listed = rows_of_warps.data();
-        passes.each_in_step_with(
-            found.of_warp, slots + 1 + kept.places,
-            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
-                const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
-                const index_t count = count_distinct(lanes, group_of(row), memory, slot_bits, most, kept, i);
-                lanes.once([&] { offsets[row] = count; });
-            },
-            work + slots);
+    for (const index_t places : {kMostOfWarp, kFewKept}) {
+        if (kept.places == 0 && found.of_warp * places <= kMostKept) kept.places = places;
     }
+    Array<index_t> kept_lists = passes.template scratch<index_t>(found.of_warp * kept.places);
+    kept.of_rows = kept_lists.data();
+    passes.each_in_step_with(
+        found.of_warp, slots + 1 + kept.places,
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+            const std::int64_t row = rows_of_warps == nullptr ? i : rows_of_warps[i];
+            const index_t count = count_distinct(lanes, group_of(row), memory, slot_bits, most, kept, i);
+            lanes.once([&] { offsets[row] = count; });
+        },
+        work + slots);
 
     constexpr index_t kMostTimes = 32;  // bits for fewer columns at a time take longer than to sort
     LongRows long_rows;
@@ -294,28 +297,28 @@ PatternArrays distinct_pattern(Passes& passes, index_t rows, index_t cols, const
             for (index_t i = 0; i < count; ++i) to[begin + i] = lists[std::int64_t(i) * rows + row];
         });
     }
-    if (found.of_few > 0) {
-        passes.each_by_few_with(
-            rows, kFewSlots + 1 + kOfFew,
-            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {
-                if (sharing[row] != kOfFewLanes) return;
-                write_counted(lanes, group_of(row), memory, kFewSlotBits, offsets[row + 1] - offsets[row], few_kept,
-                              row, to + offsets[row]);
-            },
-            work + kFewSlots);
-    }
-    if (found.of_warp > 0) {
-        const index_t* const listed = rows_of_warps.data();
-        passes.each_in_step_with(
-            found.of_warp, slots + 1 + most,
-            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
-                const index_t row = listed == nullptr ? static_cast<index_t>(i) : listed[i];
-                const index_t count = offsets[row + 1] - offsets[row];
-                if (count > most) return;
-                write_counted(lanes, group_of(row), memory, slot_bits, count, kept, i, to + offsets[row]);
-            },
-            work + slots);
-    }
+    passes.each_by_few_with(
+        few_looked_at, kSortWords,
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+            const std::int64_t row = few_rows == nullptr ? i : few_rows[i];
+            if (sharing[row] != kOfFewLanes) return;
+            const index_t begin = offsets[row];
+            if (!keeps_few) {
+                sort_distinct(lanes, group_of(row), memory, to + begin);
+                return;
+            }
+            lanes.share(offsets[row + 1] - begin, [&](index_t k) { to[begin + k] = few_kept[i * kOfFew + k]; });
+        },
+        work);
+    passes.each_in_step_with(
+        found.of_warp, slots + 1 + most,
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+            const std::int64_t row = rows_of_warps == nullptr ? i : rows_of_warps[i];
+            const index_t count = offsets[row + 1] - offsets[row];
+            if (count > most) return;
+            write_counted(lanes, group_of(row), memory, slot_bits, count, kept, i, to + offsets[row]);
+        },
+        work + slots);
     passes.each_by_block_with(
         block_rows, kBlockWords,
         [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {

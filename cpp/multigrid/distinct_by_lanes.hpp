@@ -11,6 +11,7 @@
 namespace spmvgpu::multigrid {
 
 constexpr index_t kListed = 16;   // places of a thread's list
+constexpr index_t kOfFew = 64;    // numbers that few lanes sort
 constexpr index_t kTooMany = -1;  // in place of a count
 constexpr index_t kBitsAtOnce = kBlockWords * kWordBits;
 
@@ -34,6 +35,23 @@ SPMVGPU_IN_BODY index_t list_distinct(const Group& group, index_t* list) {
     return count;
 }
 
+// The number of distinct numbers of a group of at most kOfFew, in memory for twice as many; and the numbers, ascending,
+// unless `to` is null.
+template <class Lanes, class Group>
+SPMVGPU_IN_BODY index_t sort_distinct(const Lanes& lanes, const Group& group, Word* memory, index_t* to) {
+    auto *const list = reinterpret_cast<index_t*>(memory), *const sorted = list + kOfFew;
+    const index_t count = lanes.list_runs(
+        group.runs, [&](index_t i) -> Run { return group.run(i); },
+        [&](index_t i, index_t k) { return group.number(group.run(i), k); }, list);
+    lanes.sort(count, list, list, sorted);
+    const auto is_new = [&](index_t i) { return i == 0 || sorted[i] != sorted[i - 1]; };
+    return lanes.add_up(
+        count, [&](index_t i) { return index_t(is_new(i)); },
+        [&](index_t i, index_t before) {
+            if (to != nullptr && is_new(i)) to[before] = sorted[i];
+        });
+}
+
 constexpr Word kFreeWord = std::numeric_limits<Word>::max();
 
 // Puts a number into a free slot, as several lanes may do at once; returns the previous contents.
@@ -49,41 +67,24 @@ SPMVGPU_IN_BODY Word claim(Word* slot, Word number) {
 }
 
 // Collects the distinct numbers of a group in a hash table, see first_slot(), and calls added(number) for each new one.
-// Lanes share a run if there are few; each reads several numbers before it looks for the first. Lanes stop where
-// is_over() holds, which they ask before they read, and where the table is full.
+// It ends where is_over() holds. The table has free slots at any time: lanes read kReadAtOnce numbers each before they
+// ask again.
 template <class Lanes, class Group, class Added, class IsOver>
 SPMVGPU_IN_BODY void hash_distinct(const Lanes& lanes, const Group& group, Word* slots, int slot_bits,
                                    const Added& added, const IsOver& is_over) {
-    constexpr index_t kAtOnce = 4;
     const Word mask = (Word(1) << slot_bits) - 1;
-    index_t sharing = 1;
-    while (sharing < Lanes::kCount && sharing * group.runs < Lanes::kCount) sharing *= 2;
     lanes.share(static_cast<index_t>(mask) + 1, [&](index_t i) { slots[i] = kFreeWord; });
-    bool fits = true;
-    lanes.share(sharing * group.runs, [&](index_t i) {
-        if (!fits || is_over()) return;
-        const Run run = group.run(i / sharing);
-        for (std::int64_t first = run.begin + std::int64_t(i % sharing) * kAtOnce;
-             first < run.end && fits && !is_over(); first += sharing * kAtOnce) {
-            Word numbers[kAtOnce];
-            for (index_t j = 0; j < kAtOnce; ++j) {
-                numbers[j] = first + j < run.end ? static_cast<Word>(group.number(run, static_cast<index_t>(first + j)))
-                                                 : kFreeWord;
+    lanes.each_of_runs_until(
+        group.runs, [&](index_t i) -> Run { return group.run(i); }, is_over,
+        [&](index_t i, index_t k) { return static_cast<Word>(group.number(group.run(i), k)); },
+        [&](Word number) {
+            Word at = first_slot(number, slot_bits), seen = claim(slots + at, number);
+            while (seen != kFreeWord && seen != number) {
+                at = (at + 1) & mask;
+                seen = claim(slots + at, number);
             }
-            for (index_t j = 0; j < kAtOnce; ++j) {
-                if (numbers[j] == kFreeWord || !fits) continue;
-                Word at = first_slot(numbers[j], slot_bits), tries = 0;
-                Word seen = claim(slots + at, numbers[j]);
-                while (seen != kFreeWord && seen != numbers[j] && tries <= mask) {
-                    at = (at + 1) & mask;
-                    seen = claim(slots + at, numbers[j]);
-                    ++tries;
-                }
-                if (seen == kFreeWord) added(static_cast<index_t>(numbers[j]));
-                fits = seen == kFreeWord || seen == numbers[j];
-            }
-        }
-    });
+            if (seen == kFreeWord) added(static_cast<index_t>(number));
+        });
 }
 
 // Numbers of a row that are kept where they are counted, unless they are more.
@@ -99,7 +100,7 @@ struct KeptNumbers {
 // the numbers that are kept, in any order, the second one all `count` numbers.
 template <class Lanes, class Group>
 SPMVGPU_IN_BODY index_t count_distinct(const Lanes& lanes, const Group& group, Word* memory, int slot_bits,
-                                       index_t most, const KeptNumbers& kept = {}, std::int64_t row = 0) {
+                                       index_t most, const KeptNumbers& kept, std::int64_t row) {
     Word* const size = memory + (std::int64_t(1) << slot_bits);
     auto* const list = reinterpret_cast<index_t*>(size + 1);
     lanes.once([&] { *size = 0; });
@@ -109,7 +110,6 @@ SPMVGPU_IN_BODY index_t count_distinct(const Lanes& lanes, const Group& group, W
             const index_t place = take_place(size);
             if (place < kept.places) list[place] = number;
         },
-        // A full table is searched as a whole for each further number.
         [&] { return read_shared(size) > static_cast<Word>(most); });
     const auto count = static_cast<index_t>(*size);
     if (count > most) return kTooMany;
@@ -148,8 +148,8 @@ SPMVGPU_IN_BODY index_t list_by_bits(const Lanes& lanes, const Group& group, ind
         lanes.share(words, [&](index_t w) { memory[w] = 0; });
         lanes.each_of_runs(
             group.runs, [&](index_t i) -> Run { return group.run(i); },
-            [&](index_t i, index_t k) {
-                const index_t bit = group.number(group.run(i), k) - first;
+            [&](index_t i, index_t k) { return group.number(group.run(i), k) - first; },
+            [&](index_t bit) {
                 if (0 <= bit && bit < bits) add_to_set(memory, bit);
             });
         found += lanes.add_up(

@@ -203,17 +203,25 @@ struct RowsOfProduct {
         lanes.share(count, [&](index_t i) { values[begin + i] = T(sums[i]); });
     }
 
-    // A block adds up a part of a row, of at most kOfBlock entries.
-    static constexpr auto kOfBlock =
-        static_cast<index_t>(kBlockWords * sizeof(Word) / (sizeof(Wide<T>) + 2 * sizeof(index_t)));
+    // The lanes add up a part of a row, of at most `capacity` entries, with terms of several runs at once.
+    static constexpr std::int64_t words_in_turn(index_t capacity) {
+        return words(capacity) + capacity * std::int64_t(sizeof(index_t) / sizeof(Word));
+    }
+    static constexpr auto kOfBlock = static_cast<index_t>(kBlockWords / words_in_turn(1));
+    struct Term {
+        index_t col;
+        Wide<T> product;
+    };
     template <class Lanes>
-    SPMVGPU_IN_BODY void multiply_in_turn(const Lanes& lanes, index_t row, index_t part, Word* memory) const {
-        const std::int64_t begin = product.row_offsets[row] + std::int64_t(part) * kOfBlock;
+    SPMVGPU_IN_BODY void multiply_in_turn(const Lanes& lanes, index_t row, index_t part, index_t capacity,
+                                          Word* memory) const {
+        const std::int64_t begin = product.row_offsets[row] + std::int64_t(part) * capacity;
         const std::int64_t after = product.row_offsets[row + 1] - begin;
         if (after <= 0) return;
-        const index_t count = after < kOfBlock ? static_cast<index_t>(after) : kOfBlock;
+        const index_t count = after < capacity ? static_cast<index_t>(after) : capacity;
         auto* const sums = reinterpret_cast<Wide<T>*>(memory);
-        auto *const cols = reinterpret_cast<index_t*>(sums + kOfBlock), *const turns = cols + kOfBlock;
+        auto* const cols = reinterpret_cast<index_t*>(sums + capacity);
+        auto* const turns = reinterpret_cast<typename Lanes::Turn*>(cols + capacity);
         lanes.share(count, [&](index_t i) {
             sums[i] = Wide<T>(0);
             cols[i] = product.col_indices[begin + i];
@@ -227,13 +235,13 @@ struct RowsOfProduct {
                 return {right.row_offsets[middle], right.row_offsets[middle + 1]};
             },
             turns,
-            [&](index_t /*i*/, index_t k) -> index_t {
-                const index_t col = right.col_indices[k];
-                return first_col <= col && col <= last_col ? place_of(cols, count, col) : -1;
+            [&](index_t i, index_t k) -> Term {
+                return {right.col_indices[k], Wide<T>(left_values[first + i]) * Wide<T>(right_values[k])};
             },
-            [&](index_t i, index_t k, index_t place) {
-                sums[place] += Wide<T>(left_values[first + i]) * Wide<T>(right_values[k]);
-            });
+            [&](const Term& term) -> index_t {
+                return first_col <= term.col && term.col <= last_col ? place_of(cols, count, term.col) : -1;
+            },
+            [&](const Term& term, index_t place) { sums[place] += term.product; });
         lanes.share(count, [&](index_t i) { values[begin + i] = T(sums[i]); });
     }
 };
@@ -262,60 +270,95 @@ void multiply_sorted(Passes& passes, const RowsOfProduct<T>& rows, const Array<i
     }
 }
 
+// The length of a row, which may not exist.
+constexpr index_t length_of_row(const CsrPattern& csr, std::int64_t row) {
+    return row < csr.rows ? csr.row_offsets[row + 1] - csr.row_offsets[row] : 0;
+}
+
+// Rows of a product by who adds them up: few lanes short ones, a block long ones, and as many blocks the longest ones
+// as the longest of all needs.
+enum RowSharing { kByFew, kByWarp, kByBlock, kByBlocks, kSharings };
+
+struct RowsByLength {
+    std::int64_t counts[kSharings] = {};
+    index_t longest = 0, longest_left = 0, longest_right = 0;
+
+    constexpr RowsByLength& operator+=(const RowsByLength& other) {
+        for (int i = 0; i < kSharings; ++i) counts[i] += other.counts[i];
+        if (other.longest > longest) longest = other.longest;
+        if (other.longest_left > longest_left) longest_left = other.longest_left;
+        if (other.longest_right > longest_right) longest_right = other.longest_right;
+        return *this;
+    }
+};
+
 template <class T, class Passes>
 void multiply_values(Passes& passes, const CsrMatrix<T>& left, const CsrMatrix<T>& right, CsrMatrix<T>& product) {
     const RowsOfProduct<T> rows{left.pattern(),     right.pattern(),     product.pattern(),
                                 left.values.data(), right.values.data(), product.values.data()};
-    const index_t* const row_offsets = rows.product.row_offsets;
-    const std::int64_t terms = left.nnz / std::max(1, left.rows) * (right.nnz / std::max(1, right.rows) + 1);
-    constexpr auto kMostOfFew = static_cast<index_t>(kFewWords / RowsOfProduct<T>::words(1));
+    const std::int64_t work =
+        kNanosecondsPerTerm * (left.nnz / std::max(1, left.rows)) * (right.nnz / std::max(1, right.rows) + 1);
     constexpr index_t kManyRows = 1 << 13;  // as many rows keep a GPU busy with few lanes each
-    const index_t longest = longest_row(passes, product.rows, row_offsets);
-    const index_t capacity = product.rows < kManyRows ? 0 : std::min(longest, kMostOfFew);
-    if (capacity > 0) {
-        passes.each_by_few_with(
-            product.rows, rows.words(capacity),
-            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
-                const auto row = static_cast<index_t>(i);
-                if (row_offsets[row + 1] - row_offsets[row] <= capacity) rows.multiply(lanes, row, capacity, memory);
-            },
-            kNanosecondsPerTerm * terms);
-    }
-    index_t done = capacity;
-    const auto longer_rows = [&](index_t most) {
-        const index_t least = done;
-        return select(passes, product.rows, [=] SPMVGPU_BODY(std::int64_t row) {
-            const index_t count = row_offsets[row + 1] - row_offsets[row];
-            return least < count && count <= most;
-        });
+    constexpr auto kMostOfFew = static_cast<index_t>(kFewWords / RowsOfProduct<T>::words(1));
+    constexpr index_t kShort = 32;  // for few lanes, if other rows are too long for them
+    constexpr index_t kOfBlock = RowsOfProduct<T>::kOfBlock;
+    const index_t most_of_few = product.rows < kManyRows ? 0 : kShort;
+    const auto kind_of = [=] SPMVGPU_BODY(std::int64_t row) {
+        const index_t length = length_of_row(rows.product, row);
+        if (length <= most_of_few) return length > 0 ? kByFew : kSharings;
+        return length <= kMostOfWarp ? kByWarp : length <= kOfBlock ? kByBlock : kByBlocks;
     };
-    if (done < longest) {
-        const index_t most = std::min(longest, kMostOfWarp);
-        const Array<index_t> rows_of_warps = longer_rows(most);
-        const index_t* const listed = rows_of_warps.data();
-        passes.each_in_step_with(
-            static_cast<std::int64_t>(rows_of_warps.size()), rows.words(most),
-            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
-                rows.multiply(lanes, listed[i], most, memory);
+    const auto found =
+        passes.template reduce<RowsByLength>(std::max(left.rows, right.rows), [=] SPMVGPU_BODY(std::int64_t row) {
+            RowsByLength own;
+            own.longest = length_of_row(rows.product, row);
+            own.longest_left = length_of_row(rows.left, row);
+            own.longest_right = length_of_row(rows.right, row);
+            const int kind = own.longest > 0 ? kind_of(row) : kSharings;
+            if (kind < kSharings) own.counts[kind] = 1;
+            return own;
+        });
+    if (most_of_few > 0 && found.longest <= kMostOfFew) {
+        const index_t capacity = found.longest;
+        return passes.each_by_few_with(
+            product.rows, rows.words(capacity),
+            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, Word* memory) {
+                rows.multiply(lanes, static_cast<index_t>(row), capacity, memory);
             },
-            kNanosecondsPerTerm * terms);
-        done = most;
+            work);
     }
-    // First rows that one block multiplies, then longer ones: as many blocks take each row as the longest one needs.
-    for (const index_t most : {std::min(longest, RowsOfProduct<T>::kOfBlock), longest}) {
-        if (done >= most) continue;
-        const LongRows long_rows = divide_long_rows(passes, longer_rows(most), TermsOfRows{rows.left, rows.right});
+    const auto lists = list_kinds<kSharings>(passes, product.rows, std::to_array(found.counts), kind_of);
+    const index_t *const of_few = lists[kByFew].data(), *const of_warps = lists[kByWarp].data();
+    passes.each_by_few_with(
+        found.counts[kByFew], rows.words(kShort),
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+            rows.multiply(lanes, of_few[i], kShort, memory);
+        },
+        work);
+    const index_t most = std::min(found.longest, kMostOfWarp);
+    passes.each_in_step_with(
+        found.counts[kByWarp], rows.words_in_turn(most),
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
+            rows.multiply_in_turn(lanes, of_warps[i], 0, most, memory);
+        },
+        work);
+    const bool are_short = std::int64_t(found.longest_left) * found.longest_right <= kMostTermsOfBlock;
+    for (const RowSharing kind : {kByBlock, kByBlocks}) {
+        if (found.counts[kind] == 0) continue;
+        const index_t longest = kind == kByBlock ? kOfBlock : found.longest;
+        const LongRows long_rows = are_short
+                                       ? LongRows{lists[kind], {}}
+                                       : divide_long_rows(passes, lists[kind], TermsOfRows{rows.left, rows.right});
         const index_t* const listed = long_rows.of_blocks.data();
-        const std::int64_t blocks = (most - 1) / RowsOfProduct<T>::kOfBlock + 1;
+        const std::int64_t blocks = (longest - 1) / kOfBlock + 1;
         passes.each_by_block_with(
             static_cast<std::int64_t>(long_rows.of_blocks.size()) * blocks, kBlockWords,
             [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i, Word* memory) {
                 const auto part = static_cast<index_t>(i % blocks);
-                rows.multiply_in_turn(lanes, listed[i / blocks], part, memory);
+                rows.multiply_in_turn(lanes, listed[i / blocks], part, kOfBlock, memory);
             },
-            kNanosecondsPerTerm * terms);
+            work);
         multiply_sorted(passes, rows, long_rows.to_sort);
-        done = most;
     }
 }
 

@@ -22,6 +22,7 @@
 #include "formats/shared/spans_build.hpp"
 #include "gpu/gather.hpp"
 #include "multigrid/coarsen.hpp"
+#include "multigrid/products.hpp"
 #include "no_gpu.hpp"
 
 namespace {
@@ -96,6 +97,64 @@ void selected() {
         for (index_t i = 0; i < n; i += every) expected.push_back(i);
         const auto found = select(passes, n, [every](std::int64_t i) { return i % every == 0; });
         expect(list(found) == expected, "what was selected");
+        std::array<std::vector<index_t>, 3> kinds;  // and a kind 3, which is not listed
+        for (index_t i = 0; i < n; ++i) {
+            if (i / every % 4 < 3) kinds[i / every % 4].push_back(i);
+        }
+        std::array<std::int64_t, 3> counts;
+        std::transform(kinds.begin(), kinds.end(), counts.begin(), [](const auto& kind) { return kind.size(); });
+        const auto lists = list_kinds<3>(passes, n, counts, [every](std::int64_t i) { return int(i / every % 4); });
+        for (int kind = 0; kind < 3; ++kind) expect(list(lists[kind]) == kinds[kind], "the numbers of a kind");
+    }
+}
+
+// Nodes of rows with the columns of their neighbours, as they are described.
+void nodes() {
+    constexpr index_t kLongest = 4;
+    for (const index_t rows : {0, 1, 9, 400, 30'000}) {
+        for (const int longest : {1, 3, 16, 60, 200}) {
+            std::vector<index_t> offsets{0}, columns;
+            for (index_t row = 0; row < rows;) {
+                const index_t together = std::min(draw(1, longest), rows - row), length = draw(0, 5),
+                              first = draw(0, 1);
+                for (index_t i = 0; i < together; ++i) {
+                    for (index_t k = 0; k < length; ++k) columns.push_back(2 * row + first + 3 * k);
+                    offsets.push_back(static_cast<index_t>(columns.size()));
+                }
+                row += together;
+            }
+            const auto same_as_before = [&](index_t row) {
+                const index_t begin = offsets[row], length = offsets[row + 1] - begin;
+                return row > 0 && length == begin - offsets[row - 1] &&
+                       std::equal(columns.begin() + begin, columns.begin() + begin + length,
+                                  columns.begin() + (begin - length));
+            };
+            std::vector<index_t> expected;
+            for (index_t first = 0, end = 0; first < rows; first = end) {
+                for (end = first + 1; end < rows && same_as_before(end); ++end) {
+                }
+                const bool is_long = offsets[first + 1] - offsets[first] > kLongest;
+                for (index_t row = first; row < end; ++row) {
+                    const index_t together = end - first, nodes = (together + 7) / 8;
+                    bool begins = is_long || (together > 64 && row % 8 == 0);
+                    for (index_t node = 0; node < nodes && together <= 64; ++node) {
+                        begins = begins || row == first + (together * node + nodes - 1) / nodes;
+                    }
+                    if (begins || row == first) expected.push_back(row);
+                }
+            }
+            const CsrPattern csr{rows, 0, static_cast<index_t>(columns.size()), offsets.data(), columns.data()};
+            const auto found = Builder<Csr<float>, HostPasses>::find_nodes(passes, csr, kLongest);
+            expect(found.size() == expected.size(), "the number of nodes");
+            expected.push_back(rows);
+            for (std::size_t i = 0; i < found.size(); ++i) {
+                const index_t row = expected[i], length = offsets[row + 1] - offsets[row];
+                const bool is_long = length > kLongest;  // and cut
+                expect(found[i].row == row && found[i].begin == offsets[row], "where a node begins");
+                expect(found[i].rows == (is_long ? 0 : expected[i + 1] - row), "the rows of a node");
+                expect(found[i].length == (is_long ? 0 : length), "the length of the rows of a node");
+            }
+        }
     }
 }
 
@@ -505,6 +564,31 @@ void sums() {
             GpuText gpu_text;
             expect_same(sum(passes), sum(gpu_text), "a sum");
         }
+        const Sum<double> twice{left, left, 0};
+        GpuText gpu_text;
+        expect_same(twice(passes), twice(gpu_text), "a sum of matrices with the same pattern");
+    }
+}
+
+// Of matrices with hubs, and with few columns, of which rows have many terms.
+void products() {
+    for (const auto& [rows, longest] : {std::tuple{1, 1}, std::tuple{600, 40}, std::tuple{9000, 3000}}) {
+        const CsrMatrix<double> left = draw_matrix<double>(rows, longest);
+        for (const index_t cols : {1, 17, 64, 400, rows}) {
+            CsrMatrix<double> right = draw_matrix<double>(rows, longest);
+            std::vector<index_t> offsets{0}, columns;
+            for (index_t row = 0; row < rows; ++row) {
+                for (index_t k = right.row_offsets[row]; k < right.row_offsets[row + 1]; ++k) {
+                    if (right.col_indices[k] < cols) columns.push_back(right.col_indices[k]);
+                }
+                offsets.push_back(static_cast<index_t>(columns.size()));
+            }
+            right.cols = cols, right.nnz = static_cast<index_t>(columns.size());
+            right.row_offsets = Array<index_t>::from(offsets), right.col_indices = Array<index_t>::from(columns);
+            const multigrid::SparseProduct<double> product{left, right};
+            GpuText gpu_text;
+            expect_same(product(passes), product(gpu_text), "a product");
+        }
     }
 }
 
@@ -553,10 +637,12 @@ void hierarchies() {
 
 int main(int, char** arguments) {
     const std::map<std::string, std::function<void()>> cases{
-        {"canonical", canonical}, {"distinct", distinct}, {"scan", scan},   {"reduce", reduce},
-        {"select", selected},     {"sets", sets},         {"order", order}, {"chains", chains},
-        {"entries", entries},     {"tiles", tiles},       {"spans", spans}, {"transposes", transposes},
-        {"widths", widths},       {"gathers", gathers},   {"sums", sums},   {"hierarchies", hierarchies}};
+        {"canonical", canonical}, {"distinct", distinct}, {"scan", scan},
+        {"reduce", reduce},       {"select", selected},   {"sets", sets},
+        {"order", order},         {"chains", chains},     {"entries", entries},
+        {"tiles", tiles},         {"spans", spans},       {"transposes", transposes},
+        {"widths", widths},       {"nodes", nodes},       {"gathers", gathers},
+        {"sums", sums},           {"products", products}, {"hierarchies", hierarchies}};
     try {
         cases.at(arguments[1])();
     } catch (const std::exception& error) {

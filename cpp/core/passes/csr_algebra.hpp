@@ -189,10 +189,12 @@ struct Sum {
     const CsrMatrix<T>&left, &right;
     index_t shift = 0;
 
-    // The first entry of a row whose column is not below `col`, or the end of the row.
-    static SPMVGPU_IN_BODY index_t place_in(const CsrPattern& csr, index_t row, index_t col) {
-        return static_cast<index_t>(
-            first_not_below(csr.col_indices, csr.row_offsets[row], csr.row_offsets[row + 1], col));
+    // The first entry of a row whose column is not below `col`, or the end of the row: often at the place in the row
+    // where the other matrix has it.
+    static SPMVGPU_IN_BODY index_t place_in(const CsrPattern& csr, index_t row, index_t col, index_t other_place) {
+        const index_t begin = csr.row_offsets[row], end = csr.row_offsets[row + 1];
+        if (other_place < end - begin && csr.col_indices[begin + other_place] == col) return begin + other_place;
+        return static_cast<index_t>(first_not_below(csr.col_indices, begin, end, col));
     }
     static SPMVGPU_IN_BODY bool is_in(const CsrPattern& csr, index_t row, index_t place, index_t col) {
         return place < csr.row_offsets[row + 1] && csr.col_indices[place] == col;
@@ -265,9 +267,16 @@ struct Sum {
         index_t* const common = common_before.data();  // common entries before each entry of the right matrix
         passes.each_entry(b.rows, b.row_offsets, b.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
             const index_t col = b.col_indices[k] - moved;
-            common[k] = is_in(a, row, place_in(a, row, col), col) ? 1 : 0;
+            common[k] = is_in(a, row, place_in(a, row, col, k - b.row_offsets[row]), col) ? 1 : 0;
         });
         const index_t all = passes.scan(common, b.nnz);
+        if (all == a.nnz && all == b.nnz) {  // the patterns are the same
+            CsrMatrix<T> sum = moved_columns(passes, right, 0, b.cols);
+            sum.values = passes.template make<T>(all);
+            T* const values = sum.values.data();
+            passes.each(all, [=] SPMVGPU_BODY(std::int64_t k) { values[k] = a_values[k] + b_values[k]; });
+            return sum;
+        }
         CsrMatrix<T> sum{a.rows, b.cols, a.nnz + (b.nnz - all), {}, {}, {}};
         sum.row_offsets = passes.template make<index_t>(a.rows + std::size_t(1));
         sum.col_indices = passes.template make<index_t>(sum.nnz);
@@ -278,14 +287,15 @@ struct Sum {
             offsets[row] = a.row_offsets[row] + (b.row_offsets[row] - common[b.row_offsets[row]]);
         });
         passes.each_entry(a.rows, a.row_offsets, a.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
-            const index_t col = a.col_indices[k] + moved, other = place_in(b, row, col);
+            const index_t col = a.col_indices[k] + moved, other = place_in(b, row, col, k - a.row_offsets[row]);
             const index_t to = k + (other - common[other]);
             cols[to] = col;
             values[to] = is_in(b, row, other, col) ? a_values[k] + b_values[other] : a_values[k];
         });
         passes.each_entry(b.rows, b.row_offsets, b.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
             if (common[k] != common[k + 1]) return;
-            const index_t col = b.col_indices[k], to = (k - common[k]) + place_in(a, row, col - moved);
+            const index_t col = b.col_indices[k],
+                          to = (k - common[k]) + place_in(a, row, col - moved, k - b.row_offsets[row]);
             cols[to] = col;
             values[to] = b_values[k];
         });

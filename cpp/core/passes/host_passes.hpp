@@ -79,13 +79,12 @@ public:
         parallel_for(n, work * n, [&](std::int64_t i) { body(Lanes{}, i); });
     }
 
-    template <class Body, class OfLanes = Lanes>
-    void each_in_step_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t work,
-                           const OfLanes& lanes = {}) const {
+    template <class Body>
+    void each_in_step_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t work) const {
         parallel_ranges(n, work * n, [&](std::int64_t begin, std::int64_t end) {
             HostVector<Word> memory(words);
             InterruptTimer timer;
-            for (std::int64_t i = begin; i < end; ++i, timer.work(work)) body(lanes, i, memory.data());
+            for (std::int64_t i = begin; i < end; ++i, timer.work(work)) body(Lanes{}, i, memory.data());
         });
     }
 
@@ -96,7 +95,7 @@ public:
 
     template <class Body>
     void each_by_block_with(std::int64_t n, std::int64_t words, const Body& body, std::int64_t work) const {
-        each_in_step_with(n, words, body, work, HostBlockLanes{});
+        each_in_step_with(n, words, body, work);
     }
 
     template <class Body>
@@ -158,6 +157,11 @@ public:
             std::exclusive_scan(begin, counts + part_begin(n, pieces, p + 1), begin, before[p]);
         });
         return counts[n] = before[pieces];
+    }
+
+    template <class T>
+    void start_scan(T* counts, std::int64_t n) const {
+        scan(counts, n);
     }
 
     template <class Key>

@@ -11,15 +11,27 @@
 //     lanes.sum(own)          the sum of what every thread has, of all its lanes
 //     lanes.once(body)        body(), by one lane
 //     lanes.share(n, body)    body(i) for every i below n, each by one lane
+//     lanes.any_of(n, holds)  whether holds(i) for any i below n
 //     lanes.least_of(n, value, none)      the least index_t value(i) of all i below n, or `none` if none is less
 //     lanes.largest_of(n, value, none)    and the largest, or `none` if none is larger
 //     lanes.add_up(n, value, body)        body(i, sum of the value(j) of all j below i) for every i below n; returns
 //                                         the sum of all
-//     lanes.sort(n, from, spare, to)      to[0] to to[n - 1] become the different index_t from[0] to from[n - 1],
-//                                         ascending; what is in `from`, and in as many of `spare`, is lost
+//     lanes.sort(n, from, spare, to)      to[0] to to[n - 1] become the index_t from[0] to from[n - 1], ascending, if
+//                                         they are different or no more than few lanes have in registers; what is in
+//                                         `from`, and in as many of `spare`, is lost
 //     lanes.total<V>(n, value)            the sum of the V value(i) of all i below n, for few lanes: each adds every
 //                                         eighth number first, and so does a single one, for the same bits
 //     lanes.meet()            what lanes wrote before is there for all of them afterwards
+//
+//     lanes.each_of_runs(runs, run_of, read, body)     body(read(i, k)) for every entry k of every Run run_of(i), for i
+//                                         below `runs`, in any order. A lane reads some before the first body
+//     lanes.each_of_runs_until(runs, run_of, is_over, read, body)  the same until is_over() holds for a lane
+//     lanes.list_runs(runs, run_of, read, to)      to[t] = read(i, k) for the t-th of those entries, an index_t; returns
+//                                         how many there are
+//     lanes.each_of_runs_in_turn(runs, run_of, turns, read, place_of, body)     body(item, place) for the item read(i, k)
+//                                         of every entry, unless its place, place_of(item), is negative. Items of one
+//                                         place come in the order of the runs, of which each has a place once. Every
+//                                         place has one in `turns`, a Lanes::Turn, which is Lanes::kNoTurn
 //
 // clang-format on
 #pragma once
@@ -34,6 +46,7 @@
 namespace spmvgpu {
 
 constexpr int kFewLanes = 8;
+constexpr int kReadAtOnce = 4;  // entries of runs that a lane reads before it uses the first
 
 struct OneLane {
     SPMVGPU_IN_BODY std::uint64_t sum(std::uint64_t own) const { return own; }
@@ -45,6 +58,13 @@ struct OneLane {
     SPMVGPU_IN_BODY void share(index_t n, const Body& body) const {
         for (index_t i = 0; i < n; ++i) body(i);
     }
+    template <class Holds>
+    SPMVGPU_IN_BODY bool any_of(index_t n, const Holds& holds) const {
+        for (index_t i = 0; i < n; ++i) {
+            if (holds(i)) return true;
+        }
+        return false;
+    }
     template <class Value, class Body>
     SPMVGPU_IN_BODY index_t add_up(index_t n, const Value& value, const Body& body) const {
         index_t sum = 0;
@@ -54,6 +74,36 @@ struct OneLane {
             sum += own;
         }
         return sum;
+    }
+
+    using Turn = index_t;
+    static constexpr Turn kNoTurn = 0;
+    template <class RunOf, class IsOver, class Read, class Body>
+    SPMVGPU_IN_BODY void each_of_runs_until(index_t runs, const RunOf& run_of, const IsOver& is_over, const Read& read,
+                                            const Body& body) const {
+        for (index_t i = 0; i < runs; ++i) {
+            const Run run = run_of(i);
+            for (index_t k = run.begin; k < run.end && !is_over(); ++k) body(read(i, k));
+        }
+    }
+    template <class RunOf, class Read>
+    SPMVGPU_IN_BODY index_t list_runs(index_t runs, const RunOf& run_of, const Read& read, index_t* to) const {
+        index_t listed = 0;
+        each_of_runs(runs, run_of, read, [&](index_t item) { to[listed++] = item; });
+        return listed;
+    }
+    template <class RunOf, class Read, class Body>
+    SPMVGPU_IN_BODY void each_of_runs(index_t runs, const RunOf& run_of, const Read& read, const Body& body) const {
+        each_of_runs_until(
+            runs, run_of, [] { return false; }, read, body);
+    }
+    template <class RunOf, class Read, class PlaceOf, class Body>
+    SPMVGPU_IN_BODY void each_of_runs_in_turn(index_t runs, const RunOf& run_of, const Turn* /*turns*/,
+                                              const Read& read, const PlaceOf& place_of, const Body& body) const {
+        each_of_runs(runs, run_of, read, [&](const auto& item) {
+            const index_t place = place_of(item);
+            if (place >= 0) body(item, place);
+        });
     }
 };
 
@@ -120,27 +170,6 @@ struct HostLanes : OneLane {
         std::sort(to, to + n);
     }
     void meet() const {}
-};
-
-// One thread with the functions of gpu::BlockLanes.
-struct HostBlockLanes : OneLane {
-    static constexpr index_t kNoTurn = 0;
-
-    template <class RunOf, class Body>
-    void each_of_runs(index_t runs, const RunOf& run_of, const Body& body) const {
-        for (index_t i = 0; i < runs; ++i) {
-            const Run run = run_of(i);
-            for (index_t k = run.begin; k < run.end; ++k) body(i, k);
-        }
-    }
-    template <class RunOf, class PlaceOf, class Body>
-    void each_of_runs_in_turn(index_t runs, const RunOf& run_of, const index_t* /*turns*/, const PlaceOf& place_of,
-                              const Body& body) const {
-        each_of_runs(runs, run_of, [&](index_t i, index_t k) {
-            const index_t place = place_of(i, k);
-            if (place >= 0) body(i, k, place);
-        });
-    }
 };
 
 }  // namespace spmvgpu

@@ -27,6 +27,7 @@
 //     passes.add_rows<V>(to, rows, row_offsets, nnz, term, body, work)          adds the sums over rows, as add() does
 //     passes.scan(counts, n)                    counts[i] becomes the sum of the counts before i, for i up to n itself;
 //                                               returns that of all. `counts` has n + 1 places
+//     passes.start_scan(counts, n)              the same without waiting for it, which returns nothing
 //     passes.order_by_key(n, window, largest, key)         0 to n - 1, by ascending key(i) within windows of `window`
 //                                               neighbours; equal ones keep their order. key(i) is in 0..largest
 //     passes.distinct<Group>(n, most, body, work)          counts the different numbers in the group body(g), for every
@@ -41,8 +42,10 @@
 // nanoseconds that a core takes for one i; a GPU ignores it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <numeric>
 #include <type_traits>
 
 #include "core/array.hpp"
@@ -257,6 +260,32 @@ Array<index_t> select(Passes& passes, index_t n, Holds holds) {
         if (place[i] != place[i + 1]) to[place[i]] = static_cast<index_t>(i);
     });
     return found;
+}
+
+// The numbers below n of each kind, ascending; kind_of(i) is a kind, or none. `counts` says how many a kind has, so
+// that nothing is waited for. Needs 4 bytes of scratch memory for each of the n and each kind.
+template <std::size_t kKinds, class Passes, class KindOf>
+std::array<Array<index_t>, kKinds> list_kinds(Passes& passes, index_t n, const std::array<std::int64_t, kKinds>& counts,
+                                              KindOf kind_of) {
+    constexpr auto kCount = static_cast<int>(kKinds);
+    Array<index_t> places = passes.template scratch<index_t>(kKinds * std::size_t(n) + 1);
+    index_t* const place = places.data();
+    passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) {
+        const int own = kind_of(i);
+        for (int kind = 0; kind < kCount; ++kind) place[std::int64_t(kind) * n + i] = kind == own ? 1 : 0;
+    });
+    passes.start_scan(place, std::int64_t(kCount) * n);
+    Array<index_t> found = passes.template scratch<index_t>(std::accumulate(counts.begin(), counts.end(), 0LL));
+    index_t* to = found.data();
+    passes.each(n, [=] SPMVGPU_BODY(std::int64_t i) {
+        const int own = kind_of(i);
+        if (0 <= own && own < kCount) to[place[std::int64_t(own) * n + i]] = static_cast<index_t>(i);
+    });
+    std::array<Array<index_t>, kKinds> lists;
+    for (int kind = 0; kind < kCount; to += counts[kind], ++kind) {
+        lists[kind] = Array<index_t>::share({found.memory(), to}, counts[kind], found.device());
+    }
+    return lists;
 }
 
 // The numbers in a set of numbers below n, each less by `first`, ascending.

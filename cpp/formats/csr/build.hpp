@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/passes/csr_passes.hpp"
 #include "formats/builder.hpp"
 #include "formats/csr/layout.hpp"
 #include "formats/csr/model.hpp"
@@ -29,24 +30,43 @@ constexpr bool has_rows_longer_than(const index_t* row_offsets, index_t row, ind
     return false;
 }
 
+// Returns true if a node begins at a row. Marked rows have other columns than the one before. The rows up to the next
+// mark are divided equally among as few nodes as take them. If there are more than kMany, multiples begin nodes.
+constexpr bool begins_node(const Mark* differs, index_t rows, index_t row) {
+    constexpr index_t kMost = Node::kMostRows, kMany = 8 * kMost;
+    if (differs[row] != 0) return true;
+    index_t first = row - 1, end = row + 1;
+    while (differs[first] == 0 && row - first < kMany) --first;
+    while (end < rows && differs[end] == 0 && end - row < kMany) ++end;
+    const index_t together = end - first;  // or fewer, if they are many
+    if (together > kMany) return row % kMost == 0;
+    const index_t nodes = (together + kMost - 1) / kMost, node = (row - first) * nodes / together;
+    return node > 0 && row == first + (together * node + nodes - 1) / nodes;
+}
+
 }  // namespace csr_choice
 
 template <class T, class Passes>
 struct Builder<Csr<T>, Passes> {
     static CsrPlan plan_for(Passes& passes, const CsrMatrix<T>& csr, const CsrTuning& tuning, const Target& target) {
         CsrPlan plan;
-        plan.tuning = complete(passes, csr, tuning, target);
+        complete(passes, plan, csr, tuning, target);
         plan.cost.bytes = csr.bytes();
         plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
         if (target.device.is_gpu()) {
+            const index_t *const row_offsets = csr.row_offsets.data(),
+                                 longest_of_node = Node::longest_row(plan.tuning.tile);
             const bool by_nodes = plan.tuning.kernel == CsrKernel::kNodes;
-            if (by_nodes || plan.tuning.kernel == CsrKernel::kBalanced) {
+            plan.node_rows = find_node_rows(passes, csr.rows, row_offsets, csr.col_indices.data());
+            if (by_nodes && plan.longest_row == 0) plan.longest_row = longest_row(passes, csr.rows, row_offsets);
+            // Products with several vectors take tiles, too, unless nodes have several rows.
+            if (plan.tuning.kernel == CsrKernel::kBalanced ||
+                (by_nodes && (plan.node_rows == 1 || plan.longest_row > longest_of_node))) {
                 plan_tiles(passes, plan, csr.pattern(), target.processors);
             }
-            if (by_nodes) plan.nodes = find_nodes(passes, csr.pattern(), Node::longest_row(plan.tuning.tile));
+            if (by_nodes) plan.nodes = find_nodes(passes, csr.pattern(), longest_of_node);
             plan.cost.bytes += plan.tiles.bytes() + plan.spans.bytes() + plan.nodes.bytes() +
                                Csr<T>::workspace_bytes(plan.segments, plan.spans.size());
-            plan.node_rows = find_node_rows(passes, csr.rows, csr.row_offsets.data(), csr.col_indices.data());
             plan.cost.launches = csr.rows > 0 ? 1 + (by_nodes && plan.segments > 0) : 0;
         }
         return plan;
@@ -58,12 +78,15 @@ struct Builder<Csr<T>, Passes> {
     }
 
     // Chooses the parameters that the tuning leaves open. The CPU has a single method.
-    static CsrTuning complete(Passes& passes, const CsrMatrix<T>& csr, CsrTuning asked, const Target& target) {
+    static void complete(Passes& passes, CsrPlan& plan, const CsrMatrix<T>& csr, CsrTuning asked,
+                         const Target& target) {
         const bool by_nodes = asked.kernel == CsrKernel::kNodes;
         if (by_nodes && asked.lanes_per_row > 0) asked.lanes_per_row = std::max(asked.lanes_per_row, Node::kLeastLanes);
-        if (asked.kernel != CsrKernel::kAuto && asked.lanes_per_row != 0 && asked.tile != 0) return asked;
+        plan.tuning = asked;
+        if (asked.kernel != CsrKernel::kAuto && asked.lanes_per_row != 0 && asked.tile != 0) return;
         const Features features = feature_passes::for_options(passes, any_csr(csr), target);
-        return csr_choice::fastest(asked, features, sizeof(T), target.processors);
+        plan.longest_row = features.longest;
+        plan.tuning = csr_choice::fastest(asked, features, sizeof(T), target.processors);
     }
 
     static void plan_tiles(Passes& passes, CsrPlan& plan, const CsrPattern& csr, int processors) {
@@ -97,11 +120,11 @@ struct Builder<Csr<T>, Passes> {
                 other[g] = !is_cut && end - row > 1;
             },
             8);
-        const index_t all = passes.scan(counts.data(), kCounted * std::int64_t(groups));
-        const CountsOfTiles found = counts_of_tiles(passes, single, cut);
+        passes.start_scan(counts.data(), kCounted * std::int64_t(groups));
+        const CountsOfTiles found = counts_of_tiles(passes, single, cut, cut + groups);
         const index_t tiles_end = found.tiles;
         plan.segments = found.segments;
-        plan.spans = passes.template make<RowSpan>(all - tiles_end);
+        plan.spans = passes.template make<RowSpan>(found.all - tiles_end);
         plan.tiles = passes.template make<Tile>(tiles_end);
         Tile* const tiles = plan.tiles.data();
         RowSpan* const spans = plan.spans.data();
@@ -129,13 +152,15 @@ struct Builder<Csr<T>, Passes> {
     }
 
     struct CountsOfTiles {
-        index_t segments = 0, tiles = 0;
+        index_t segments = 0, tiles = 0, all = 0;
     };
-    // The scan of plan_tiles() before the first single row, and before the first cut one. Both are read at once.
-    static CountsOfTiles counts_of_tiles(Passes& passes, const index_t* single, const index_t* cut) {
+    // The scan of plan_tiles() before the first single row, before the first cut one, and at the end. All are read at
+    // once.
+    static CountsOfTiles counts_of_tiles(Passes& passes, const index_t* single, const index_t* cut,
+                                         const index_t* end) {
         Array<CountsOfTiles> counts = passes.template scratch<CountsOfTiles>(1);
         CountsOfTiles* const to = counts.data();
-        passes.each(1, [=] SPMVGPU_BODY(std::int64_t) { *to = {*single, *cut}; });
+        passes.each(1, [=] SPMVGPU_BODY(std::int64_t) { *to = {*single, *cut, *end}; });
         return passes.read(counts.data());
     }
 
@@ -144,24 +169,18 @@ struct Builder<Csr<T>, Passes> {
         const index_t *const row_offsets = csr.row_offsets, *const cols = csr.col_indices;
         Array<Mark> marks = passes.template scratch<Mark>(rows);  // rows with other columns than the one before
         Mark* const differs = marks.data();
-        passes.each(
-            rows,
-            [=] SPMVGPU_BODY(std::int64_t row) {
-                const index_t length = row_offsets[row + 1] - row_offsets[row];
-                differs[row] = row == 0 || length > longest_row || length != row_offsets[row] - row_offsets[row - 1];
+        passes.each_by_few_with(
+            rows, 0,
+            [=] SPMVGPU_BODY(const auto& lanes, std::int64_t row, const Word*) {
+                const index_t begin = row_offsets[row], length = row_offsets[row + 1] - begin;
+                const index_t *const own = cols + begin, *const before = own - length;
+                const bool is_other = row == 0 || length > longest_row || length != begin - row_offsets[row - 1] ||
+                                      lanes.any_of(length, [&](index_t k) { return own[k] != before[k]; });
+                lanes.once([&] { differs[row] = is_other; });
             },
-            4);
-        passes.each_entry(rows, row_offsets, csr.nnz, [=] SPMVGPU_BODY(index_t row, index_t k) {
-            if (is_marked(differs + row)) return;
-            if (cols[k] != cols[k - (row_offsets[row + 1] - row_offsets[row])]) set_mark(differs + row);
-        });
-        // Nodes of more rows than lanes take are divided into equal ones.
-        const Array<index_t> firsts = passes.chain(rows, [=] SPMVGPU_BODY(index_t row) {
-            constexpr index_t kMost = Node::kMostRows;
-            index_t more = 1;
-            while (more < 2 * kMost && row + more < rows && differs[row + more] == 0) ++more;
-            if (more <= kMost) return row + more;
-            return row + (more < 2 * kMost ? (more + 1) / 2 : kMost);
+            4 + csr.nnz / std::max(1, rows));
+        const Array<index_t> firsts = select(passes, rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            return csr_choice::begins_node(differs, rows, static_cast<index_t>(row));
         });
         const index_t* const first_rows = firsts.data();
         const auto count = static_cast<index_t>(firsts.size());

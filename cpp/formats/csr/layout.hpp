@@ -94,7 +94,8 @@ struct alignas(16) Node {
     static constexpr index_t longest_row(int tile) { return tile > kTile ? tile : kTile; }
 };
 
-// The tiles of the balanced kernel, also with the nodes kernel; the others and the CPU have none.
+// The tiles of the balanced kernel, also with the nodes kernel, where some rows are cut or products with several
+// vectors take them; the others and the CPU have none.
 struct CsrPlan {
     CsrTuning tuning;
     Cost cost;
@@ -102,7 +103,8 @@ struct CsrPlan {
     Array<RowSpan> spans;  // rows that are cut into segments
     index_t segments = 0;  // partial sums that the spans refer to
     Array<Node> nodes;
-    int node_rows = 1;  // see find_node_rows
+    int node_rows = 1;        // see find_node_rows
+    index_t longest_row = 0;  // or 0, if it was not asked for
 };
 
 template <class T>

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "core/passes/lanes.hpp"
 #include "core/passes/passes.hpp"
 
 namespace spmvgpu {
@@ -19,16 +20,15 @@ constexpr index_t length_of(const index_t* row_offsets, index_t row, index_t mos
 }
 
 // Returns true if a row's first `most` entries have the columns of the row before; an empty row repeats nothing.
-constexpr bool repeats(const index_t* row_offsets, const index_t* col_indices, index_t row, index_t most) {
+template <class Lanes>
+SPMVGPU_IN_BODY bool repeats(const Lanes& lanes, const index_t* row_offsets, const index_t* col_indices, index_t row,
+                             index_t most) {
     constexpr index_t kMostCompared = 64;
     const index_t length = length_of(row_offsets, row, most);
     if (length == 0 || length != length_of(row_offsets, row - 1, most)) return false;
     const index_t *const own = col_indices + row_offsets[row], *const before = col_indices + row_offsets[row - 1];
-    const index_t compared = length < kMostCompared ? length : kMostCompared;
-    for (index_t i = 0; i < compared; ++i) {
-        if (own[i] != before[i]) return false;
-    }
-    return true;
+    return !lanes.any_of(length < kMostCompared ? length : kMostCompared,
+                         [&](index_t i) { return own[i] != before[i]; });
 }
 
 }  // namespace node_rows
@@ -44,15 +44,19 @@ int find_node_rows(Passes& passes, index_t rows, const index_t* row_offsets, con
     const index_t nodes = rows / node_rows::kNode;
     const std::int64_t step = nodes < kSample ? 1 : nodes / kSample;
     const std::int64_t looked_at = (nodes + step - 1) / step;
-    const auto found = passes.template reduce<std::int64_t>(
+    Array<index_t> counts = passes.template scratch<index_t>(1);
+    index_t* const count = counts.data();
+    passes.fill(count, 1, index_t(0));
+    passes.each_in_step(
         looked_at,
-        [=] SPMVGPU_BODY(std::int64_t i) {
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
             const auto row = static_cast<index_t>(i * step * node_rows::kNode);
-            return node_rows::repeats(row_offsets, col_indices, row + 1, most) &&
-                   node_rows::repeats(row_offsets, col_indices, row + 2, most);
+            if (!node_rows::repeats(lanes, row_offsets, col_indices, row + 1, most)) return;
+            if (!node_rows::repeats(lanes, row_offsets, col_indices, row + 2, most)) return;
+            lanes.once([&] { count_one(count); });
         },
         kNanosecondsPerNode);
-    return 2 * found > looked_at ? node_rows::kNode : 1;
+    return 2 * std::int64_t(passes.read(count)) > looked_at ? node_rows::kNode : 1;
 }
 
 }  // namespace spmvgpu

@@ -1,6 +1,7 @@
 // The threads of a block as lanes (core/passes/lanes.hpp), for work that is long for a warp.
 #pragma once
 
+#include "core/passes/lanes.hpp"
 #include "core/passes/passes.hpp"
 #include "gpu/cuda/distinct.cuh"
 #include "gpu/cuda/warp.cuh"
@@ -52,40 +53,50 @@ struct BlockLanes {
         return all;
     }
 
-    // body(i, k) for every entry k of every run run_of(i) below `runs`, in any order.
-    template <class RunOf, class Body>
-    __device__ __forceinline__ void each_of_runs(index_t runs, const RunOf& run_of, const Body& body) const {
+    template <class RunOf, class Read, class Body>
+    __device__ __forceinline__ void each_of_runs(index_t runs, const RunOf& run_of, const Read& read,
+                                                 const Body& body) const {
         some_runs(runs, run_of, [&](index_t count, const auto& entry) {
-            for (index_t t = lane(); t < count; t += kCount) {
-                const RunEntry found = entry(t);
-                body(found.run, found.entry);
+            for (index_t first = lane(); first < count; first += kReadAtOnce * kCount) {
+                decltype(read(0, 0)) items[kReadAtOnce];
+#pragma unroll
+                for (int j = 0; j < kReadAtOnce; ++j) {
+                    if (first + j * kCount >= count) continue;
+                    const RunEntry found = entry(first + j * kCount);
+                    items[j] = read(found.run, found.entry);
+                }
+#pragma unroll
+                for (int j = 0; j < kReadAtOnce; ++j) {
+                    if (first + j * kCount < count) body(items[j]);
+                }
             }
         });
     }
 
-    // body(i, k, place) for entries with a place place_of(i, k) that is not negative. Entries of one place come in the
-    // order of the runs, and of their entries. `turns` has a kNoTurn for every place. The turns of a round are less
-    // than all earlier ones, so that none is taken back.
-    static constexpr index_t kNoTurn = kCount;
-    template <class RunOf, class PlaceOf, class Body>
-    __device__ __forceinline__ void each_of_runs_in_turn(index_t runs, const RunOf& run_of, index_t* turns,
-                                                         const PlaceOf& place_of, const Body& body) const {
+    // The turns of a round are less than all earlier ones, so that none is taken back.
+    using Turn = index_t;
+    static constexpr Turn kNoTurn = kCount;
+    template <class RunOf, class Read, class PlaceOf, class Body>
+    __device__ __forceinline__ void each_of_runs_in_turn(index_t runs, const RunOf& run_of, Turn* turns,
+                                                         const Read& read, const PlaceOf& place_of,
+                                                         const Body& body) const {
         index_t turn = lane();
         some_runs(runs, run_of, [&](index_t count, const auto& entry) {
             for (index_t first = 0; first < count; first += kCount) {
                 const index_t t = first + lane();
-                RunEntry found{};
+                decltype(read(0, 0)) item;
                 index_t place = -1;
                 if (t < count) {
-                    found = entry(t);
-                    place = place_of(found.run, found.entry);
+                    const RunEntry found = entry(t);
+                    item = read(found.run, found.entry);
+                    place = place_of(item);
                 }
                 bool waits = place >= 0;
                 do {
                     if (waits) atomicMin(turns + place, turn);
                     __syncthreads();
                     if (waits && turns[place] == turn) {
-                        body(found.run, found.entry, place);
+                        body(item, place);
                         waits = false;
                     }
                     turn -= kCount;

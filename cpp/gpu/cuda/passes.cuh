@@ -159,8 +159,12 @@ public:
     }
 
     template <class T>
-    T scan(T* counts, std::int64_t n) const {
+    void start_scan(T* counts, std::int64_t n) const {
         scan_counts(counts, n, device_.ordinal, stream());
+    }
+    template <class T>
+    T scan(T* counts, std::int64_t n) const {
+        start_scan(counts, n);
         return read(counts + n);
     }
 

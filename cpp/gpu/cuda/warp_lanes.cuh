@@ -66,6 +66,87 @@ public:
         for (index_t i = lane(); i < n; i += lanes) body(i);
         __syncwarp(all());
     }
+
+    template <class Value, class Body>
+    __device__ __forceinline__ index_t add_up(index_t n, const Value& value, const Body& body) const {
+        index_t sum = 0;
+        for (index_t first = 0; first < n; first += lanes) {
+            const index_t i = first + lane(), own = i < n ? value(i) : 0;
+            index_t up_to_here = own;
+            for (int step = 1; step < lanes; step *= 2) {
+                const index_t before = __shfl_up_sync(all(), up_to_here, step, lanes);
+                if (lane() >= step) up_to_here += before;
+            }
+            if (i < n) body(i, sum + up_to_here - own);
+            sum += __shfl_sync(all(), up_to_here, lanes - 1, lanes);
+        }
+        __syncwarp(all());
+        return sum;
+    }
+
+    template <class Holds>
+    __device__ __forceinline__ bool any_of(index_t n, const Holds& holds) const {
+        for (index_t first = 0; first < n; first += lanes) {
+            const index_t i = first + lane();
+            if (any(i < n && holds(i))) return true;
+        }
+        return false;
+    }
+
+    template <class RunOf, class IsOver, class Read, class Body>
+    __device__ __forceinline__ void each_of_runs_until(index_t runs, const RunOf& run_of, const IsOver& is_over,
+                                                       const Read& read, const Body& body) const {
+        read_runs(runs, run_of, is_over, read, [&](const auto& item, index_t) { body(item); });
+    }
+    template <class RunOf, class Read>
+    __device__ __forceinline__ index_t list_runs(index_t runs, const RunOf& run_of, const Read& read,
+                                                 index_t* to) const {
+        return read_runs(
+            runs, run_of, [] { return false; }, read, [&](index_t item, index_t t) { to[t] = item; });
+    }
+
+    // Lanes write their numbers to the places of their items. If they all read them again, the places are different;
+    // otherwise one run comes after the other.
+    using Turn = index_t;
+    static constexpr Turn kNoTurn = 0;
+    template <class RunOf, class Read, class PlaceOf, class Body>
+    __device__ __forceinline__ void each_of_runs_in_turn(index_t runs, const RunOf& run_of, Turn* turns,
+                                                         const Read& read, const PlaceOf& place_of,
+                                                         const Body& body) const {
+        constexpr int kAtOnce = 2;
+        some_runs(runs, run_of, [&](index_t count, const auto& entry) {
+            for (index_t first = 0; first < count; first += kAtOnce * lanes) {
+                decltype(read(0, 0)) items[kAtOnce];
+                index_t run[kAtOnce], place[kAtOnce];
+#pragma unroll
+                for (int j = 0; j < kAtOnce; ++j) {
+                    const index_t t = first + j * lanes + lane();
+                    const RunEntry found = entry(min(t, count - 1));
+                    run[j] = found.run;
+                    if (t < count) items[j] = read(found.run, found.entry);
+                }
+#pragma unroll
+                for (int j = 0; j < kAtOnce; ++j) {
+                    place[j] = first + j * lanes + lane() < count ? place_of(items[j]) : -1;
+                }
+#pragma unroll
+                for (int j = 0; j < kAtOnce; ++j) {
+                    const bool is_here = place[j] >= 0;
+                    if (is_here) atomicExch(turns + place[j], lane());
+                    __syncwarp(all());
+                    const bool is_apart = !is_here || turns[place[j]] == lane();
+                    const bool are_apart = !any(!is_apart);
+                    const index_t last = are_apart ? 0 : __shfl_sync(all(), run[j], lanes - 1, lanes);
+                    for (index_t r = are_apart ? 0 : __shfl_sync(all(), run[j], 0, lanes); r <= last; ++r) {
+                        if (is_here && (are_apart || run[j] == r)) body(items[j], place[j]);
+                        __syncwarp(all());
+                    }
+                }
+            }
+            return true;
+        });
+    }
+
     // In registers as far as they hold the numbers, and otherwise in runs that are merged.
     __device__ __forceinline__ void sort(index_t n, index_t* from, index_t* spare, index_t* to) const {
         constexpr int kSmall = 2, kLarge = lanes == kWarp ? 16 : 8;  // numbers of a lane
@@ -91,7 +172,68 @@ public:
     }
 
 private:
-    // Different numbers by Batcher's bitonic sort. Lane l gets those from l * kEach on.
+    static __device__ __forceinline__ bool any(bool own) { return __any_sync(all(), own) != 0; }
+
+    struct RunEntry {
+        index_t run, entry;
+    };
+    // some(count, entry) for as many runs at a time as there are lanes, which have `count` entries, until it returns
+    // false; all lanes ask for an entry(t), the t-th of them, at once.
+    template <class RunOf, class Some>
+    __device__ __forceinline__ void some_runs(index_t runs, const RunOf& run_of, const Some& some) const {
+        for (index_t first = 0; first < runs; first += lanes) {
+            index_t begin = 0, length = 0;
+            if (first + lane() < runs) {
+                const Run run = run_of(first + lane());
+                begin = run.begin, length = run.end - run.begin;
+            }
+            index_t end = length;
+            for (int step = 1; step < lanes; step *= 2) {
+                const index_t before = __shfl_up_sync(all(), end, step, lanes);
+                if (lane() >= step) end += before;
+            }
+            begin -= end - length;
+            const bool goes_on = some(__shfl_sync(all(), end, lanes - 1, lanes), [&](index_t t) -> RunEntry {
+                index_t at = 0;  // as many runs end before
+#pragma unroll
+                for (int half = lanes / 2; half > 0; half /= 2) {
+                    if (__shfl_sync(all(), end, at + half - 1, lanes) <= t) at += half;
+                }
+                return {first + at, __shfl_sync(all(), begin, at, lanes) + t};
+            });
+            if (!goes_on) return;
+        }
+    }
+
+    // body(item, t) for the t-th entry of all runs, until is_over() holds for a lane; returns how many were read.
+    template <class RunOf, class IsOver, class Read, class Body>
+    __device__ __forceinline__ index_t read_runs(index_t runs, const RunOf& run_of, const IsOver& is_over,
+                                                 const Read& read, const Body& body) const {
+        index_t before = 0;
+        some_runs(runs, run_of, [&](index_t count, const auto& entry) {
+            for (index_t first = 0; first < count; first += kReadAtOnce * lanes) {
+                if (any(is_over())) return false;
+                decltype(read(0, 0)) items[kReadAtOnce];
+#pragma unroll
+                for (int j = 0; j < kReadAtOnce; ++j) {
+                    const index_t t = first + j * lanes + lane();
+                    const RunEntry found = entry(t);
+                    if (t < count) items[j] = read(found.run, found.entry);
+                }
+#pragma unroll
+                for (int j = 0; j < kReadAtOnce; ++j) {
+                    const index_t t = first + j * lanes + lane();
+                    if (t < count) body(items[j], before + t);
+                }
+            }
+            before += count;
+            return true;
+        });
+        __syncwarp(all());
+        return before;
+    }
+
+    // Numbers by Batcher's bitonic sort. Lane l gets those from l * kEach on.
     template <int kEach>
     __device__ __forceinline__ void sort_in_registers(index_t n, const index_t* from, index_t* to) const {
         index_t own[kEach];
@@ -222,22 +364,6 @@ struct WarpLanes : SomeLanes<kWarp> {
             if (own > found) found = own;
         }
         return largest_in_warp(found);
-    }
-    template <class Value, class Body>
-    __device__ __forceinline__ index_t add_up(index_t n, const Value& value, const Body& body) const {
-        index_t sum = 0;
-        for (index_t first = 0; first < n; first += kWarp) {
-            const index_t i = first + lane(), own = i < n ? value(i) : 0;
-            index_t up_to_here = own;
-            for (int step = 1; step < kWarp; step *= 2) {
-                const index_t before = __shfl_up_sync(kAllLanes, up_to_here, step);
-                if (lane() >= step) up_to_here += before;
-            }
-            if (i < n) body(i, sum + up_to_here - own);
-            sum += __shfl_sync(kAllLanes, up_to_here, kWarp - 1);
-        }
-        __syncwarp();
-        return sum;
     }
     __device__ __forceinline__ void meet() const { __syncwarp(); }
 };
