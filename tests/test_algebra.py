@@ -375,6 +375,20 @@ def test_entries_of_what_is_made_of_operators(where, dtype, device):
     assert sg.aslinearoperator(a @ b, dtype=np.complex128, device=["cpu", "cpu"]).shape == (ROWS, ROWS)
 
 
+def test_what_is_made_of_one_operator_has_its_own_values(device):
+    nothing = sg.aslinearoperator(sp.csr_array(SYMMETRIC.shape), "csr", device)
+    op = sg.aslinearoperator(SYMMETRIC, "csr", device)
+    for name, composed in {"sum": op + nothing, "other sum": nothing + op, "power": op**1}.items():
+        with naming(name=name):
+            made = sg.aslinearoperator(composed, "csr", device)
+            op.update_values(3 * SYMMETRIC.data)
+            assert_same_entries(made.tocsr(), SYMMETRIC)
+            made.update_values(5 * SYMMETRIC.data)
+            assert_same_entries(op.tocsr(), 3 * SYMMETRIC)
+            assert_same_entries(sg.aslinearoperator(composed, "csr", device).tocsr(), SYMMETRIC)
+            op.update_values(SYMMETRIC.data)
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_products_with_very_long_rows(dtype, device):
     """Rows of more entries than a warp of a GPU gathers, of which some are those of several blocks."""

@@ -120,11 +120,11 @@ void register_source(py::module_& module) {
             py::arg("nnz"), py::arg("from_ordinal"), py::arg("ordinal"), py::arg("first") = 0,
             "(source, steps) of arrays at addresses on a GPU, which may be another one; the offsets, of which "
             "`first` is taken off, may be in host memory.")
-        .def_static("of", method<MatricesOf<Matrix>>([]<class T>(const Matrix<T>& matrix) {
-                        return source_of(matrix.csr_there());
+        .def_static("of", method<MatricesOf<Matrix>>([]<class T>(const Matrix<T>& matrix, bool may_lend) {
+                        return source_of(matrix.csr_there(may_lend));
                     }),
-                    py::arg("matrix"), py::call_guard<GilRelease>(),
-                    "A stored matrix in CSR on its device, with values of its own.")
+                    py::arg("matrix"), py::arg("may_lend") = false, py::call_guard<GilRelease>(),
+                    "A stored matrix in CSR on its device, with values of its own, unless it may lend its own ones.")
         .def_static(
             "stacked",
             [](const std::vector<AnyCsrSource>& sources) {

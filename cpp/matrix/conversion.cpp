@@ -72,6 +72,7 @@ MatrixPlan plan_matrix(const CsrMatrix<T>& csr, const std::string& format, const
         result.cost = plan.cost;
         result.options = list_options(plan.tuning);
         result.counts = counts_of(plan);
+        if constexpr (requires { plan.longest_row; }) result.longest_row = plan.longest_row;
         result.made = std::move(plan);
         result.time_of = [](const roofline::Subject& subject, const MatrixPlan& plan, const Options& changed) {
             const roofline::Amount stored{double(plan.cost.bytes), double(plan.cost.slots), plan.cost.padding()};
@@ -119,7 +120,7 @@ FormatMatrix<T> convert(const CsrMatrix<T>& given, const std::string& format, co
     });
     stored.stores_in_order = plan.cost.stores_in_order;
     stored.counts = plan.counts;
-    stored.longest_row = gpu::run(LongestRow{csr.pattern()}, csr.device());
+    stored.longest_row = plan.longest_row > 0 ? plan.longest_row : gpu::run(LongestRow{csr.pattern()}, csr.device());
     stored.took.convert = seconds_since(start);
 
     start = std::chrono::steady_clock::now();
@@ -143,7 +144,7 @@ CsrMatrix<T> read_csr(const AnyFormat<T>& stored) {
 }
 
 template <class T>
-CsrMatrix<T> read_csr_there(const AnyFormat<T>& stored, Device device) {
+CsrMatrix<T> read_csr_there(const AnyFormat<T>& stored, Device device, bool may_lend) {
     const auto* const is_csr = std::get_if<Csr<T>>(&stored);
     if constexpr (kHasCuda) {
         if (device.is_gpu() && is_csr == nullptr) {
@@ -151,7 +152,7 @@ CsrMatrix<T> read_csr_there(const AnyFormat<T>& stored, Device device) {
         }
     }
     CsrMatrix<T> csr = is_csr != nullptr ? is_csr->to_csr() : copy_to(read_csr<T>(stored), device);
-    if (csr.values.is_sole_owner()) return csr;
+    if (may_lend || csr.values.is_sole_owner()) return csr;
     Array<T> values(csr.values.size(), device);
     copy_bytes(values.data(), device, csr.values.data(), device, values.bytes());
     csr.values = std::move(values);
@@ -171,7 +172,7 @@ std::size_t FormatMatrix<T>::bytes() const {
     template FormatMatrix<T> convert(const CsrMatrix<T>&, const std::string&, const Options&, Device, Builders, \
                                      const MatrixPlan*);                                                        \
     template CsrMatrix<T> read_csr(const AnyFormat<T>&);                                                        \
-    template CsrMatrix<T> read_csr_there(const AnyFormat<T>&, Device);                                          \
+    template CsrMatrix<T> read_csr_there(const AnyFormat<T>&, Device, bool);                                    \
     template struct FormatMatrix<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE

@@ -31,6 +31,7 @@ struct MatrixPlan {
     std::vector<OptionInfo> options;       // with every automatic choice made
     std::map<std::string, double> counts;  // see counts_of()
     std::any made;                         // the format's own plan
+    index_t longest_row = 0;               // or 0, if it was not asked for
 
     // The time of a product, also with other options; infinite if they change the stored arrays.
     times::Time (*time_of)(const roofline::Subject&, const MatrixPlan&, const Options&) = nullptr;
@@ -64,12 +65,12 @@ template <class T>
 FormatMatrix<T> convert(const CsrMatrix<T>& csr, const std::string& format, const Options& options, Device device,
                         Builders builders = Builders::kOfDevice, const MatrixPlan* planned = nullptr);
 
-// The matrix in host memory, or on the device where it is stored, with values of its own. For a format without rows,
-// see formats/rows.hpp, the latter goes through host memory.
+// The matrix in host memory, or on the device where it is stored, with values of its own, unless CSR may lend them. For
+// a format without rows, see formats/rows.hpp, the latter goes through host memory.
 template <class T>
 CsrMatrix<T> read_csr(const AnyFormat<T>& stored);
 template <class T>
-CsrMatrix<T> read_csr_there(const AnyFormat<T>& stored, Device device);
+CsrMatrix<T> read_csr_there(const AnyFormat<T>& stored, Device device, bool may_lend);
 
 // The entries of a format on a GPU, listed there; none for a format without rows. Defined in matrix/read_csr.cu.
 template <class T>

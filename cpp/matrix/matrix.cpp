@@ -183,9 +183,9 @@ CsrMatrix<T> Matrix<T>::to_csr() const {
 }
 
 template <class T>
-CsrMatrix<T> Matrix<T>::csr_there() const {
+CsrMatrix<T> Matrix<T>::csr_there(bool may_lend) const {
     const std::lock_guard lock(values_mutex_);
-    return read_csr_there<T>(stored_.format, device_);
+    return read_csr_there<T>(stored_.format, device_, may_lend);
 }
 
 template <class T>

@@ -39,8 +39,9 @@ public:
 
     double time_products(const Series& series) const override;
 
-    CsrMatrix<T> to_csr() const;     // in host memory
-    CsrMatrix<T> csr_there() const;  // on the device, with values of its own
+    CsrMatrix<T> to_csr() const;  // in host memory
+    // On the device, with values of its own, unless those that are stored may be lent.
+    CsrMatrix<T> csr_there(bool may_lend = false) const;
 
     // Replaces the values by others in CSR order, which lie in host memory or on the device; the result is as if it had
     // been built with them. Returns once that is done, and waits for everything on the device before. No product may be

@@ -224,8 +224,15 @@ class MatrixAlgebra(Composable):
         return super().__truediv__(divisor)
 
     def _as_csr(self, dtype: DType) -> CanonicalCsr:
+        return self._entries_in(dtype, may_lend=False)
+
+    def _lent_csr(self, dtype: DType) -> CanonicalCsr:
+        """As `_as_csr`, with the values that are stored: those of a snapshot, as long as it lives."""
+        return self._entries_in(dtype, may_lend=True)
+
+    def _entries_in(self, dtype: DType, *, may_lend: bool) -> CanonicalCsr:
         with at_most(self._stored.description.threads):
-            return self._stored.canonical_there().astype(dtype)
+            return self._stored.canonical_there(may_lend=may_lend).astype(dtype)
 
     def _multiple(self, function: Callable[[HostArray], HostArray], factor: complex = 1) -> Self:
         return type(self)(_multiple(self._stored, function, factor))

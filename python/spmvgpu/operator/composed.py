@@ -326,7 +326,10 @@ class SumOperator(ComposedOperator):
         return SumOperator(LinearOperator.__add__(a, b))
 
     def _as_csr(self, dtype: DType) -> CanonicalCsr:
-        return _together(lambda a, b: a.plus(b), *(_csr_of(op, dtype) for op in self.args))
+        a, b = (_lent_csr_of(op, dtype) for op in self.args)
+        if a.nnz == 0 or b.nnz == 0:  # the sum shares the values of the other
+            a, b = (_csr_of(op, dtype) for op in self.args)
+        return _together(lambda a, b: a.plus(b), a, b)
 
 
 class ProductOperator(ComposedOperator):
@@ -339,7 +342,7 @@ class ProductOperator(ComposedOperator):
         return ProductOperator(LinearOperator.dot(b, a))
 
     def _as_csr(self, dtype: DType) -> CanonicalCsr:
-        return _together(lambda a, b: a.times(b), *(_csr_of(op, dtype) for op in self.args))
+        return _together(lambda a, b: a.times(b), *(_lent_csr_of(op, dtype) for op in self.args))
 
 
 class MultipleOperator(ComposedOperator):
@@ -376,7 +379,7 @@ class PowerOperator(ComposedOperator):
         op, exponent = self.args
         if exponent == 0:
             return CanonicalCsr.of(sp.eye_array(self.shape[0], dtype=dtype, format="csr"))
-        factor = _csr_of(op, dtype)
+        factor = _csr_of(op, dtype) if exponent == 1 else _lent_csr_of(op, dtype)
         return reduce(partial(_together, lambda a, b: a.times(b)), [factor] * exponent)
 
 
@@ -389,6 +392,11 @@ def _csr_of(op: LinearOperator, dtype: DType) -> CanonicalCsr:
         )
     found: CanonicalCsr = as_csr(dtype)
     return found
+
+
+def _lent_csr_of(op: LinearOperator, dtype: DType) -> CanonicalCsr:
+    """As `_csr_of`, with the values of the operand where they are stored so, for what is made of them now."""
+    return op._lent_csr(dtype) if hasattr(op, "_lent_csr") else _csr_of(op, dtype)
 
 
 def _together(

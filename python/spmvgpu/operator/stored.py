@@ -125,12 +125,15 @@ class StoredMatrix:
         """The entries as a new canonical matrix."""
         return CanonicalCsr.of(self.to_csr())
 
-    def canonical_there(self) -> CanonicalCsr:
-        """The same on the device, if that has room and the matrix is in one format."""
+    def canonical_there(self, *, may_lend: bool = False) -> CanonicalCsr:
+        """The same on the device, if that has room and the matrix is in one format.
+
+        With `may_lend`, its values may be those that are stored, which later ones replace.
+        """
         if isinstance(self.matrix, Matrix):
             try:
                 with at_most(self.description.threads):
-                    source = _core.CsrSource.of(self.matrix)
+                    source = _core.CsrSource.of(self.matrix, may_lend)
             except MemoryError:
                 return self.canonical()
             return CanonicalCsr.on(source, self.shape, self.dtype, self.matrix.nnz, self.ordinal)
