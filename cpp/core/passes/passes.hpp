@@ -4,39 +4,52 @@
 // up, apart from the sums of DiagonalFacts, which go into no array.
 //
 // A backend `passes` offers a builder:
-//     passes.make<T>(n)                         an array of n on the device, which lasts: a part of the result
-//     passes.scratch<T>(n)                      an array that only the builder needs; other passes return such arrays,
-//     too passes.keep(array)                        a copy of the numbers in an array that lasts passes.fill(to, n,
-//     value)                 to[i] = value passes.each(n, body, work)                body(i) for every i below n
-//     passes.each_in_step(n, body, work)        body(lanes, i) for every i below n, in which 32 lanes work in step; the
-//                                               type of the lanes, see lanes.hpp, is Passes::Lanes
-//     passes.each_in_step_with(n, words, body, work)       body(lanes, i, memory), with `words` words of memory for
-//                                               each i, which is near if they are no more than kFastWords
-//     passes.each_by_few_with(n, words, body, work)        the same with few lanes, 8 on a GPU, and memory that is
-//     near:
-//                                               for short rows, with at most kFewWords
-//     passes.each_by_block_with(n, words, body, work)      the same with the threads of a block
-//                                               (gpu/cuda/block_lanes.cuh): for long rows, with at most kBlockWords
-//     passes.each_entry(rows, row_offsets, nnz, body)      body(row, k) for every entry k, which lies in that row
-//     passes.reduce<Sum>(n, body, work)         the sum, by +=, of body(i), which gives a Sum
-//     passes.reduce_rows<Sum, V>(rows, row_offsets, nnz, term, body, work)      that of body(row, sum), where the sum
-//     is
-//                                               of the V term(k) of the row's entries, one after the other
-//     passes.add(to, n, body, work)             adds the sum of body(i), an std::int64_t, to the one at an address on
-//                                               the device, without waiting for it
-//     passes.add_rows<V>(to, rows, row_offsets, nnz, term, body, work)          adds the sums over rows, as add() does
-//     passes.scan(counts, n)                    counts[i] becomes the sum of the counts before i, for i up to n itself;
-//                                               returns that of all. `counts` has n + 1 places
-//     passes.start_scan(counts, n)              the same without waiting for it, which returns nothing
-//     passes.order_by_key(n, window, largest, key)         0 to n - 1, by ascending key(i) within windows of `window`
-//                                               neighbours; equal ones keep their order. key(i) is in 0..largest
-//     passes.distinct<Group>(n, most, body, work)          counts the different numbers in the group body(g), for every
-//                                               g below n; what a Group is stands at Tally
-//     passes.chain(n, next)                     0, next(0), next(next(0)), ... as far as they lie below n; next(i) > i
-//     passes.read(from)                         the value at an address on the device
-//     passes.read_all(array)                    all values of an array, in host memory
-//     passes.write_all(array, values)           sets all values of an array from host memory
-//     passes.finish()                           waits for all of them, and frees the memory of deleted scratch arrays
+//
+// clang-format off
+//
+//     passes.make<T>(n)                     an array of n on the device, which lasts: a part of the result
+//     passes.scratch<T>(n)                  an array that only the builder needs; other passes return such arrays, too
+//     passes.keep(array)                    a copy of the numbers in an array that lasts
+//     passes.fill(to, n, value)             to[i] = value
+//     passes.each(n, body, work)            body(i) for every i below n
+//     passes.each_in_step(n, body, work)    body(lanes, i) for every i below n, in which 32 lanes work in step; the type
+//                                           of the lanes, see lanes.hpp, is Passes::Lanes
+//     passes.each_in_step_with(n, words, body, work)
+//                                           body(lanes, i, memory), with `words` words of memory for each i, which is
+//                                           near if they are no more than kFastWords
+//     passes.each_by_few_with(n, words, body, work)
+//                                           the same with few lanes, 8 on a GPU, and memory that is near: for short
+//                                           rows, with at most kFewWords
+//     passes.each_by_block_with(n, words, body, work)
+//                                           the same with the threads of a block (gpu/cuda/block_lanes.cuh): for long
+//                                           rows, with at most kBlockWords
+//     passes.each_entry(rows, row_offsets, nnz, body)
+//                                           body(row, k) for every entry k, which lies in that row
+//     passes.reduce<Sum>(n, body, work)     the sum, by +=, of body(i), which gives a Sum
+//     passes.reduce_rows<Sum, V>(rows, row_offsets, nnz, term, body, work)
+//                                           that of body(row, sum), where the sum is of the V term(k) of the row's
+//                                           entries, one after the other
+//     passes.add(to, n, body, work)         adds the sum of body(i), an std::int64_t, to the one at an address on the
+//                                           device, without waiting for it
+//     passes.add_rows<V>(to, rows, row_offsets, nnz, term, body, work)
+//                                           adds the sums over rows, as add() does
+//     passes.scan(counts, n)                counts[i] becomes the sum of the counts before i, for i up to n itself;
+//                                           returns that of all. `counts` has n + 1 places
+//     passes.start_scan(counts, n)          the same without waiting for it, which returns nothing
+//     passes.order_by_key(n, window, largest, key)
+//                                           0 to n - 1, by ascending key(i) within windows of `window` neighbours; equal
+//                                           ones keep their order. key(i) is in 0..largest
+//     passes.distinct<Group>(n, most, body, work)
+//                                           counts the different numbers in the group body(g), for every g below n; what
+//                                           a Group is stands at Tally
+//     passes.chain(n, next)                 0, next(0), next(next(0)), ... as far as they lie below n; next(i) > i
+//     passes.read(from)                     the value at an address on the device
+//     passes.read_all(array)                all values of an array, in host memory
+//     passes.write_all(array, values)       sets all values of an array from host memory
+//     passes.finish()                       waits for all of them, and frees the memory of deleted scratch arrays
+//
+// clang-format on
+//
 // The functions below build on these. Bodies are lambdas, [=] SPMVGPU_BODY(...) {...}, that capture numbers and
 // pointers by value, and call nothing but constexpr functions and the functions of this file. `work` is the number of
 // nanoseconds that a core takes for one i; a GPU ignores it.
