@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <map>
 #include <set>
@@ -15,7 +16,7 @@ namespace spmvgpu::gpu {
 
 namespace {
 
-// The fraction of a device's memory that its pool keeps at most, because other libraries cannot use it.
+// The fraction of a device's memory that a pool keeps at most, because other libraries cannot use it.
 constexpr std::uint64_t kKeptFraction = 8;
 
 // The fraction of a device's memory that is freed together, of memory that nothing uses any more, except perhaps work
@@ -38,10 +39,12 @@ struct IdleScratch {
     std::size_t bytes = 0;
 };
 
-// A device without pools has none, and cudaMalloc instead.
+// A device without pools has none, and cudaMalloc instead. Scratch memory has a pool of its own once other GPUs access
+// the first one: for each of them the driver maps memory again that it puts together from pieces.
 struct Pool {
     cudaMemPool_t memory = nullptr;
-    cudaStream_t stream = nullptr;  // for allocations that no stream orders
+    std::atomic<cudaMemPool_t> scratch = nullptr;  // the same pool or another one
+    cudaStream_t stream = nullptr;                 // for allocations that no stream orders
     std::uint64_t most_awaited = 0;
 };
 
@@ -51,7 +54,15 @@ public:
     const Pool& of(int ordinal) {
         const std::lock_guard lock(mutex_);
         const auto found = pools_.find(ordinal);
-        return found != pools_.end() ? found->second : pools_.emplace(ordinal, make(ordinal)).first->second;
+        return found != pools_.end() ? found->second : make(ordinal);
+    }
+
+    void separate_scratch(int ordinal) {
+        const std::lock_guard lock(mutex_);
+        Pool& pool = pools_.at(ordinal);
+        if (pool.memory == nullptr || pool.scratch != pool.memory) return;
+        const DeviceGuard guard(ordinal);
+        pool.scratch = make_pool(ordinal);
     }
 
     void leave(int ordinal) {
@@ -118,23 +129,36 @@ public:
     }
 
 private:
-    static Pool make(int ordinal) {
+    const Pool& make(int ordinal) {
         int has_pools = 0;
         check(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, ordinal), "cudaDeviceGetAttribute");
-        if (!has_pools) return {};
+        if (!has_pools) return pools_[ordinal];
         const DeviceGuard guard(ordinal);
-        std::size_t free = 0, total = 0;
-        check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-        Pool pool;
-        check(cudaStreamCreateWithFlags(&pool.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        cudaStream_t stream = nullptr;
+        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        const cudaMemPool_t memory = make_pool(ordinal);
+        Pool& pool = pools_[ordinal];
+        pool.scratch = pool.memory = memory;
+        pool.stream = stream;
+        pool.most_awaited = total_memory() / kAwaitedFraction;
+        return pool;
+    }
+
+    static cudaMemPool_t make_pool(int ordinal) {
         cudaMemPoolProps properties{};
         properties.allocType = cudaMemAllocationTypePinned;
         properties.location = {cudaMemLocationTypeDevice, ordinal};
-        check(cudaMemPoolCreate(&pool.memory, &properties), "cudaMemPoolCreate");
-        pool.most_awaited = total / kAwaitedFraction;
-        std::uint64_t kept = total / kKeptFraction;
-        check(cudaMemPoolSetAttribute(pool.memory, cudaMemPoolAttrReleaseThreshold, &kept), "cudaMemPoolSetAttribute");
+        cudaMemPool_t pool = nullptr;
+        check(cudaMemPoolCreate(&pool, &properties), "cudaMemPoolCreate");
+        std::uint64_t kept = total_memory() / kKeptFraction;
+        check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept), "cudaMemPoolSetAttribute");
         return pool;
+    }
+
+    static std::size_t total_memory() {  // of the current device
+        std::size_t free = 0, total = 0;
+        check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        return total;
     }
 
     Mutex mutex_;
@@ -150,13 +174,13 @@ Pools& pools() {
 }
 
 // Null if the pool cannot grow: it does so in larger steps than the driver itself allocates.
-void* take(std::size_t bytes, int ordinal, const Pool& pool, cudaStream_t stream) {
+void* take(std::size_t bytes, int ordinal, cudaMemPool_t pool, cudaStream_t stream) {
     void* pointer = nullptr;
-    cudaError_t status = cudaMallocFromPoolAsync(&pointer, bytes, pool.memory, stream);
+    cudaError_t status = cudaMallocFromPoolAsync(&pointer, bytes, pool, stream);
     if (status == cudaErrorMemoryAllocation) {  // idle memory may be in pieces that are too small
         cudaGetLastError();
         release_idle_memory(ordinal);
-        status = cudaMallocFromPoolAsync(&pointer, bytes, pool.memory, stream);
+        status = cudaMallocFromPoolAsync(&pointer, bytes, pool, stream);
     }
     if (status == cudaErrorMemoryAllocation) {
         cudaGetLastError();
@@ -197,10 +221,16 @@ void give_back(void* memory, std::size_t bytes, int ordinal, const Pool& pool) n
     }
 }
 
+std::set<cudaMemPool_t> pools_of(const Pool& pool) { return {pool.memory, pool.scratch}; }
+
 std::size_t read(const Pool& pool, cudaMemPoolAttr attribute) {
-    std::uint64_t value = 0;
-    check(cudaMemPoolGetAttribute(pool.memory, attribute, &value), "cudaMemPoolGetAttribute");
-    return value;
+    std::size_t sum = 0;
+    for (const cudaMemPool_t memory : pools_of(pool)) {
+        std::uint64_t value = 0;
+        check(cudaMemPoolGetAttribute(memory, attribute, &value), "cudaMemPoolGetAttribute");
+        sum += value;
+    }
+    return sum;
 }
 
 }  // namespace
@@ -209,7 +239,7 @@ std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
     const Pool& pool = pools().of(ordinal);
     const DeviceGuard guard(ordinal);
     const bool has_pool = pool.memory != nullptr && !pools().is_left(ordinal);
-    void* const pointer = has_pool ? take(bytes, ordinal, pool, pool.stream) : nullptr;
+    void* const pointer = has_pool ? take(bytes, ordinal, pool.memory, pool.stream) : nullptr;
     if (pointer == nullptr) return take_from_driver(bytes, ordinal);
     std::shared_ptr<void> owner(pointer,
                                 [bytes, ordinal, &pool](void* memory) { give_back(memory, bytes, ordinal, pool); });
@@ -225,7 +255,7 @@ std::shared_ptr<void> allocate_scratch(std::size_t bytes, int ordinal, Stream st
     constexpr std::size_t kSmallestScratch = 512;
     const std::size_t size = bytes > kSmallScratch ? bytes : std::bit_ceil(std::max(bytes, kSmallestScratch));
     void* pointer = pools().take_scratch(size, ordinal, stream);
-    if (pointer == nullptr) pointer = take(size, ordinal, pool, native(stream));
+    if (pointer == nullptr) pointer = take(size, ordinal, pool.scratch, native(stream));
     if (pointer == nullptr) return take_from_driver(bytes, ordinal);
     return {pointer, [size, ordinal, stream](void* memory) {
                 if (pools().keep_scratch(memory, size, ordinal, stream)) return;
@@ -249,7 +279,7 @@ void release_idle_memory(int ordinal) {
     free_after_work(pools().take_idle(ordinal), ordinal, *pool);
     check(cudaStreamSynchronize(pool->stream),
           "cudaStreamSynchronize");  // memory that was freed there counts as used until then
-    check(cudaMemPoolTrimTo(pool->memory, 0), "cudaMemPoolTrimTo");
+    for (const cudaMemPool_t memory : pools_of(*pool)) check(cudaMemPoolTrimTo(memory, 0), "cudaMemPoolTrimTo");
 }
 
 void leave_pool(int ordinal) { pools().leave(ordinal); }
@@ -259,6 +289,7 @@ void share_pool(int ordinal, int other) {
     if (pool.memory == nullptr) return;
     const cudaMemAccessDesc access{{cudaMemLocationTypeDevice, ordinal}, cudaMemAccessFlagsProtReadWrite};
     check(cudaMemPoolSetAccess(pool.memory, &access, 1), "cudaMemPoolSetAccess");
+    pools().separate_scratch(other);
 }
 
 }  // namespace spmvgpu::gpu
