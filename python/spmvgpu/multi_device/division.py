@@ -28,7 +28,7 @@ from ..planning.symmetry import of_part
 
 # Memory for the CUDA context, the kernels of other libraries and the pages of the driver.
 _MEMORY_KEPT_FREE = 0.03
-_LEAST_KEPT_FREE = 16 << 20  # memory comes in pages, and every stream takes some
+_LEAST_KEPT_FREE = 24 << 20  # memory comes in pages, and streams and kernels take some
 
 # Entries of the rows that are timed where powers must be measured.
 _SAMPLE_ENTRIES = 8_000_000
