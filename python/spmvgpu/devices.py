@@ -88,9 +88,9 @@ def devices() -> tuple[DeviceInfo, ...]:
 def release_memory() -> None:
     """Return unused GPU memory to the driver, for other libraries.
 
-    Memory of a deleted operator is kept for the next one, up to 1/8 of the memory of a GPU. An allocation by
-    the driver takes longer than a product with a small matrix. Memory is also released when an operator does
-    not fit otherwise.
+    Memory of a deleted operator is kept for the next one, up to 1/8 of the memory of a GPU, and up to 1/4
+    on GPUs that work together. An allocation by the driver takes longer than a product with a small matrix.
+    Memory is also released when an operator does not fit otherwise.
 
     Examples
     --------
