@@ -25,7 +25,8 @@ from ..inputs.csr import CanonicalCsr
 from ..inputs.source import storage_dtype, wanted_dtype
 from ..planning.symmetry import of_multiple
 from .build import build_derived, build_multiple
-from .composed import Composable, plain
+from .composed import Composable
+from .operands import plain
 from .stored import StoredMatrix, Transposition
 
 if TYPE_CHECKING:

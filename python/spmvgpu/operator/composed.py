@@ -19,7 +19,7 @@ from ..arrays import NUMPY, AnyArray, AnyLibrary, array_and_library, is_sparse, 
 from ..arrays.products import check_from_left, is_stack, mismatch, of_rows, of_stack, shape_of
 from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
-from .operands import check_shape
+from .operands import check_shape, is_operand, multiplies_itself, plain, refuse_number, refuse_stack
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -437,30 +437,3 @@ def keeping(x: _T) -> _T:
     if isinstance(x, LinearOperator):
         refuse_stack(x)
     return x
-
-
-def refuse_stack(op: Any) -> None:
-    """Refuse, with ValueError, several operators in one, as SciPy has them from version 1.18 on."""
-    if len(getattr(op, "shape", "mn")) != 2:
-        raise ValueError(f"the {type(op).__name__} has shape {op.shape}; give one of two dimensions")
-
-
-def is_operand(x: object) -> bool:
-    """Whether SciPy makes an operator of this and another one."""
-    return isinstance(x, LinearOperator) or is_number(x)
-
-
-def refuse_number(x: object) -> None:
-    if is_number(x):
-        raise ValueError("Scalar operands are not allowed, use '*' instead")
-
-
-def multiplies_itself(x: object) -> bool:
-    """Whether this is no operand of the kinds here, and knows its product with an operator on its left."""
-    is_known = is_operand(x) or is_sparse(x) or library_of(x) is not None or hasattr(x, "__array__")
-    return hasattr(type(x), "__rmatmul__") and not is_known
-
-
-def plain(x: object) -> object:
-    """The number in a 0-d array; anything else as it is."""
-    return x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else x

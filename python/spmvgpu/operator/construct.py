@@ -25,8 +25,8 @@ from ..planning.request import BUDGET, CHOOSERS, MODES, Request
 from ..planning.symmetry import declared
 from .batch import BatchedOperator, block_diagonal
 from .build import build
-from .composed import refuse_stack
 from .description import Description, resolved
+from .operands import refuse_stack
 from .operator import SparseOperator, operator_of
 
 P = ParamSpec("P")

@@ -16,6 +16,8 @@ import numpy as np
 
 from .. import _core
 from .._core import AnyMatrix, LinearMap
+from .._util.arguments import is_number
+from .._util.linear_operator import LinearOperator
 from .._util.types import DType, HostArray
 from ..arrays import (
     AnyArray,
@@ -391,3 +393,30 @@ def converted_vector(
     if located.host is None and op._stream is not None and op._stream != own.stream(located):
         _core.synchronize(own.stream(located), located.ordinal)
     return made, own.locate(made, name)
+
+
+def refuse_stack(op: Any) -> None:
+    """Refuse, with ValueError, several operators in one, as SciPy has them from version 1.18 on."""
+    if len(getattr(op, "shape", "mn")) != 2:
+        raise ValueError(f"the {type(op).__name__} has shape {op.shape}; give one of two dimensions")
+
+
+def is_operand(x: object) -> bool:
+    """Whether SciPy makes an operator of this and another one."""
+    return isinstance(x, LinearOperator) or is_number(x)
+
+
+def refuse_number(x: object) -> None:
+    if is_number(x):
+        raise ValueError("Scalar operands are not allowed, use '*' instead")
+
+
+def multiplies_itself(x: object) -> bool:
+    """Whether this is no operand of the kinds here, and knows its product with an operator on its left."""
+    is_known = is_operand(x) or is_sparse(x) or library_of(x) is not None or hasattr(x, "__array__")
+    return hasattr(type(x), "__rmatmul__") and not is_known
+
+
+def plain(x: object) -> object:
+    """The number in a 0-d array; anything else as it is."""
+    return x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else x
