@@ -59,10 +59,10 @@ public:
 
     std::unique_ptr<MultiDeviceVector<T>> make_vector() const;
 
-    // y = alpha*A*x + beta*y, each piece of y on its device. Returns once the work of the GPUs is queued, and the work
-    // of the CPU done. Threads take turns. Repeated products with the same memory, of GPUs alone, are recorded if the
-    // host takes longer to queue the work than the GPUs take for it: as one graph for each GPU, which waits for its
-    // neighbours alone.
+    // y = alpha*A*x + beta*y, each piece of y on its device. Returns once the work of the GPUs is queued and the CPU
+    // has done its own. Threads take turns. If the host queues a product more slowly than the GPUs compute it, and
+    // repeats it with the same memory, its work is recorded: one graph for each GPU, which waits for its neighbours
+    // alone. Products of a CPU and GPUs are never recorded.
     void run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y);
 
     void synchronize() const;  // waits for all that was queued

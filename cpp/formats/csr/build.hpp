@@ -38,7 +38,7 @@ constexpr bool begins_node(const Mark* differs, index_t rows, index_t row) {
     index_t first = row - 1, end = row + 1;
     while (differs[first] == 0 && row - first < kMany) --first;
     while (end < rows && differs[end] == 0 && end - row < kMany) ++end;
-    const index_t together = end - first;  // or fewer, if they are many
+    const index_t together = end - first;  // the exact number of rows, up to kMany
     if (together > kMany) return row % kMost == 0;
     const index_t nodes = (together + kMost - 1) / kMost, node = (row - first) * nodes / together;
     return node > 0 && row == first + (together * node + nodes - 1) / nodes;

@@ -19,9 +19,9 @@ namespace {
 // The fraction of a device's memory that a pool keeps at most, because other libraries cannot use it.
 constexpr std::uint64_t kKeptFraction = 8;
 
-// The fraction of a device's memory that is freed together, of memory that nothing uses any more, except perhaps work
-// that is queued. The device is waited for before, which takes as long as a short pass over a matrix, and holds up the
-// threads of all GPUs of a process.
+// The fraction of a device's memory that is freed together. Queued work may still use such memory, so the device is
+// waited for first. That takes as long as a short pass over a matrix, and holds up the threads of all GPUs of a
+// process.
 constexpr std::uint64_t kAwaitedFraction = 256;
 
 struct Awaited {
@@ -39,11 +39,12 @@ struct IdleScratch {
     std::size_t bytes = 0;
 };
 
-// A device without pools has none, and cudaMalloc instead. Scratch memory has a pool of its own once other GPUs access
-// the first one: for each of them the driver maps memory again that it puts together from pieces.
+// A device without pools has none, and cudaMalloc instead. The driver puts memory together from free pieces, and maps
+// it again for every GPU that may access the pool. So scratch memory gets a pool that no other GPU may access, as soon
+// as one may access the first pool.
 struct Pool {
     cudaMemPool_t memory = nullptr;
-    std::atomic<cudaMemPool_t> scratch = nullptr;  // the same pool or another one
+    std::atomic<cudaMemPool_t> scratch = nullptr;  // for scratch memory: `memory`, until other GPUs may access that
     cudaStream_t stream = nullptr;                 // for allocations that no stream orders
     std::uint64_t most_awaited = 0;
 };
@@ -155,7 +156,8 @@ private:
         return pool;
     }
 
-    static std::size_t total_memory() {  // of the current device
+    // The number of bytes that the current device has.
+    static std::size_t total_memory() {
         std::size_t free = 0, total = 0;
         check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
         return total;
