@@ -39,79 +39,67 @@ struct IdleScratch {
     std::size_t bytes = 0;
 };
 
-// A device without pools has none, and cudaMalloc instead. The driver puts memory together from free pieces, and maps
-// it again for every GPU that may access the pool. So scratch memory gets a pool that no other GPU may access, as soon
-// as one may access the first pool.
-struct Pool {
-    cudaMemPool_t memory = nullptr;
-    std::atomic<cudaMemPool_t> scratch = nullptr;  // for scratch memory: `memory`, until other GPUs may access that
-    cudaStream_t stream = nullptr;                 // for allocations that no stream orders
-    std::uint64_t most_awaited = 0;
-};
-
-// The pools of all devices, each made when it is first asked for.
-class Pools {
+// The memory of one device. The driver puts memory together from free pieces, and maps it again for every GPU that may
+// access the pool. So scratch memory gets a pool that no other GPU may access, as soon as one may access the first
+// pool.
+class DevicePool {
 public:
-    const Pool& of(int ordinal) {
-        const std::lock_guard lock(mutex_);
-        const auto found = pools_.find(ordinal);
-        return found != pools_.end() ? found->second : make(ordinal);
-    }
-
-    void separate_scratch(int ordinal) {
-        const std::lock_guard lock(mutex_);
-        Pool& pool = pools_.at(ordinal);
-        if (pool.memory == nullptr || pool.scratch != pool.memory) return;
+    explicit DevicePool(int ordinal) : ordinal_(ordinal) {
+        int has_pools = 0;
+        check(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, ordinal), "cudaDeviceGetAttribute");
+        if (!has_pools) return;
         const DeviceGuard guard(ordinal);
-        pool.scratch = make_pool(ordinal);
+        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        most_awaited_ = total_memory() / kAwaitedFraction;
+        scratch_memory_ = memory_ = make_pool();
     }
 
-    void leave(int ordinal) {
+    int ordinal() const { return ordinal_; }
+    // Null where the device has no pools, and cudaMalloc instead.
+    cudaMemPool_t memory() const { return memory_; }
+    cudaMemPool_t scratch_memory() const { return scratch_memory_; }
+    // For allocations that no stream orders.
+    cudaStream_t stream() const { return stream_; }
+
+    void separate_scratch() {
         const std::lock_guard lock(mutex_);
-        left_.insert(ordinal);
+        if (scratch_memory_ != memory_) return;
+        const DeviceGuard guard(ordinal_);
+        scratch_memory_ = make_pool();
     }
 
-    bool is_left(int ordinal) {
-        const std::lock_guard lock(mutex_);
-        return left_.contains(ordinal);
-    }
-
-    const Pool* known(int ordinal) {
-        const std::lock_guard lock(mutex_);
-        const auto found = pools_.find(ordinal);
-        return found == pools_.end() || found->second.memory == nullptr ? nullptr : &found->second;
-    }
+    void leave() { is_left_ = true; }
+    bool is_left() const { return is_left_; }
 
     // Keeps memory until much of it is there, which it then returns to be freed.
-    Awaited add_awaited(void* block, std::size_t bytes, int ordinal, const Pool& pool) {
+    Awaited add_awaited(void* block, std::size_t bytes) {
         const std::lock_guard lock(mutex_);
-        Awaited& awaited = awaited_[ordinal];
-        awaited.blocks.push_back(block);
-        awaited.bytes += bytes;  // as the pool counts what is in use
-        return awaited.bytes > pool.most_awaited ? std::exchange(awaited, {}) : Awaited{};
+        awaited_.blocks.push_back(block);
+        awaited_.bytes += bytes;  // as the pool counts what is in use
+        return awaited_.bytes > most_awaited_ ? std::exchange(awaited_, {}) : Awaited{};
     }
     // That memory, and all idle scratch memory.
-    Awaited take_idle(int ordinal) {
+    Awaited take_idle() {
         const std::lock_guard lock(mutex_);
-        Awaited idle = std::exchange(awaited_[ordinal], {});
-        for (auto& [size, blocks] : std::exchange(scratch_[ordinal], {})) {
-            for (auto& [of_size, of_stream] : blocks.blocks) {
-                idle.blocks.insert(idle.blocks.end(), of_stream.begin(), of_stream.end());
+        Awaited idle = std::exchange(awaited_, {});
+        for (auto& [stream, scratch] : std::exchange(scratch_, {})) {
+            for (auto& [size, blocks] : scratch.blocks) {
+                idle.blocks.insert(idle.blocks.end(), blocks.begin(), blocks.end());
             }
         }
         return idle;
     }
-    std::uint64_t idle_bytes(int ordinal) {
+    std::uint64_t idle_bytes() {
         const std::lock_guard lock(mutex_);
-        std::uint64_t bytes = awaited_[ordinal].bytes;
-        for (const auto& [stream, idle] : scratch_[ordinal]) bytes += idle.bytes;
+        std::uint64_t bytes = awaited_.bytes;
+        for (const auto& [stream, idle] : scratch_) bytes += idle.bytes;
         return bytes;
     }
 
     // Null if none of this size is idle.
-    void* take_scratch(std::size_t bytes, int ordinal, Stream stream) {
+    void* take_scratch(std::size_t bytes, Stream stream) {
         const std::lock_guard lock(mutex_);
-        IdleScratch& idle = scratch_[ordinal][stream];
+        IdleScratch& idle = scratch_[stream];
         const auto found = idle.blocks.find(bytes);
         if (found == idle.blocks.end() || found->second.empty()) return nullptr;
         void* const block = found->second.back();
@@ -120,9 +108,9 @@ public:
         return block;
     }
     // Returns false if it is to be freed.
-    bool keep_scratch(void* block, std::size_t bytes, int ordinal, Stream stream) {
+    bool keep_scratch(void* block, std::size_t bytes, Stream stream) {
         const std::lock_guard lock(mutex_);
-        IdleScratch& idle = scratch_[ordinal][stream];
+        IdleScratch& idle = scratch_[stream];
         if (bytes > kSmallScratch || idle.bytes + bytes > kMostIdleScratch) return false;
         idle.blocks[bytes].push_back(block);
         idle.bytes += bytes;
@@ -130,25 +118,10 @@ public:
     }
 
 private:
-    const Pool& make(int ordinal) {
-        int has_pools = 0;
-        check(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, ordinal), "cudaDeviceGetAttribute");
-        if (!has_pools) return pools_[ordinal];
-        const DeviceGuard guard(ordinal);
-        cudaStream_t stream = nullptr;
-        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-        const cudaMemPool_t memory = make_pool(ordinal);
-        Pool& pool = pools_[ordinal];
-        pool.scratch = pool.memory = memory;
-        pool.stream = stream;
-        pool.most_awaited = total_memory() / kAwaitedFraction;
-        return pool;
-    }
-
-    static cudaMemPool_t make_pool(int ordinal) {
+    cudaMemPool_t make_pool() const {
         cudaMemPoolProps properties{};
         properties.allocType = cudaMemAllocationTypePinned;
-        properties.location = {cudaMemLocationTypeDevice, ordinal};
+        properties.location = {cudaMemLocationTypeDevice, ordinal_};
         cudaMemPool_t pool = nullptr;
         check(cudaMemPoolCreate(&pool, &properties), "cudaMemPoolCreate");
         std::uint64_t kept = total_memory() / kKeptFraction;
@@ -163,15 +136,38 @@ private:
         return total;
     }
 
+    const int ordinal_;
+    cudaMemPool_t memory_ = nullptr;
+    std::atomic<cudaMemPool_t> scratch_memory_ = nullptr;
+    cudaStream_t stream_ = nullptr;
+    std::uint64_t most_awaited_ = 0;
+    std::atomic<bool> is_left_ = false;
     Mutex mutex_;
-    std::map<int, Pool> pools_;
-    std::map<int, Awaited> awaited_;
-    std::map<int, std::map<Stream, IdleScratch>> scratch_;
-    std::set<int> left_;
+    Awaited awaited_;
+    std::map<Stream, IdleScratch> scratch_;
 };
 
-Pools& pools() {
-    static Pools* const instance = new Pools;  // never destroyed: at exit the driver goes first
+// The pools of all devices, each made when it is first asked for. Threads of different devices do not wait for each
+// other here.
+class DevicePools {
+public:
+    DevicePool* known(int ordinal) const { return pools_.at(ordinal).load(); }
+    DevicePool& of(int ordinal) {
+        DevicePool* pool = known(ordinal);
+        if (pool != nullptr) return *pool;
+        const std::lock_guard lock(making_);
+        pool = known(ordinal);
+        if (pool == nullptr) pools_[ordinal] = pool = new DevicePool(ordinal);
+        return *pool;
+    }
+
+private:
+    Mutex making_;
+    std::vector<std::atomic<DevicePool*>> pools_ = std::vector<std::atomic<DevicePool*>>(device_count());
+};
+
+DevicePools& pools() {
+    static DevicePools* const instance = new DevicePools;  // never destroyed: at exit the driver goes first
     return *instance;
 }
 
@@ -207,27 +203,30 @@ std::shared_ptr<void> take_from_driver(std::size_t bytes, int ordinal) {
 }
 
 // Waits for the device, as cudaFree does, because work that is queued on any stream may use the memory.
-void free_after_work(const Awaited& awaited, int ordinal, const Pool& pool) {
+void free_after_work(const Awaited& awaited, const DevicePool& pool) {
     if (awaited.blocks.empty()) return;
-    const DeviceGuard guard(ordinal);
+    const DeviceGuard guard(pool.ordinal());
     const RelaxedCaptures relaxed;
-    synchronize_device(ordinal);
-    for (void* const block : awaited.blocks) check(cudaFreeAsync(block, pool.stream), "cudaFreeAsync");
+    synchronize_device(pool.ordinal());
+    for (void* const block : awaited.blocks) check(cudaFreeAsync(block, pool.stream()), "cudaFreeAsync");
 }
 
 // At the exit of the process memory is not freed.
-void give_back(void* memory, std::size_t bytes, int ordinal, const Pool& pool) noexcept {
+void give_back(void* memory, std::size_t bytes, DevicePool& pool) noexcept {
     try {
-        free_after_work(pools().add_awaited(memory, bytes, ordinal, pool), ordinal, pool);
+        free_after_work(pool.add_awaited(memory, bytes), pool);
     } catch (const CudaError&) {
     }
 }
 
-std::set<cudaMemPool_t> pools_of(const Pool& pool) { return {pool.memory, pool.scratch}; }
+std::set<cudaMemPool_t> memory_of(const DevicePool& pool) {
+    if (pool.memory() == nullptr) return {};
+    return {pool.memory(), pool.scratch_memory()};
+}
 
-std::size_t read(const Pool& pool, cudaMemPoolAttr attribute) {
+std::size_t read(const DevicePool& pool, cudaMemPoolAttr attribute) {
     std::size_t sum = 0;
-    for (const cudaMemPool_t memory : pools_of(pool)) {
+    for (const cudaMemPool_t memory : memory_of(pool)) {
         std::uint64_t value = 0;
         check(cudaMemPoolGetAttribute(memory, attribute, &value), "cudaMemPoolGetAttribute");
         sum += value;
@@ -238,60 +237,59 @@ std::size_t read(const Pool& pool, cudaMemPoolAttr attribute) {
 }  // namespace
 
 std::shared_ptr<void> allocate(std::size_t bytes, int ordinal) {
-    const Pool& pool = pools().of(ordinal);
     const DeviceGuard guard(ordinal);
-    const bool has_pool = pool.memory != nullptr && !pools().is_left(ordinal);
-    void* const pointer = has_pool ? take(bytes, ordinal, pool.memory, pool.stream) : nullptr;
+    DevicePool& pool = pools().of(ordinal);
+    const bool has_pool = pool.memory() != nullptr && !pool.is_left();
+    void* const pointer = has_pool ? take(bytes, ordinal, pool.memory(), pool.stream()) : nullptr;
     if (pointer == nullptr) return take_from_driver(bytes, ordinal);
-    std::shared_ptr<void> owner(pointer,
-                                [bytes, ordinal, &pool](void* memory) { give_back(memory, bytes, ordinal, pool); });
-    check(cudaStreamSynchronize(pool.stream), "cudaStreamSynchronize");  // for use on every stream
+    std::shared_ptr<void> owner(pointer, [bytes, &pool](void* memory) { give_back(memory, bytes, pool); });
+    check(cudaStreamSynchronize(pool.stream()), "cudaStreamSynchronize");  // for use on every stream
     return owner;
 }
 
 std::shared_ptr<void> allocate_scratch(std::size_t bytes, int ordinal, Stream stream) {
     if (bytes == 0) return {};
-    const Pool& pool = pools().of(ordinal);
     const DeviceGuard guard(ordinal);
-    if (pool.memory == nullptr) return take_from_driver(bytes, ordinal);
+    DevicePool& pool = pools().of(ordinal);
+    if (pool.memory() == nullptr) return take_from_driver(bytes, ordinal);
     constexpr std::size_t kSmallestScratch = 512;
     const std::size_t size = bytes > kSmallScratch ? bytes : std::bit_ceil(std::max(bytes, kSmallestScratch));
-    void* pointer = pools().take_scratch(size, ordinal, stream);
-    if (pointer == nullptr) pointer = take(size, ordinal, pool.scratch, native(stream));
+    void* pointer = pool.take_scratch(size, stream);
+    if (pointer == nullptr) pointer = take(size, ordinal, pool.scratch_memory(), native(stream));
     if (pointer == nullptr) return take_from_driver(bytes, ordinal);
-    return {pointer, [size, ordinal, stream](void* memory) {
-                if (pools().keep_scratch(memory, size, ordinal, stream)) return;
+    return {pointer, [size, stream, &pool](void* memory) {
+                if (pool.keep_scratch(memory, size, stream)) return;
                 const RelaxedCaptures relaxed;
                 cudaFreeAsync(memory, native(stream));
             }};
 }
 
 std::size_t idle_bytes(int ordinal) {
-    const Pool* const pool = pools().known(ordinal);
+    DevicePool* const pool = pools().known(ordinal);
     if (pool == nullptr) return 0;
     const std::size_t reserved = read(*pool, cudaMemPoolAttrReservedMemCurrent);
     const std::size_t used = read(*pool, cudaMemPoolAttrUsedMemCurrent);
-    return (reserved > used ? reserved - used : 0) + pools().idle_bytes(ordinal);
+    return (reserved > used ? reserved - used : 0) + pool->idle_bytes();
 }
 
 void release_idle_memory(int ordinal) {
-    const Pool* const pool = pools().known(ordinal);
-    if (pool == nullptr) return;
+    DevicePool* const pool = pools().known(ordinal);
+    if (pool == nullptr || pool->memory() == nullptr) return;
     const DeviceGuard guard(ordinal);
-    free_after_work(pools().take_idle(ordinal), ordinal, *pool);
-    check(cudaStreamSynchronize(pool->stream),
+    free_after_work(pool->take_idle(), *pool);
+    check(cudaStreamSynchronize(pool->stream()),
           "cudaStreamSynchronize");  // memory that was freed there counts as used until then
-    for (const cudaMemPool_t memory : pools_of(*pool)) check(cudaMemPoolTrimTo(memory, 0), "cudaMemPoolTrimTo");
+    for (const cudaMemPool_t memory : memory_of(*pool)) check(cudaMemPoolTrimTo(memory, 0), "cudaMemPoolTrimTo");
 }
 
-void leave_pool(int ordinal) { pools().leave(ordinal); }
+void leave_pool(int ordinal) { pools().of(ordinal).leave(); }
 
 void share_pool(int ordinal, int other) {
-    const Pool& pool = pools().of(other);
-    if (pool.memory == nullptr) return;
+    DevicePool& pool = pools().of(other);
+    if (pool.memory() == nullptr) return;
     const cudaMemAccessDesc access{{cudaMemLocationTypeDevice, ordinal}, cudaMemAccessFlagsProtReadWrite};
-    check(cudaMemPoolSetAccess(pool.memory, &access, 1), "cudaMemPoolSetAccess");
-    pools().separate_scratch(other);
+    check(cudaMemPoolSetAccess(pool.memory(), &access, 1), "cudaMemPoolSetAccess");
+    pool.separate_scratch();
 }
 
 }  // namespace spmvgpu::gpu
