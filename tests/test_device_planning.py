@@ -13,9 +13,9 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, COMPLEX_TYPES, TYPES, matrix, uniform
+from battery import CASES, COMPLEX_TYPES, TYPES, matrix, uniform, vector
 from spmvgpu import gallery
-from spmvgpu._core import CsrSource, PartedMatrix
+from spmvgpu._core import CsrSource, EntriesBetween, PartedMatrix
 from spmvgpu.devices import CPU, resolve_device
 from spmvgpu.formats import candidates
 from spmvgpu.inputs.canonical import CsrArrays, source_of
@@ -199,22 +199,23 @@ def test_matrices_made_of_others(case, dtype, device):
 
     B, C = random(cols, 23), random(rows, cols)
     a, b, c = (CanonicalCsr.of(M).to(resolve_device(device)) for M in (A, B, C))
-    # A few columns at the ends of many, and a matrix that is wider on both sides.
-    many, scattered = cols + 200_000, np.arange(cols) + 200_000 * (np.arange(cols) >= cols // 2)
-    spaced = sp.coo_array((A.tocoo().data, (A.tocoo().row, scattered[A.tocoo().col])), (rows, many))
-    at_ends, ends = a.with_columns(scattered, many).adjoint(), sp.csr_array(spaced).conj().T
-    empty, W = sp.csr_array((rows, 5), dtype=dtype), random(rows, cols + 10)
+    # A few rows at the ends of many, and a matrix that is wider on both sides.
+    scattered = np.arange(rows) + 200_000 * (np.arange(rows) >= rows // 2)
+    ends = sp.csr_array((A.tocoo().data, (scattered[A.tocoo().row], A.tocoo().col)), (rows + 200_000, cols))
+    at_ends = CanonicalCsr.of(ends).to(resolve_device(device))
+    W = random(rows, cols + 10)
     wide = CanonicalCsr.of(W).to(resolve_device(device))
     some_rows = rng.permutation(rows)[: rows // 2].astype(np.int32)
-    some_cols = np.flatnonzero(rng.random(cols) < 0.5)
     made = {
         "rows": (a.rows(some_rows), A[some_rows]),
-        "columns": (a.listed_columns(some_cols), A[:, some_cols]),
-        "adjoint": (a.adjoint(), A.conj().T),
-        "empty columns": (at_ends, ends),
+        "rows for others": (a.shared_rows(some_rows, 2, cols + 5, a.ordinal), within(A[some_rows], 2, 3)),
+        "sum of rows": (
+            a.sum_of_rows([a, c, a], range(rows // 3, rows), a.ordinal),
+            (2 * A + C)[rows // 3 :],
+        ),
         "sum with empty rows": (at_ends.plus(at_ends), 2 * ends),
         "sum": (a.plus(c), A + C),
-        "sum within": (a.plus(wide, 5), sp.hstack([empty, A, empty]) + W),
+        "sum within": (a.plus(wide, 5), within(A, 5, 5) + W),
         "product": (a.times(b), A @ B),
         "stacked": (type(a).stacked([a, c, a]), sp.vstack([A, C, A])),
         "copy": (a.to(CPU), A),
@@ -226,8 +227,78 @@ def test_matrices_made_of_others(case, dtype, device):
         error = abs(found.host - sp.csr_array(expected))
         size = (abs(A) @ abs(B)) if what == "product" else abs(expected)
         assert error.max() <= 8 * np.finfo(dtype).eps * abs(size).max() if error.nnz else True, what
-    np.testing.assert_array_equal(a.source.rows_with_entries(), np.flatnonzero(np.diff(A.indptr)))
-    np.testing.assert_array_equal(a.source.columns_with_entries(), np.unique(A.indices))
+
+
+def within(A, left, right):
+    """A matrix with empty columns on both sides."""
+    empty = (sp.csr_array((A.shape[0], cols), dtype=A.dtype) for cols in (left, right))
+    return sp.hstack([next(empty), A, next(empty)], format="csr")
+
+
+@pytest.mark.parametrize("dtype", ALL_TYPES)
+def test_entries_between_pieces(dtype, device):
+    """What they add to the matrix of a coarser level, against the formula of `between_pieces.hpp`."""
+    rng = np.random.default_rng(8)
+    begin, end, fine, first, total = 30, 150, 400, 3, 40
+    rows = end - begin
+
+    def random(height, width, density):
+        made = sp.random_array((height, width), density=density, rng=rng, format="csr", dtype=np.float64)
+        made.data = vector(made.nnz, dtype)
+        return made.astype(dtype)
+
+    def here(A):
+        return CanonicalCsr.of(sp.csr_array(A)).to(resolve_device(device))
+
+    def check(source, expected):
+        found = CanonicalCsr.on(source).host.toarray()
+        np.testing.assert_allclose(
+            found, expected, rtol=0, atol=200 * np.finfo(dtype).eps * abs(expected).max()
+        )
+
+    E, B, Q = random(rows, fine, 0.003), random(rows, rows, 0.1), random(rows, 30, 0.2)
+    B = sp.csr_array(B + B.conj().T)
+    between = EntriesBetween(here(E).source, begin, end)
+    near, needed = between.near, between.needed
+    outside = np.r_[:begin, end:fine]
+    np.testing.assert_array_equal(near, np.flatnonzero(np.diff(E.indptr)))
+    np.testing.assert_array_equal(needed, outside[np.diff(E.tocsc().indptr)[outside] > 0])
+    assert 0 < len(near) < rows
+
+    listed = np.unique(np.r_[near + begin, needed]).astype(np.int32)
+    check(
+        between.near_rows(here(B).source, listed),
+        (within(B, begin, fine - end) + E)[near][:, listed].toarray(),
+    )
+    of_Q, of_D = random(len(needed), total, 0.2), random(len(needed), total, 0.2)
+    D = np.zeros((rows, total), dtype)
+    D[near] = random(len(near), total, 0.3).toarray()
+    Q_of_all, D_of_all = np.zeros((2, fine, total), dtype)
+    Q_of_all[begin:end, first : first + 30], Q_of_all[needed] = Q.toarray(), of_Q.toarray()
+    D_of_all[begin:end], D_of_all[needed] = D, of_D.toarray()
+    EQ = between.times(here(Q).source, here(of_Q).source, first)
+    check(EQ, (E @ Q_of_all)[near])
+
+    block, own = here(B).source, here(Q).source
+    BQ, EP, wide = B @ Q_of_all[begin:end], E @ (Q_of_all + D_of_all), Q_of_all[begin:end].conj().T
+    found, adjoint = between.coupled(block, own, EQ, here(D).source, here(of_D).source, first)
+    check(found, wide @ EP + BQ.conj().T @ D + D.conj().T @ (BQ + B @ D + EP))
+    D_of_piece = np.zeros((fine, total), dtype)
+    D_of_piece[begin:end] = D
+    check(adjoint, D_of_piece.conj().T)
+    found, adjoint = between.coupled(block, own, EQ, first=first)
+    check(found, wide @ (E @ Q_of_all))
+    assert adjoint is None
+
+    short = here(Q[1:]).source
+    for call in (
+        lambda: between.times(short, own, 0),
+        lambda: between.times(own, short, 0),
+        lambda: between.near_rows(short, listed),
+        lambda: between.coupled(block, short, EQ),
+    ):
+        with pytest.raises(ValueError, match="rows in place of"):
+            call()
 
 
 def test_the_largest_eigenvalue_scaled(device):
@@ -246,9 +317,6 @@ def test_matrices_that_do_not_fit_together(device):
     for call in (lambda: a.plus(b), lambda: a.plus(a, 1), lambda: a.times(b), lambda: stack([a, b])):
         with pytest.raises(ValueError, match=r"shapes|widths"):
             call()
-    for listed in ([0, 1], [0, 1, 3], [-1, 0, 1]):
-        with pytest.raises(ValueError, match="number below 3 for each column"):
-            a.with_columns(np.array(listed, np.int32), 3)
     with pytest.raises(IndexError, match="rows"):
         a.rows(np.array([3], np.int32))
 

@@ -51,6 +51,16 @@ pybind11::array_t<T> hand_over(Array<T> array) {
     return pybind11::array_t<T>(size, array.data(), base);
 }
 
+// The result of a function that need not hold the GIL, as a NumPy array.
+template <class Find>
+pybind11::array_t<index_t> listed(const Find& find) {
+    Array<index_t> found = [&] {
+        const GilRelease release;
+        return find();
+    }();
+    return hand_over(std::move(found));
+}
+
 // Returns the memory of an array from hand_over(), or of a window on one, as an array that keeps it alive without the
 // NumPy array. Its last owner then needs no interpreter lock, which a thread cannot get at its exit. Any other NumPy
 // array gives only a window.

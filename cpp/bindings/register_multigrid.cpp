@@ -16,6 +16,8 @@
 #include "bindings/csr.hpp"
 #include "bindings/planning.hpp"
 #include "bindings/value_types.hpp"
+#include "gpu/run.hpp"
+#include "multigrid/between_pieces.hpp"
 #include "multigrid/dense_inverse.hpp"
 #include "multigrid/hierarchy.hpp"
 
@@ -42,6 +44,8 @@ const CsrMatrix<T>& matrix_of(const multigrid::Grid<T>& grid, char name) {
 }
 
 using AnyHierarchy = AnyOf<Hierarchy>;
+using multigrid::EntriesBetween;
+using AnyBetween = AnyOf<EntriesBetween>;
 
 template <class T>
 std::uintptr_t address_of(const Array<T>& array) {
@@ -102,6 +106,85 @@ void register_invert_definite(py::module_& module) {
                "`least`.");
 }
 
+// Throws std::invalid_argument unless a matrix has these rows on the device of what is between pieces.
+template <class T>
+const CsrMatrix<T>& beside(const EntriesBetween<T>& between, const AnyCsrSource& source, index_t rows) {
+    const CsrMatrix<T>& csr = source.of<T>()->csr();
+    if (csr.rows != rows || csr.device() != between.rows.device()) {
+        throw std::invalid_argument("a matrix of " + std::to_string(csr.rows) + " rows in place of " +
+                                    std::to_string(rows) + ", or on another device");
+    }
+    return csr;
+}
+
+// The result of an operation on what is between pieces, on its device.
+template <class Operation>
+auto run_there(const Operation& operation) {
+    return gpu::run(operation, operation.between.rows.device());
+}
+
+void register_between(py::module_& module) {
+    py::class_<AnyBetween>(module, "EntriesBetween",
+                           "Entries of the rows of a piece that its diagonal block does not have. Those rows that have "
+                           "any are near other pieces.")
+        .def(py::init(method<AnyCsrSource>(
+                 []<class T>(const PlannedSource<T>& source, index_t begin, index_t end) -> AnyBetween {
+                     return std::make_shared<EntriesBetween<T>>(
+                         gpu::run(multigrid::FindBetween<T>{source.csr(), begin, end}, source.device()));
+                 })),
+             py::arg("source"), py::arg("begin"), py::arg("end"), py::call_guard<GilRelease>(),
+             "They are those of a matrix, with the rows of the piece from `begin` to before `end`.")
+        .def_property_readonly("near", method<AnyBetween>([]<class T>(const EntriesBetween<T>& between) {
+                                   return listed([&] { return between.near.to({}); });
+                               }),
+                               "The rows near other pieces, ascending, as numbers in the piece.")
+        .def_property_readonly("needed", method<AnyBetween>([]<class T>(const EntriesBetween<T>& between) {
+                                   return listed([&] { return between.needed.to({}); });
+                               }),
+                               "The columns of other pieces with entries, ascending.")
+        .def("times",
+             method<AnyBetween>([]<class T>(const EntriesBetween<T>& between, const AnyCsrSource& of_piece,
+                                            const AnyCsrSource& needed, index_t first) {
+                 const CsrMatrix<T>&own = beside(between, of_piece, between.own.cols),
+                       &others = beside(between, needed, between.halo.cols);
+                 return source_of(run_there(multigrid::TimesBetween<T>{between, own, others, first}));
+             }),
+             py::arg("of_piece"), py::arg("needed"), py::arg("first"), py::call_guard<GilRelease>(),
+             "A source of the rows near other pieces of the product with a matrix, from the rows of the piece and the "
+             "needed rows, in which the columns of the first ones begin at column `first`.")
+        .def("near_rows",
+             method<AnyBetween>(
+                 []<class T>(const EntriesBetween<T>& between, const AnyCsrSource& block, const Dense<index_t>& given) {
+                     const auto columns = view_of(given);
+                     const GilRelease release;
+                     const Array<index_t> there = columns.to(between.rows.device());
+                     const CsrMatrix<T>& B = beside(between, block, between.own.cols);
+                     return source_of(run_there(multigrid::RowsNearOthers<T>{between, B, there}));
+                 }),
+             py::arg("block"), py::arg("columns").noconvert(),
+             "A source of the rows near other pieces of the whole matrix, of which the piece has a diagonal block, in "
+             "the listed columns, ascending.")
+        .def("coupled",
+             method<AnyBetween>([]<class T>(const EntriesBetween<T>& between, const AnyCsrSource& block,
+                                            const AnyCsrSource& Q, const AnyCsrSource& EQ,
+                                            const std::optional<AnyCsrSource>& D,
+                                            const std::optional<AnyCsrSource>& needed, index_t first) {
+                 const index_t rows = between.own.cols;
+                 const CsrMatrix<T>&B = beside(between, block, rows), &of_Q = beside(between, Q, rows);
+                 const CsrMatrix<T>& of_EQ = beside(between, EQ, between.rows.rows);
+                 const CsrMatrix<T>* const of_D = D ? &beside(between, *D, rows) : nullptr;
+                 const CsrMatrix<T>* const others = D ? &beside(between, needed.value(), between.halo.cols) : nullptr;
+                 const auto made = run_there(multigrid::CoupleBetween<T>{between, B, of_Q, of_EQ, of_D, others, first});
+                 std::optional<AnyCsrSource> adjoint;
+                 if (D) adjoint = source_of(made.adjoint);
+                 return std::pair{source_of(made.A), adjoint};
+             }),
+             py::arg("block"), py::arg("Q"), py::arg("EQ"), py::arg("D") = py::none(), py::arg("needed") = py::none(),
+             py::arg("first") = 0, py::call_guard<GilRelease>(),
+             "Sources of what the piece adds to the coarser matrix of the blocks, in rows of any piece, and of D*. `D` "
+             "and its `needed` rows are what smoothing adds to the prolongators of the blocks, if it does.");
+}
+
 }  // namespace
 
 void register_multigrid(py::module_& module) {
@@ -112,6 +195,7 @@ void register_multigrid(py::module_& module) {
                }),
                py::arg("source"), py::call_guard<GilRelease>(),
                "True if no entry and its mirror image differ by more than a small part of the diagonal.");
+    register_between(module);
     py::class_<AnyHierarchy>(module, "Hierarchy", "A hierarchy of aggregates, on the device of its matrix.")
         .def(py::init(method<AnyCsrSource>(
                  []<class T>(const PlannedSource<T>& source, const std::optional<py::array>& given,
@@ -169,10 +253,11 @@ void register_multigrid(py::module_& module) {
              py::arg("level"), py::call_guard<GilRelease>(), "A source of the tentative prolongator of a level.")
         .def("smoothing",
              method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level, const AnyCsrSource& A,
-                                              const AnyCsrSource& ET) {
-                 return source_of(hierarchy.smoothing(level, A.of<T>()->csr(), ET.of<T>()->csr()));
+                                              const AnyBetween& E, const AnyCsrSource& ET) {
+                 const auto& near = E.of<T>()->near;
+                 return source_of(hierarchy.smoothing(level, A.of<T>()->csr(), near, ET.of<T>()->csr()));
              }),
-             py::arg("level"), py::arg("A"), py::arg("ET"), py::keep_alive<0, 3>(), py::call_guard<GilRelease>(),
+             py::arg("level"), py::arg("A"), py::arg("E"), py::arg("ET"), py::call_guard<GilRelease>(),
              "A source of what smoothing adds to a prolongator for entries E besides those of the matrix A of a level, "
              "of their product with the tentative prolongator.")
         .def("renew", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy, const py::array& given) {
@@ -209,11 +294,6 @@ void register_multigrid(py::module_& module) {
              }),
              py::arg("level"), py::arg("name"), py::keep_alive<0, 1>(),
              "A, P or R of a level, which the coarsest one has not, nor the finest A until it is renewed.")
-        .def("size", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level, char name) {
-                 const auto& matrix = matrix_of(hierarchy.grids().at(level), name);
-                 return std::tuple{matrix.rows, matrix.cols, matrix.nnz};
-             }),
-             py::arg("level"), py::arg("name"), "(rows, columns, stored entries).")
         .def("values", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level, char name) {
                  return address_of(matrix_of(hierarchy.grids().at(level), name).values);
              }),

@@ -63,14 +63,16 @@ Array<index_t> offsets_view(const Offsets& given, std::size_t size, Device there
     return array;
 }
 
-// The result of a function that need not hold the GIL, as a NumPy array.
-template <class Find>
-py::array_t<index_t> listed(const Find& find) {
-    Array<index_t> found = [&] {
+// Calls a function with the matrices of sources that have the same value type, one at least, without the GIL.
+template <class Call>
+AnyCsrSource visit_csr(const std::vector<AnyCsrSource>& sources, const Call& call) {
+    if (sources.empty()) throw std::invalid_argument("no matrices");
+    return sources[0].visit([&]<class T>(const std::shared_ptr<PlannedSource<T>>&) {
+        std::vector<CsrMatrix<T>> parts;
+        for (const AnyCsrSource& source : sources) parts.push_back(source.of<T>()->csr());
         const GilRelease release;
-        return find();
-    }();
-    return hand_over(std::move(found));
+        return source_of(call(parts));
+    });
 }
 
 }  // namespace
@@ -128,15 +130,19 @@ void register_source(py::module_& module) {
         .def_static(
             "stacked",
             [](const std::vector<AnyCsrSource>& sources) {
-                if (sources.empty()) throw std::invalid_argument("no matrices");
-                return sources[0].visit([&]<class T>(const std::shared_ptr<PlannedSource<T>>&) {
-                    std::vector<CsrMatrix<T>> parts;
-                    for (const AnyCsrSource& source : sources) parts.push_back(source.of<T>()->csr());
-                    const GilRelease release;
-                    return AnyCsrSource(source_of(stacked(parts)));
-                });
+                return visit_csr(sources,
+                                 []<class T>(const std::vector<CsrMatrix<T>>& parts) { return stacked(parts); });
             },
             py::arg("sources"), "The rows of matrices on one device, one matrix after the other.")
+        .def_static(
+            "sum_of_rows",
+            [](const std::vector<AnyCsrSource>& sources, index_t begin, index_t end, int ordinal) {
+                return visit_csr(sources, [&]<class T>(const std::vector<CsrMatrix<T>>& parts) {
+                    return sum_of_rows(parts, begin, end, Device{ordinal});
+                });
+            },
+            py::arg("sources"), py::arg("begin"), py::arg("end"), py::arg("ordinal"),
+            "A source on a device of the sum of the rows from `begin` to before `end` of matrices on any devices.")
         .def("build",
              method<AnyCsrSource>([]<class T>(PlannedSource<T>& source, const std::string& format,
                                               const Options& options, int ordinal, bool on_host) {
@@ -171,11 +177,10 @@ void register_source(py::module_& module) {
              }),
              py::arg("dtype"), py::keep_alive<0, 1>(),
              "A source of the matrix with values of another type, which share its index arrays.")
-        .def("transposed", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, bool conjugated) {
-                 return source_of(source.transposed(conjugated));
+        .def("transposed", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
+                 return source_of(source.transposed());
              }),
-             py::arg("conjugated") = false, py::call_guard<GilRelease>(),
-             "A source of the transposed matrix, or of the conjugate transpose, on the same device.")
+             py::call_guard<GilRelease>(), "A source of the transposed matrix on the same device.")
         .def("rows", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, index_t begin, index_t end) {
                  return source_of(source.rows(begin, end));
              }),
@@ -187,6 +192,16 @@ void register_source(py::module_& module) {
                  return source_of(source.rows(rows));
              }),
              py::arg("listed").noconvert(), "A source of these rows, in this order, on the same device.")
+        .def("shared_rows",
+             method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const Dense<index_t>& listed,
+                                              index_t first, index_t cols, int ordinal) {
+                 const auto rows = view_of(listed);
+                 const GilRelease release;
+                 return source_of(source.shared_rows(rows, first, cols, Device{ordinal}));
+             }),
+             py::arg("listed").noconvert(), py::arg("first"), py::arg("cols"), py::arg("ordinal"),
+             "A source on a device of these rows, in the columns of a wider matrix with `cols` columns, where those of "
+             "this one begin at column `first`.")
         .def("columns", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, index_t begin, index_t end) {
                  return source_of(source.columns(begin, end));
              }),
@@ -211,20 +226,6 @@ void register_source(py::module_& module) {
              py::arg("shift"), py::arg("to"), py::arg("ordinal"), py::call_guard<GilRelease>(),
              "Write the inverses of the entries (i, i + shift) to an address on a device, zeros for those that are not "
              "positive.")
-        .def("rows_with_entries", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
-                 return listed([&] { return source.rows_with_entries(); });
-             }),
-             "The rows that have entries, ascending, as a NumPy array.")
-        .def("columns_with_entries", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
-                 return listed([&] { return source.columns_with_entries(); });
-             }),
-             "The columns that have entries, ascending, as a NumPy array.")
-        .def("columns", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const Dense<index_t>& listed) {
-                 const auto columns = view_of(listed);
-                 const GilRelease release;
-                 return source_of(source.columns(columns));
-             }),
-             py::arg("listed").noconvert(), "A source of the listed columns, ascending, numbered from 0 on.")
         .def("largest_eigenvalue",
              method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const Dense<double>& given) {
                  const CsrMatrix<T>& csr = source.csr();
@@ -260,15 +261,6 @@ void register_source(py::module_& module) {
             py::arg("other"), py::arg("first") = 0, py::call_guard<GilRelease>(),
             "A source of the sum with another one on the same device, in which the columns of this one begin at "
             "column `first`.")
-        .def("with_columns",
-             method<AnyCsrSource>(
-                 []<class T>(const PlannedSource<T>& source, const Dense<index_t>& listed, index_t cols) {
-                     const auto columns = view_of(listed);
-                     const GilRelease release;
-                     return source_of(source.with_columns(columns, cols));
-                 }),
-             py::arg("listed").noconvert(), py::arg("cols"),
-             "A source with these numbers, ascending, for its columns, of a matrix with `cols` columns.")
         .def("column_reach", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
                  const ColumnReach reach = source.column_reach();
                  return std::tuple{reach.first, reach.last, reach.low, reach.high};
@@ -327,7 +319,11 @@ void register_source(py::module_& module) {
              "The matrix with the values of another one, on any device, and zeros where that has no entries; None if "
              "it has an entry where this one has none.")
         .def_property_readonly(
-            "nnz", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) { return source.csr().nnz; }))
+            "facts", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
+                const CsrMatrix<T>& csr = source.csr();
+                return std::tuple{std::pair{csr.rows, csr.cols}, py::dtype::of<T>(), csr.nnz, source.device().ordinal};
+            }),
+            "(shape, value type, number of stored entries, device).")
         .def_property_readonly("values", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
                                    return reinterpret_cast<std::uintptr_t>(source.csr().values.data());
                                }),

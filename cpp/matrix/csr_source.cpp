@@ -4,6 +4,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "core/errors.hpp"
 #include "core/passes/csr_algebra.hpp"
@@ -63,10 +64,8 @@ CsrMatrix<To> CsrSource<T>::as() const {
 }
 
 template <class T>
-CsrMatrix<T> CsrSource<T>::transposed(bool conjugated) const {
-    CsrMatrix<T> made = gpu::run(Transpose<T>{csr_}, device_);
-    if (kIsComplex<T> && conjugated) made.values = gpu::run(Conjugates<T>{made.values}, device_);
-    return made;
+CsrMatrix<T> CsrSource<T>::transposed() const {
+    return gpu::run(Transpose<T>{csr_}, device_);
 }
 
 template <class T>
@@ -100,6 +99,21 @@ CsrMatrix<T> CsrSource<T>::rows(const Array<index_t>& listed) const {
 }
 
 template <class T>
+CsrMatrix<T> CsrSource<T>::shared_rows(const Array<index_t>& listed, index_t first, index_t cols, Device device) const {
+    return copy_to(CsrSource(rows(listed)).columns(-first, cols - first), device);
+}
+
+template <class T>
+CsrMatrix<T> sum_of_rows(const std::vector<CsrMatrix<T>>& parts, index_t begin, index_t end, Device device) {
+    CsrMatrix<T> sum = copy_to(CsrSource<T>(parts.at(0)).rows(begin, end), device);
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+        const CsrMatrix<T> more = CsrSource<T>(parts[i]).rows(begin, end);
+        if (more.nnz > 0) sum = CsrSource<T>(sum).plus(copy_to(more, device));
+    }
+    return sum;
+}
+
+template <class T>
 CsrMatrix<T> CsrSource<T>::columns(index_t begin, index_t end) const {
     if (end < begin) throw std::out_of_range("columns that end before they begin");
     return gpu::run(SelectedEntries<T>{csr_, begin, end}, device_);
@@ -128,35 +142,6 @@ CsrMatrix<T> CsrSource<T>::plus(const CsrMatrix<T>& other, index_t first) const 
 template <class T>
 Array<T> CsrSource<T>::positive_inverses(index_t shift) const {
     return gpu::run(PositiveInverses<T>{csr_, shift}, device_);
-}
-
-template <class T>
-Array<index_t> CsrSource<T>::rows_with_entries() const {
-    return gpu::run(RowsWithEntries{csr_.pattern()}, device_).to({});
-}
-
-template <class T>
-Array<index_t> CsrSource<T>::columns_with_entries() const {
-    return gpu::run(ColumnsWithEntries{csr_.pattern()}, device_).to({});
-}
-
-template <class T>
-CsrMatrix<T> CsrSource<T>::columns(const Array<index_t>& listed) const {
-    const Array<index_t> there = listed.to(device_);
-    return gpu::run(ListedColumns<T>{csr_, there}, device_);
-}
-
-template <class T>
-CsrMatrix<T> CsrSource<T>::with_columns(const Array<index_t>& listed, index_t cols) const {
-    const bool are_inside = listed.size() == 0 || (listed[0] >= 0 && listed[listed.size() - 1] < cols);
-    if (listed.size() != static_cast<std::size_t>(csr_.cols) || !are_inside) {
-        throw std::invalid_argument("a list needs a number below " + std::to_string(cols) + " for each column");
-    }
-    CsrMatrix<T> placed = csr_;
-    placed.cols = cols;
-    const Array<index_t> there = listed.to(device_);
-    placed.col_indices = gpu::run(PlacedColumns{csr_.col_indices, there}, device_);
-    return placed;
 }
 
 template <class T>
@@ -204,9 +189,10 @@ typename CsrSource<T>::Sample CsrSource<T>::sample(std::int64_t row_step, std::i
     return {sample_of(csr_.row_offsets, row_step), sample_of(csr_.col_indices, entry_step)};
 }
 
-#define INSTANTIATE(T)                                               \
-    template CsrMatrix<T> copy_to(const CsrMatrix<T>&, Device);      \
-    template CsrMatrix<T> stacked(const std::vector<CsrMatrix<T>>&); \
+#define INSTANTIATE(T)                                                                             \
+    template CsrMatrix<T> copy_to(const CsrMatrix<T>&, Device);                                    \
+    template CsrMatrix<T> stacked(const std::vector<CsrMatrix<T>>&);                               \
+    template CsrMatrix<T> sum_of_rows(const std::vector<CsrMatrix<T>>&, index_t, index_t, Device); \
     template class CsrSource<T>;
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)
 #undef INSTANTIATE

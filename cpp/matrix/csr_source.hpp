@@ -22,6 +22,10 @@ CsrMatrix<T> copy_to(const CsrMatrix<T>& csr, Device device);
 template <class T>
 CsrMatrix<T> stacked(const std::vector<CsrMatrix<T>>& parts);
 
+// The sum on a device of the rows from `begin` to before `end` of canonical matrices of one shape on any devices.
+template <class T>
+CsrMatrix<T> sum_of_rows(const std::vector<CsrMatrix<T>>& parts, index_t begin, index_t end, Device device);
+
 template <class T>
 class CsrSource {
 public:
@@ -48,12 +52,14 @@ public:
     // The matrix with values of another type, on the device; see SPMVGPU_FOR_CONVERSIONS.
     template <class To>
     CsrMatrix<To> as() const;
-    CsrMatrix<T> transposed(bool conjugated = false) const;  // on the device
+    CsrMatrix<T> transposed() const;  // on the device
     // Copies on the device: the rows from `begin` to before `end`; the listed rows; the columns from `begin` to before
     // `end`, of which `begin` becomes 0 and those that the matrix does not have are empty.
     CsrMatrix<T> rows(index_t begin, index_t end) const;
     CsrMatrix<T> rows(const Array<index_t>& listed) const;
     CsrMatrix<T> columns(index_t begin, index_t end) const;
+    // The listed rows on a device, in a matrix with `cols` columns, where the first column of this one is `first`.
+    CsrMatrix<T> shared_rows(const Array<index_t>& listed, index_t first, index_t cols, Device device) const;
     // The other columns, with their numbers.
     CsrMatrix<T> outside(index_t begin, index_t end) const;
     CsrMatrix<T> without_zeros() const;  // without entries that are zero, on the device
@@ -63,12 +69,6 @@ public:
     CsrMatrix<T> plus(const CsrMatrix<T>& other, index_t first = 0) const;
     // The inverses of the entries (i, i + shift), on the device; see PositiveInverses.
     Array<T> positive_inverses(index_t shift) const;
-    Array<index_t> rows_with_entries() const;  // ascending, in host memory
-    Array<index_t> columns_with_entries() const;
-    // The columns of an ascending list, numbered by their places in the list.
-    CsrMatrix<T> columns(const Array<index_t>& listed) const;
-    // The matrix with these ascending numbers for its columns, below `cols`. The other arrays are shared.
-    CsrMatrix<T> with_columns(const Array<index_t>& listed, index_t cols) const;
     ColumnReach column_reach() const;
     Array<T> diagonal(std::int64_t shift) const;  // entries (i, i + shift), in host memory
     // The inverses of the diagonal entries, or of their absolute values, in an array on the device; see InvertDiagonal.

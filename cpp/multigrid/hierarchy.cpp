@@ -154,14 +154,18 @@ CsrMatrix<T> Hierarchy<T>::tentative(std::size_t level) const {
 }
 
 template <class T>
-CsrMatrix<T> Hierarchy<T>::smoothing(std::size_t level, const CsrMatrix<T>& A, const CsrMatrix<T>& ET) const {
+CsrMatrix<T> Hierarchy<T>::smoothing(std::size_t level, const CsrMatrix<T>& A, const Array<index_t>& near,
+                                     const CsrMatrix<T>& ET) const {
     const Grid<T>& grid = grids_.at(level);
-    if (A.rows != grid.P.rows || ET.rows != A.rows || A.device() != ET.device()) {
+    const bool fits = A.rows == grid.P.rows && static_cast<std::size_t>(ET.rows) == near.size();
+    if (!fits || A.device() != ET.device() || near.device() != ET.device()) {
         throw std::invalid_argument("matrices that do not belong to the grid");
     }
-    const Array<double> factors = gpu::run(SmoothingFactors<T>{A, ET, grid}, A.device());
     CsrMatrix<T> made = ET;
-    made.values = gpu::run(ScaledRows<T>{ET, factors, -1.0}, A.device());
+    made.rows = A.rows;
+    made.row_offsets = gpu::run(PlacedRows{ET.row_offsets, near, A.rows}, A.device());
+    const Array<double> factors = gpu::run(SmoothingFactors<T>{A, made, grid}, A.device());
+    made.values = gpu::run(ScaledRows<T>{made, factors, -1.0}, A.device());
     return made;
 }
 

@@ -12,6 +12,10 @@ namespace spmvgpu {
     SPMVGPU_RUN_ON_GPU(multigrid::TentativeMatrix<T>)   \
     SPMVGPU_RUN_ON_GPU(multigrid::SmoothingFactors<T>)  \
     SPMVGPU_RUN_ON_GPU(multigrid::LargestOfScaled<T>)   \
+    SPMVGPU_RUN_ON_GPU(multigrid::FindBetween<T>)       \
+    SPMVGPU_RUN_ON_GPU(multigrid::TimesBetween<T>)      \
+    SPMVGPU_RUN_ON_GPU(multigrid::RowsNearOthers<T>)    \
+    SPMVGPU_RUN_ON_GPU(multigrid::CoupleBetween<T>)     \
     SPMVGPU_RUN_ON_GPU(multigrid::Renew<T>)             \
     SPMVGPU_RUN_ON_GPU(multigrid::SparseProduct<T>)
 SPMVGPU_FOR_VALUE_TYPES(INSTANTIATE)

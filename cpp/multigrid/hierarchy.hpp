@@ -46,9 +46,10 @@ public:
 
     // The tentative prolongator of a grid.
     CsrMatrix<T> tentative(std::size_t level) const;
-    // Smoothing of a prolongator by entries E that the matrix A of the grid does not have adds this. `ET` is the
-    // product of E with the tentative prolongator.
-    CsrMatrix<T> smoothing(std::size_t level, const CsrMatrix<T>& A, const CsrMatrix<T>& ET) const;
+    // Smoothing of a prolongator by entries E that the matrix A of the grid does not have adds this. `ET` has the rows
+    // `near` of the product of E with the tentative prolongator, of which others are empty.
+    CsrMatrix<T> smoothing(std::size_t level, const CsrMatrix<T>& A, const Array<index_t>& near,
+                           const CsrMatrix<T>& ET) const;
 
     const std::vector<Grid<T>>& grids() const { return grids_; }
     const std::vector<Refusal>& refusals() const { return refusals_; }  // at most one

@@ -419,19 +419,22 @@ struct ListedColumns {
     }
 };
 
-// The columns of entries, where the j-th column becomes the j-th one of a list.
-struct PlacedColumns {
+// The row offsets of a matrix whose i-th row becomes the i-th one of an ascending list, and whose other rows are empty.
+struct PlacedRows {
     using Result = Array<index_t>;
-    const Array<index_t>& cols;
+    const Array<index_t>& row_offsets;
     const Array<index_t>& listed;
+    index_t rows;
 
     template <class Passes>
     Result operator()(Passes& passes) const {
-        Array<index_t> placed = passes.template make<index_t>(cols.size());
-        const index_t *const from = cols.data(), *const list = listed.data();
+        Array<index_t> placed = passes.template make<index_t>(rows + std::size_t(1));
+        const index_t *const from = row_offsets.data(), *const list = listed.data();
+        const auto count = static_cast<index_t>(listed.size());
         index_t* const to = placed.data();
-        passes.each(static_cast<std::int64_t>(cols.size()),
-                    [=] SPMVGPU_BODY(std::int64_t k) { to[k] = list[from[k]]; });
+        passes.each(rows + std::int64_t(1), [=] SPMVGPU_BODY(std::int64_t row) {
+            to[row] = from[first_not_below(list, 0, count, static_cast<index_t>(row))];
+        });
         return placed;
     }
 };

@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
-from .._core import AnyMatrix
-from .._util.types import DType, HostArray
+from .._core import AnyMatrix, EntriesBetween
+from .._util.types import HostArray
+from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
 from ..linalg.coarsest import LARGEST_DIRECT, dense_inverse
 from ..linalg.multigrid import SAFETY, Arguments, Level, Multigrid, checked_csr, stored
@@ -20,7 +21,6 @@ from ..linalg.multigrid_in_pieces import (
     Coupling,
     GridsInPieces,
     MultigridInPieces,
-    Rest,
     SharedMatrix,
     coupled,
     fits_one,
@@ -50,7 +50,7 @@ class _LevelInMaking(NamedTuple):
     """A level in the making: the matrix, and the entries of the rank's rows that its block does not have."""
 
     op: DistributedOperator
-    rest: Rest
+    rest: EntriesBetween
 
 
 def multigrid_over_ranks(
@@ -196,11 +196,18 @@ def _stored_here(csr: CanonicalCsr, like: DistributedOperator) -> SparseOperator
 
 
 def _finest(op: DistributedOperator) -> _LevelInMaking:
-    local, rows, ordinal = op._product.local, op.local_shape[0], op._block._ordinal
-    halo = None if local.halo is None else local.halo.tocsr()
-    of_halo = _in_all_rows(halo, local.boundary, (rows, len(local.needed)), op.dtype)
-    own = CanonicalCsr.empty((rows, rows), op.dtype, ordinal)
-    return _LevelInMaking(op, Rest(own, CanonicalCsr.of(of_halo).to(ordinal)))
+    local, rows = op._product.local, op.local_shape[0]
+    # The columns of the rank come first, and then the needed ones of others.
+    entries = sp.coo_array((len(local.boundary), 0), dtype=op.dtype)
+    if local.halo is not None:
+        entries = local.halo.tocsr().tocoo()
+    places = local.boundary[entries.row], rows + entries.col
+    csr = sp.csr_array((entries.data, places), shape=(rows, rows + len(local.needed)))
+    return _LevelInMaking(op, _between(csr, 0, rows, op._block._ordinal))
+
+
+def _between(csr: sp.csr_array, begin: int, end: int, ordinal: int) -> EntriesBetween:
+    return EntriesBetween(CanonicalCsr.of(csr).to(ordinal).source, begin, end)
 
 
 def _coarser(
@@ -220,43 +227,32 @@ def _coarser(
         halos = [_rows_of_halo(op._product.exchange, shared) for shared in asked]
         with agreement(comm):
             asked = sent(step, halos)
-    coupling = asked
-    smoothed = coupling.smoothed
-    row, col, data = _coo(smoothed and smoothed.of_any, op.dtype)
+    row, col, data = _coo(asked.A)
     _, (row, col, data) = send_to(comm, ranges.owners(row), row, col, data)
     with agreement(comm):
-        own_row, own_col, own_data = _coo(coupling.rest, op.dtype)
-        places = np.concatenate((own_row, row - ranges.begin)), np.concatenate((own_col, col))
-        more = sp.csr_array((np.concatenate((own_data, data)), places), shape=(block.shape[0], ranges.total))
+        more = sp.csr_array((data, (row - ranges.begin, col)), shape=(block.shape[0], ranges.total))
         of_coarser, rest = _rows_of_rank(block, more, ranges, op.device)
-        D = (
-            smoothed.D.host
-            if smoothed
-            else sp.csr_array((prolongator.shape[0], ranges.total), dtype=op.dtype)
-        )
+        nothing = sp.csr_array((prolongator.shape[0], ranges.total), dtype=op.dtype)
+        D = nothing if asked.D is None else asked.D.host
         of_fine, _ = _rows_of_rank(prolongator, D, ranges, op.device)
     coarser = _over_ranks(op, of_coarser, ranges, ranges, op._shared.symmetry)
     return _over_ranks(op, of_fine, op.row_ranges, ranges, None), _LevelInMaking(coarser, rest)
 
 
-def _coo(csr: CanonicalCsr | None, dtype: DType) -> tuple[HostArray, HostArray, HostArray]:
-    """The rows, columns and values of a matrix, of which there may be none."""
-    if csr is None:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, dtype)
+def _coo(csr: CanonicalCsr) -> tuple[HostArray, HostArray, HostArray]:
+    """The rows, columns and values of a matrix."""
     entries = csr.host.tocoo()
     return entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data
 
 
 def _rows_of_rank(
     block: CanonicalCsr, more: sp.csr_array, cols: Ranges, device: str
-) -> tuple[LocalRows, Rest]:
+) -> tuple[LocalRows, EntriesBetween]:
     """The rows of a rank, a block and more entries; and these entries."""
     own, halo, boundary, needed = split(more, cols)
-    beside = CanonicalCsr.of(own).to(block.ordinal)
-    whole = block.plus(beside) if own.nnz else block
+    whole = block.plus(CanonicalCsr.of(own).to(block.ordinal)) if own.nnz else block
     others = None if halo is None else aslinearoperator(halo, device=device, tune="off")
-    of_halo = _in_all_rows(halo, boundary, (block.shape[0], len(needed)), own.dtype)
-    rest = Rest(beside, CanonicalCsr.of(of_halo).to(block.ordinal))
+    rest = _between(more, cols.begin, cols.end, block.ordinal)
     return LocalRows(stored(whole, device), others, boundary, needed), rest
 
 
@@ -280,22 +276,12 @@ def _over_ranks(
     )
 
 
-def _in_all_rows(
-    halo: sp.csr_array | None, boundary: HostArray, shape: tuple[int, int], dtype: DType
-) -> sp.csr_array:
-    """A halo with all rows of the rank."""
-    if halo is None:
-        return sp.csr_array(shape, dtype=dtype)
-    entries = halo.tocoo()
-    return sp.csr_array((entries.data, (boundary[entries.coords[0]], entries.coords[1])), shape=shape)
-
-
 def _rows_of_halo(exchange: Exchange, shared: SharedMatrix) -> CanonicalCsr:
     """The rows of a matrix over ranks that a product needs of other ranks; each rank gives its rows."""
     comm = exchange.ranges.comm
     outgoing: list[Any] = [None] * comm.size
     for target in exchange.targets:
-        outgoing[target.rank] = shared.rows(exchange.indices[target.begin : target.end]).host
+        outgoing[target.rank] = shared.rows(exchange.indices[target.begin : target.end], CPU).host
     received = [rows for rows in comm.alltoall(outgoing) if rows is not None]
     nothing = sp.csr_array((0, shared.total), dtype=shared.csr.dtype)
     return CanonicalCsr.of(sp.csr_array(sp.vstack([nothing, *received]))).to(shared.csr.ordinal)

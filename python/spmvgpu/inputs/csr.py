@@ -74,18 +74,12 @@ class CanonicalCsr:
         return csr if isinstance(csr, CanonicalCsr) else cls(csr.data, csr.indices, csr.indptr, csr.shape)
 
     @classmethod
-    def on(
-        cls, source: CsrSource, shape: tuple[int, int], dtype: DType, nnz: int, ordinal: int
-    ) -> CanonicalCsr:
+    def on(cls, source: CsrSource) -> CanonicalCsr:
         """What the core has on a device."""
         made = cls.__new__(cls)
         made._arrays, made._source = None, source
-        made.shape, made.dtype, made.nnz, made.ordinal = shape, dtype, nnz, ordinal
+        made.shape, made.dtype, made.nnz, made.ordinal = source.facts
         return made
-
-    def with_source(self, source: CsrSource, shape: tuple[int, int] | None = None) -> CanonicalCsr:
-        """What the core made of the matrix on the same device, with entries of the same number and type."""
-        return CanonicalCsr.on(source, shape or self.shape, self.dtype, self.nnz, self.ordinal)
 
     # The arrays in host memory, which are fetched when they are first asked for.
 
@@ -151,7 +145,7 @@ class CanonicalCsr:
                 source = CsrSource(indptr, indices, data, self.shape[1], ordinal)
         except MemoryError:
             return self
-        there = CanonicalCsr.on(source, self.shape, self.dtype, self.nnz, ordinal)
+        there = CanonicalCsr.on(source)
         there._arrays = self._arrays
         return there
 
@@ -171,7 +165,7 @@ class CanonicalCsr:
         if self.is_wide:
             return CanonicalCsr.of(sp.csr_array(self.host.T))
         try:
-            return self.with_source(self.source.transposed(), self.shape[::-1])
+            return CanonicalCsr.on(self.source.transposed())
         except MemoryError:
             if self.ordinal == CPU:
                 raise
@@ -183,8 +177,7 @@ class CanonicalCsr:
             return self
         if not self.is_wide:
             try:
-                source = self.source.astype(dtype)
-                return CanonicalCsr.on(source, self.shape, dtype, self.nnz, self.ordinal)
+                return CanonicalCsr.on(self.source.astype(dtype))
             except MemoryError:
                 if self.ordinal == CPU:
                     raise
@@ -197,7 +190,7 @@ class CanonicalCsr:
             kept.eliminate_zeros()
             return CanonicalCsr.of(kept)
         try:
-            return self._made(self.source.without_zeros(), self.shape)
+            return CanonicalCsr.on(self.source.without_zeros())
         except MemoryError:
             if self.ordinal == CPU:
                 raise
@@ -222,7 +215,7 @@ class CanonicalCsr:
         if not (self.is_wide or other.is_wide):
             try:
                 source = self.source.with_values_of(other.source)
-                return None if source is None else self.with_source(source)
+                return None if source is None else CanonicalCsr.on(source)
             except MemoryError:
                 if self.ordinal == CPU:
                     raise
@@ -252,66 +245,55 @@ class CanonicalCsr:
 
         Neighbouring ones, in a range, are a window on arrays in host memory.
         """
-        shape = (len(rows), self.shape[1])
         if not isinstance(rows, range):
             if self.is_wide:
                 return CanonicalCsr.of(self.host[rows])
-            return self._made(self.source.rows(np.ascontiguousarray(rows, np.int32)), shape)
+            return CanonicalCsr.on(self.source.rows(np.ascontiguousarray(rows, np.int32)))
         if self.ordinal != CPU:
-            return self._made(self.source.rows(rows.start, rows.stop), shape)
+            return CanonicalCsr.on(self.source.rows(rows.start, rows.stop))
         data, indices, indptr = self.arrays
         begin, end = int(indptr[rows.start]), int(indptr[rows.stop])
         offsets = indptr[rows.start : rows.stop + 1] - begin
-        return CanonicalCsr(data[begin:end], indices[begin:end], offsets, shape)
+        return CanonicalCsr(data[begin:end], indices[begin:end], offsets, (len(rows), self.shape[1]))
+
+    def shared_rows(self, listed: HostArray, first: int, cols: int, ordinal: int) -> CanonicalCsr:
+        """Some rows on a device, in the columns of a wider matrix, where the own ones begin at `first`."""
+        rows = np.ascontiguousarray(listed, np.int32)
+        return CanonicalCsr.on(self.source.shared_rows(rows, first, cols, ordinal))
 
     # Made where the matrix lies, which is not wide. Operands lie there, too.
 
-    def _made(self, source: CsrSource, shape: tuple[int, int]) -> CanonicalCsr:
-        return CanonicalCsr.on(source, shape, self.dtype, source.nnz, self.ordinal)
-
     def columns(self, begin: int, end: int) -> CanonicalCsr:
         """The columns from `begin`, which becomes 0, to before `end`; those beyond the matrix are empty."""
-        return self._made(self.source.columns(begin, end), (self.shape[0], end - begin))
-
-    def listed_columns(self, listed: HostArray) -> CanonicalCsr:
-        """The columns of an ascending list, numbered from 0 on."""
-        source = self.source.columns(np.ascontiguousarray(listed, np.int32))
-        return self._made(source, (self.shape[0], len(listed)))
+        return CanonicalCsr.on(self.source.columns(begin, end))
 
     def outside(self, begin: int, end: int) -> CanonicalCsr:
         """The entries outside of these columns, with the numbers that they have."""
-        return self._made(self.source.outside(begin, end), self.shape)
-
-    def adjoint(self) -> CanonicalCsr:
-        """The conjugate transpose."""
-        return self._made(self.source.transposed(True), self.shape[::-1])
+        return CanonicalCsr.on(self.source.outside(begin, end))
 
     def plus(self, other: CanonicalCsr, first: int = 0) -> CanonicalCsr:
         """The sum with a matrix of as many rows, in which the columns of this one begin at `first`."""
-        return self._made(self.source.plus(other.source, first), other.shape)
-
-    def with_columns(self, listed: HostArray, cols: int) -> CanonicalCsr:
-        """With these numbers, ascending, for the columns, of a matrix with `cols` columns."""
-        source = self.source.with_columns(np.ascontiguousarray(listed, np.int32), cols)
-        return self._made(source, (self.shape[0], cols))
+        return CanonicalCsr.on(self.source.plus(other.source, first))
 
     def times(self, other: CanonicalCsr) -> CanonicalCsr:
         """The product with a matrix of the same type."""
-        return self._made(self.source.times(other.source), (self.shape[0], other.shape[1]))
+        return CanonicalCsr.on(self.source.times(other.source))
 
     def to(self, ordinal: int) -> CanonicalCsr:
         """The matrix on a device, or itself."""
-        if ordinal == self.ordinal:
-            return self
-        return CanonicalCsr.on(self.source.to(ordinal), self.shape, self.dtype, self.nnz, ordinal)
+        return self if ordinal == self.ordinal else CanonicalCsr.on(self.source.to(ordinal))
 
     @classmethod
     def stacked(cls, parts: Sequence[CanonicalCsr]) -> CanonicalCsr:
         """The rows of matrices with as many columns, one matrix after the other."""
         if len(parts) == 1:
             return parts[0]
-        source = CsrSource.stacked([part.source for part in parts])
-        return parts[0]._made(source, (sum(part.shape[0] for part in parts), parts[0].shape[1]))
+        return cls.on(CsrSource.stacked([part.source for part in parts]))
+
+    @classmethod
+    def sum_of_rows(cls, parts: Sequence[CanonicalCsr], rows: range, ordinal: int) -> CanonicalCsr:
+        """The sum on a device of these rows of matrices of one shape, which lie on any devices."""
+        return cls.on(CsrSource.sum_of_rows([part.source for part in parts], rows.start, rows.stop, ordinal))
 
     @classmethod
     def empty(cls, shape: tuple[int, int], dtype: DType, ordinal: int) -> CanonicalCsr:
@@ -352,7 +334,7 @@ class CanonicalCsr:
             For a matrix that is not square, or has a very long row.
         """
         permutation, source = self.source.by_clusters()
-        return permutation, self.with_source(source)
+        return permutation, CanonicalCsr.on(source)
 
     def nearer_order(self, products: float, spent_us: float) -> tuple[_core.Permutation | None, CanonicalCsr]:
         """An order by clusters, and the matrix in it, if ``format="auto"`` is to store the matrix so.
@@ -361,7 +343,7 @@ class CanonicalCsr:
         """
         permutation, source, steps = self.source.nearer_order(products, spent_us)
         took(steps)
-        return (None, self) if source is None else (permutation, self.with_source(source))
+        return (None, self) if source is None else (permutation, CanonicalCsr.on(source))
 
     def by_entries_of_columns(self) -> tuple[npt.NDArray[np.int32], CanonicalCsr]:
         """The columns with the most entries first, as many as given else, and the matrix with that order."""

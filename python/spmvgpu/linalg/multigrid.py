@@ -173,9 +173,7 @@ class Multigrid(DevicePreconditioner):
 
     def _csr(self, level: int, name: str) -> CanonicalCsr:
         """What the core's hierarchy has, until it drops the values."""
-        rows, cols, nnz = self._hierarchy.size(level, name)
-        source = self._hierarchy.source(level, name)
-        return CanonicalCsr.on(source, (rows, cols), self.dtype, nnz, self._ordinal)
+        return CanonicalCsr.on(self._hierarchy.source(level, name))
 
     def _operator(self, level: int, name: str, description: Description | None) -> SparseOperator:
         csr = self._csr(level, name)

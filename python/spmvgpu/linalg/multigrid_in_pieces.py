@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _core
-from .._core import AnyMatrix, LinearMap
+from .._core import AnyMatrix, EntriesBetween, LinearMap
 from .._util.types import HostArray
 from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
@@ -81,33 +81,29 @@ class BlockHierarchy:
     def A(self, level: int) -> CanonicalCsr:  # noqa: N802
         """The matrix of a level."""
         last = min(level, self.depth - 1)
-        return self._block if last == 0 else self._csr(last, "A")
+        return self._block if last == 0 else CanonicalCsr.on(self._core.source(last, "A"))
 
     def P(self, level: int) -> CanonicalCsr:  # noqa: N802
         """The prolongator to a level from the next coarser one; the identity where there is none."""
         if level + 1 < self.depth:
-            return self._csr(level, "P")
+            return CanonicalCsr.on(self._core.source(level, "P"))
         A = self.A(level)
         return CanonicalCsr.of(sp.eye_array(A.shape[0], dtype=A.dtype, format="csr")).at(A.ordinal)
 
     def R(self, level: int) -> CanonicalCsr:  # noqa: N802
         """The conjugate transpose of a prolongator."""
-        return self._csr(level, "R") if level + 1 < self.depth else self.P(level)
+        return CanonicalCsr.on(self._core.source(level, "R")) if level + 1 < self.depth else self.P(level)
 
     def T(self, level: int) -> CanonicalCsr:  # noqa: N802
         """The prolongator before it is smoothed."""
-        P = self.P(level)
-        if level >= self.smoothed:
-            return P
-        source = self._core.tentative(level)
-        return CanonicalCsr.on(source, P.shape, P.dtype, source.nnz, P.ordinal)
+        return self.P(level) if level >= self.smoothed else CanonicalCsr.on(self._core.tentative(level))
 
-    def smoothing(self, level: int, ET: CanonicalCsr) -> CanonicalCsr:
+    def smoothing(self, level: int, E: EntriesBetween, ET: CanonicalCsr) -> CanonicalCsr:
         """What smoothing adds to a prolongator for entries E that the block does not have."""
+        A = self.A(level)
         if level >= self.smoothed:
-            return CanonicalCsr.empty(ET.shape, ET.dtype, ET.ordinal)
-        source = self._core.smoothing(level, self.A(level).source, ET.source)
-        return CanonicalCsr.on(source, ET.shape, ET.dtype, ET.nnz, ET.ordinal)
+            return CanonicalCsr.empty((A.shape[0], ET.shape[1]), ET.dtype, ET.ordinal)
+        return CanonicalCsr.on(self._core.smoothing(level, A.source, E, ET.source))
 
     def near_null_space(self, level: int) -> NearNullSpace:
         """What the matrix of a level nearly maps to zero."""
@@ -124,11 +120,6 @@ class BlockHierarchy:
     def largest(self, level: int) -> float:
         """The largest eigenvalue of the matrix of a level, with its diagonal scaled to one."""
         return self._core.largest_eigenvalue(level) if level < self._core.levels else 0.0
-
-    def _csr(self, level: int, name: str) -> CanonicalCsr:
-        block, (rows, cols, nnz) = self._block, self._core.size(level, name)
-        source = self._core.source(level, name)
-        return CanonicalCsr.on(source, (rows, cols), block.dtype, nnz, block.ordinal)
 
 
 class NearNullSpace(NamedTuple):
@@ -172,26 +163,6 @@ def whole_hierarchy(
     return Multigrid(op, csr, own, finer=number)
 
 
-class Rest(NamedTuple):
-    """The entries of a piece that its diagonal block does not have, in rows near other pieces.
-
-    Attributes
-    ----------
-    own, halo : CanonicalCsr
-        In the columns of the piece, and in those that it needs of others.
-    """
-
-    own: CanonicalCsr
-    halo: CanonicalCsr
-
-    def times(self, of_own: CanonicalCsr, of_halo: CanonicalCsr, first: int = 0) -> CanonicalCsr:
-        """The product with a matrix, of which there are the rows of the piece and of its halo.
-
-        The columns of the first ones begin at column `first` of the others.
-        """
-        return self.own.times(of_own).plus(self.halo.times(of_halo), first)
-
-
 class SharedMatrix(NamedTuple):
     """A matrix of a piece of which others need some rows.
 
@@ -206,45 +177,27 @@ class SharedMatrix(NamedTuple):
     first: int
     total: int
 
-    def rows(self, listed: HostArray) -> CanonicalCsr:
-        """Some rows, in the columns of all pieces."""
-        return self.csr.rows(listed).columns(-self.first, self.total - self.first)
-
-
-class Smoothed(NamedTuple):
-    """What smoothing a prolongator across pieces adds to it, and to the coarser matrix.
-
-    Attributes
-    ----------
-    D : CanonicalCsr
-        The prolongator less those of the blocks, in rows of the piece.
-    near : array of int32
-        The rows of `D` that have entries.
-    adjoint : CanonicalCsr
-        The conjugate transpose of these rows.
-    of_any : CanonicalCsr
-        Entries of the matrix in rows of any piece, which are to be added.
-    """
-
-    D: CanonicalCsr
-    near: HostArray
-    adjoint: CanonicalCsr
-    of_any: CanonicalCsr
+    def rows(self, listed: HostArray, ordinal: int) -> CanonicalCsr:
+        """Some rows on a device, in the columns of all pieces."""
+        return self.csr.shared_rows(listed, self.first, self.total, ordinal)
 
 
 class Coupling(NamedTuple):
-    """What a coarser level has besides the hierarchies of the blocks.
+    """What a piece adds to the matrices of the blocks.
 
     Attributes
     ----------
-    rest : CanonicalCsr
-        Entries of the matrix in rows of the piece.
-    smoothed : Smoothed or None
-        None if the prolongator of no piece is smoothed.
+    A : CanonicalCsr
+        To the coarser matrix, in rows of any piece.
+    D : CanonicalCsr or None
+        To its prolongator; None if the prolongator of no piece is smoothed.
+    adjoint : CanonicalCsr or None
+        The conjugate transpose of `D`, in rows and columns of all pieces.
     """
 
-    rest: CanonicalCsr
-    smoothed: Smoothed | None = None
+    A: CanonicalCsr
+    D: CanonicalCsr | None = None
+    adjoint: CanonicalCsr | None = None
 
 
 #: The computation of a piece. It yields matrices for other pieces, and receives the rows of its halo of each.
@@ -252,18 +205,15 @@ Together: TypeAlias = Generator[tuple[SharedMatrix, ...], Sequence[CanonicalCsr]
 
 
 def coupled(
-    E: Rest, own: BlockHierarchy, level: int, first: int, total: int, *, is_smoothed: bool
+    E: EntriesBetween, own: BlockHierarchy, level: int, first: int, total: int, *, is_smoothed: bool
 ) -> Together:
     """The entries of a prolongator and of a Galerkin product that no block has.
 
-    A = B + E and P = Q + D, where B, Q and R = Q* are of the blocks, which have R B Q, and D is what smooths
-    the tentative prolongator by E. So P maps the near null space exactly to its smoothed vectors, and the
-    matrix is R B Q + R (E Q + A D) + D* A P. All but its first term have few entries, near the rows that
-    have entries in columns of other pieces.
+    `cpp/multigrid/between_pieces.hpp` says which these are, and computes them where they lie.
 
     Parameters
     ----------
-    E : Rest
+    E : EntriesBetween
     own : BlockHierarchy
     level : int
     first, total : int
@@ -271,21 +221,18 @@ def coupled(
     is_smoothed : bool
         Whether the prolongator of any piece is smoothed.
     """
-    B, R, Q = own.A(level), own.R(level), own.P(level)
-    made = (Q, own.T(level)) if is_smoothed else (Q,)
-    halos = yield tuple(SharedMatrix(matrix, first, total) for matrix in made)
-    EQ, *ET = (E.times(matrix, halo, first) for matrix, halo in zip(made, halos, strict=True))
+    B, Q = own.A(level), own.P(level)
+    of_piece = (Q, own.T(level)) if is_smoothed else (Q,)
+    needed = yield tuple(SharedMatrix(matrix, first, total) for matrix in of_piece)
+    EQ, *ET = (
+        E.times(matrix.source, rows.source, first) for matrix, rows in zip(of_piece, needed, strict=True)
+    )
     if not is_smoothed:
-        return Coupling(R.times(EQ))
-    D = own.smoothing(level, *ET)
-    (halo,) = yield (SharedMatrix(D, 0, total),)
-    ED = E.times(D, halo)
-    near = D.source.rows_with_entries()
-    beside, smoothed = B.rows(near), D.rows(near)
-    AD = beside.adjoint().times(smoothed).plus(ED)  # B is Hermitian
-    AP = beside.times(Q).plus(EQ.rows(near).plus(AD.rows(near)), first)
-    adjoint = smoothed.adjoint()
-    return Coupling(R.times(EQ.plus(AD)), Smoothed(D, near, adjoint, adjoint.times(AP)))
+        return Coupling(CanonicalCsr.on(E.coupled(B.source, Q.source, EQ, first=first)[0]))
+    D = own.smoothing(level, E, CanonicalCsr.on(*ET))
+    (of_D,) = yield (SharedMatrix(D, 0, total),)
+    A, adjoint = E.coupled(B.source, Q.source, EQ, D.source, of_D.source, first)
+    return Coupling(CanonicalCsr.on(A), D, CanonicalCsr.on(adjoint))
 
 
 def sent(step: Together, halos: Sequence[CanonicalCsr]) -> tuple[SharedMatrix, ...] | Coupling:

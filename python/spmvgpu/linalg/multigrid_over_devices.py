@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import accumulate, pairwise, starmap
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from .._core import CsrSource, Matrix, MultiDeviceMatrix, PartedMatrix
+from .._core import CsrSource, EntriesBetween, Matrix, MultiDeviceMatrix, PartedMatrix
 from .._util.steps import step
 from .._util.types import HostArray
 from ..devices import CPU, at_most, device_name
@@ -27,9 +27,7 @@ from .multigrid_in_pieces import (
     Coupling,
     GridsInPieces,
     MultigridInPieces,
-    Rest,
     SharedMatrix,
-    Together,
     coupled,
     fits_one,
     most_coarse,
@@ -43,6 +41,14 @@ _ResultT = TypeVar("_ResultT")
 
 #: A matrix of which each device has some rows.
 _Parts: TypeAlias = list[CanonicalCsr]
+
+
+class _Between(NamedTuple):
+    """The entries of a device that no block has, with their rows and the columns of others in host memory."""
+
+    E: EntriesBetween
+    near: HostArray
+    needed: HostArray
 
 
 def keeps_levels_in_pieces(op: SparseOperator, arguments: Arguments) -> bool:
@@ -147,7 +153,7 @@ class _Setup:
             return BlockHierarchy(block, arguments._replace(B=modes, max_coarse=most))
 
         self._hierarchies = self._each(hierarchy)
-        self._rest = self._each(lambda k: rows[k].outside(*self._range(k)))
+        self._between = self._each(lambda k: self._found_between(rows[k].outside(*self._range(k)), k))
         self._inverse = self._inverse_diagonal(rows)
 
     def _range(self, k: int) -> tuple[int, int]:
@@ -172,7 +178,7 @@ class _Setup:
         op = self._beside(lambda: self._op)
         for number in range(depth):
             diagonals.append(self._inverse)
-            largest.append(self._beside(self._largest_of, number, self._starts, self._rest))
+            largest.append(self._beside(self._largest_of, number, self._starts, self._between))
             if depth == 1:
                 break
             is_smoothed = number < smoothed
@@ -189,10 +195,10 @@ class _Setup:
         inverse = None if whole else inverse_of_coarsest(self._op, device_name(self._ordinals[0]))
         return GridsInPieces(made, diagonals, [found() for found in largest], smoothed, whole, inverse)
 
-    def _largest_of(self, number: int, starts: list[int], rest: _Parts) -> float:
+    def _largest_of(self, number: int, starts: list[int], between: list[_Between]) -> float:
         """The largest eigenvalue of a level with its diagonal scaled to one, or a little more."""
         of_blocks = max(one.largest(number) for one in self._hierarchies)
-        return SAFETY * max(of_blocks, self._largest_between(number, starts, rest)) or 1.0
+        return SAFETY * max(of_blocks, self._largest_between(number, starts, between)) or 1.0
 
     def _whole(self, csr: CanonicalCsr, number: int, *, is_smoothed: bool) -> Multigrid:
         """The levels from a whole one on, on the first device."""
@@ -211,61 +217,62 @@ class _Setup:
         self._each(of_device)
         return whole
 
-    def _largest_between(self, number: int, starts: list[int], rest: _Parts) -> float:
+    def _largest_between(self, number: int, starts: list[int], between: list[_Between]) -> float:
         """The largest eigenvalue of the rows and columns near other devices, scaled by their diagonal.
 
         An eigenvector of a large eigenvalue is local: if that is larger than those of the blocks, it is here.
         """
-        near = [of_device.source.rows_with_entries() for of_device in rest]
-        numbers = np.concatenate([start + rows for start, rows in zip(starts, near, strict=False)])
-        listed = []
-        for k, rows in enumerate(near):
-            block = _in_all_columns(self._hierarchies[k].A(number).rows(rows), k, starts)
-            listed.append(block.plus(rest[k].rows(rows)).listed_columns(numbers))
-        matrix = self._gathered(listed)
+        listed = np.concatenate([start + of.near for start, of in zip(starts, between, strict=False)])
+        blocks = [one.A(number) for one in self._hierarchies]
+        near = [of.E.near_rows(A.source, listed) for of, A in zip(between, blocks, strict=True)]
+        matrix = self._gathered(list(map(CanonicalCsr.on, near)))
         diagonal = matrix.diagonal(0).real.astype(np.float64)
         inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
         return matrix.source.largest_eigenvalue(inverse)
 
+    def _found_between(self, csr: CanonicalCsr, k: int) -> _Between:
+        """The entries of a device that no block has, of a matrix with these alone."""
+        E = EntriesBetween(csr.source, *self._range(k))
+        return _Between(E, E.near, E.needed)
+
     def _coarsen(self, number: int, *, is_smoothed: bool) -> tuple[_Parts, _Parts, _Parts]:
         """The next coarser matrix, and the ways to it and back, of which each device has some rows."""
-        fine, own, each = self._starts, self._hierarchies, self._each
+        fine, own = self._starts, self._hierarchies
         blocks = [one.A(number + 1) for one in own]
         coarse = _starts(blocks)
-        found = self._together(number, coarse, is_smoothed)
-        smoothed = [of.smoothed for of in found if of.smoothed is not None]  # none or all
-        of_any = [of.of_any for of in smoothed]
-        rest = each(lambda k: self._sum_at(k, [found[k].rest, *of_any], coarse))
-        A = each(lambda k: blocks[k].plus(rest[k], coarse[k]))
-        if smoothed:
-            adjoints = each(lambda k: smoothed[k].adjoint.with_columns(smoothed[k].near + fine[k], fine[-1]))
-            D = each(lambda k: self._sum_at(k, adjoints, coarse))
-            P = each(lambda k: own[k].P(number).plus(smoothed[k].D, coarse[k]))
-            R = each(lambda k: own[k].R(number).plus(D[k], fine[k]))
-        else:
-            P = each(lambda k: _in_all_columns(own[k].P(number), k, coarse))
-            R = each(lambda k: _in_all_columns(own[k].R(number), k, fine))
-        self._starts, self._rest = coarse, rest
+        found = self._together(number, coarse, is_smoothed=is_smoothed)
+        self._starts = coarse
+
+        def coarsened(k: int) -> tuple[CanonicalCsr, CanonicalCsr, CanonicalCsr, _Between]:
+            rows, ordinal = range(*self._range(k)), self._ordinals[k]
+            rest = CanonicalCsr.sum_of_rows([of.A for of in found], rows, ordinal)
+            P, R, D = own[k].P(number), own[k].R(number), found[k].D
+            adjoints = [of.adjoint for of in found if of.adjoint is not None]  # none or all
+            if D is None:
+                P, R = _in_all_columns(P, k, coarse), _in_all_columns(R, k, fine)
+            else:
+                adjoint = CanonicalCsr.sum_of_rows(adjoints, rows, ordinal)
+                P, R = P.plus(D, coarse[k]), R.plus(adjoint, fine[k])
+            return blocks[k].plus(rest, coarse[k]), R, P, self._found_between(rest, k)
+
+        A, R, P, self._between = map(list, zip(*self._each(coarsened), strict=True))
         self._inverse = self._inverse_diagonal(A)
         return A, R, P
 
-    def _together(self, number: int, coarse: list[int], is_smoothed: bool) -> list[Coupling]:
+    def _together(self, number: int, coarse: list[int], *, is_smoothed: bool) -> list[Coupling]:
         """What `coupled` finds on each device, for which they exchange rows."""
+        steps = [
+            coupled(of.E, own, number, first, coarse[-1], is_smoothed=is_smoothed)
+            for of, own, first in zip(self._between, self._hierarchies, coarse, strict=False)
+        ]
 
-        def begun(k: int) -> tuple[Together, HostArray]:
-            outside = self._rest[k].outside(*self._range(k))
-            needed = outside.source.columns_with_entries()
-            E = Rest(self._rest[k].columns(*self._range(k)), outside.listed_columns(needed))
-            own = self._hierarchies[k]
-            return coupled(E, own, number, coarse[k], coarse[-1], is_smoothed=is_smoothed), needed
+        def go_on(k: int) -> Any:
+            needed = self._between[k].needed
+            return sent(steps[k], [self._halo(k, needed, of_all) for of_all in zip(*asked, strict=True)])
 
-        steps = self._each(begun)
-        asked: list[Any] = self._each(lambda k: next(steps[k][0]))
+        asked: list[Any] = self._each(lambda k: next(steps[k]))
         while not isinstance(asked[0], Coupling):
-            halos = self._each(
-                lambda k: [self._halo(k, steps[k][1], shared) for shared in zip(*asked, strict=True)]  # noqa: B023
-            )
-            asked = self._each(lambda k: sent(steps[k][0], halos[k]))  # noqa: B023, which it uses at once
+            asked = self._each(go_on)
         return asked
 
     def _halo(self, k: int, needed: HostArray, matrices: Sequence[SharedMatrix]) -> CanonicalCsr:
@@ -274,23 +281,10 @@ class _Setup:
         for matrix, (begin, end) in zip(matrices, pairwise(self._starts), strict=True):
             low, high = np.searchsorted(needed, (begin, end))
             if low < high:
-                parts.append(matrix.rows(needed[low:high] - begin).to(self._ordinals[k]))
+                parts.append(matrix.rows(needed[low:high] - begin, self._ordinals[k]))
         if not parts:
             return CanonicalCsr.empty((0, matrices[k].total), self._dtype, self._ordinals[k])
         return CanonicalCsr.stacked(parts)
-
-    def _sum_at(self, k: int, matrices: Sequence[CanonicalCsr], starts: list[int]) -> CanonicalCsr:
-        """The sum of rows of a device: of matrices that have these alone, or all rows."""
-        total: CanonicalCsr | None = None
-        for matrix in matrices:
-            has_all = matrix.shape[0] == starts[-1]
-            part = matrix.rows(range(starts[k], starts[k + 1])) if has_all else matrix
-            if total is None:
-                total = part.to(self._ordinals[k])
-            elif part.nnz:
-                total = total.plus(part.to(self._ordinals[k]))
-        assert total is not None
-        return total
 
     def _gathered(self, parts: list[CanonicalCsr]) -> CanonicalCsr:
         """A matrix whose rows are on all devices, on the first one."""
@@ -313,8 +307,7 @@ def _rows_of(matrix: Any, ordinal: int) -> CanonicalCsr:
         return CanonicalCsr.of(to_csr(matrix)).at(ordinal)
     made = []
     for part, *_ in sorted(parts, key=lambda part: part[1]):
-        shape = part.rows, part.cols
-        made.append(CanonicalCsr.on(CsrSource.of(part), shape, np.dtype(part.dtype), part.nnz, ordinal))
+        made.append(CanonicalCsr.on(CsrSource.of(part)))
     return CanonicalCsr.stacked(made)
 
 

@@ -139,8 +139,8 @@ class NewValues:
         if not csr.is_wide:
             try:
                 if located.host is None and located.ordinal == csr.ordinal:
-                    return csr.with_source(csr.source.with_values_at(located.pointer, located.shape[0]))
-                return csr.with_source(csr.source.with_values(self.on_host()))
+                    return CanonicalCsr.on(csr.source.with_values_at(located.pointer, located.shape[0]))
+                return CanonicalCsr.on(csr.source.with_values(self.on_host()))
             except MemoryError:
                 pass
         return csr.with_data(self.on_host())

@@ -136,7 +136,7 @@ class StoredMatrix:
                     source = _core.CsrSource.of(self.matrix, may_lend)
             except MemoryError:
                 return self.canonical()
-            return CanonicalCsr.on(source, self.shape, self.dtype, self.matrix.nnz, self.ordinal)
+            return CanonicalCsr.on(source)
         return self.canonical()
 
     def belongs_to(self, op: object) -> None:
