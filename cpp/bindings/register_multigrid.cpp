@@ -30,14 +30,14 @@ namespace {
 using multigrid::Hierarchy;
 
 template <class T>
-const CsrMatrix<T>& matrix_of(const multigrid::Grid<T>& grid, char name) {
+CsrMatrix<T> matrix_of(const Hierarchy<T>& hierarchy, std::size_t level, char name) {
     switch (name) {
         case 'A':
-            return grid.A;
+            return hierarchy.matrix(level);
         case 'P':
-            return grid.P;
+            return hierarchy.grid(level).P;
         case 'R':
-            return grid.R;
+            return hierarchy.grid(level).R;
         default:
             throw std::invalid_argument(std::string("a grid has A, P and R, and no ") + name);
     }
@@ -202,7 +202,7 @@ void register_multigrid(py::module_& module) {
                              const std::variant<index_t, Dense<index_t>>& block, double strength,
                              std::pair<double, double> most_terms, index_t max_coarse, int max_levels,
                              bool is_hermitian, const std::optional<std::vector<CoarseningTuple>>& decided,
-                             int most_steps, int finer) -> AnyHierarchy {
+                             int most_steps, int finer, bool is_whole) -> AnyHierarchy {
                      multigrid::Settings settings;
                      settings.strength = strength;
                      settings.most_terms = most_terms.first;
@@ -227,18 +227,22 @@ void register_multigrid(py::module_& module) {
                      std::vector<multigrid::Coarsening> coarsenings;
                      if (decided) std::ranges::transform(*decided, std::back_inserter(coarsenings), coarsening_of);
                      const GilRelease release;
-                     return std::make_shared<Hierarchy<T>>(A, nodes, entries, modes, settings,
-                                                           decided ? &coarsenings : nullptr);
+                     auto made = std::make_shared<Hierarchy<T>>(A, nodes, entries, modes, settings);
+                     while (is_whole && made->grow(decided ? &coarsenings : nullptr)) {
+                     }
+                     return made;
                  })),
              py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("most_terms"),
              py::arg("max_coarse"), py::arg("max_levels"), py::arg("hermitian"), py::arg("decided") = py::none(),
-             py::arg("most_steps") = 2, py::arg("finer") = 0, py::keep_alive<1, 2>(),
+             py::arg("most_steps") = 2, py::arg("finer") = 0, py::arg("is_whole") = true, py::keep_alive<1, 2>(),
              "Nodes have `block` rows each, or begin at these rows, which the number of rows ends. Without B, it is a "
              "constant for each row of a node. Prolongators are smoothed, by at most `most_steps` steps, if products "
              "with them have at most `most_terms` terms: on the finest grid, and on others. If the matrix is not "
              "Hermitian, R is smoothed by its adjoint, and the largest eigenvalues are bounds of their sizes. "
              "`decided` is `coarsenings` of an equal hierarchy with other values. There are `finer` levels before "
-             "this hierarchy, so that entries may be rounding errors.")
+             "this hierarchy, so that entries may be rounding errors. If it is not to be whole at once, it has no "
+             "levels "
+             "before it grows.")
         .def("nodes", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
                  return to_numpy(hierarchy.nodes(level));
              }),
@@ -282,32 +286,34 @@ void register_multigrid(py::module_& module) {
             "(level, whether it is finite) of the matrix that is not positive definite, or not finite; None if all "
             "are.")
         .def_property_readonly("smoothed_levels", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) {
-                                   const auto& grids = hierarchy.grids();
-                                   return std::ranges::count_if(grids, &multigrid::Grid<T>::is_smoothed);
+                                   return hierarchy.smoothed_levels();
                                }),
                                "How many levels have a smoothed prolongator; they are the finest ones.")
-        .def_property_readonly("levels", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) {
-                                   return hierarchy.grids().size();
-                               }))
+        .def_property_readonly(
+            "levels", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) { return hierarchy.size(); }))
+        .def("grow", method<AnyHierarchy>([]<class T>(Hierarchy<T>& hierarchy) { return hierarchy.grow(); }),
+             py::call_guard<GilRelease>(), "Makes the next level, and returns True if a coarser one follows it.")
         .def("source", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level, char name) {
-                 return source_of(matrix_of(hierarchy.grids().at(level), name));
+                 return source_of(matrix_of(hierarchy, level, name));
              }),
              py::arg("level"), py::arg("name"), py::keep_alive<0, 1>(),
-             "A, P or R of a level, which the coarsest one has not, nor the finest A until it is renewed.")
+             "A, P or R of a level, or A of the next one. The coarsest level has no P and R, and the finest one no A "
+             "until it "
+             "is renewed.")
         .def("values", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level, char name) {
-                 return address_of(matrix_of(hierarchy.grids().at(level), name).values);
+                 return address_of(matrix_of(hierarchy, level, name).values);
              }),
              py::arg("level"), py::arg("name"), "The address of the values on the device.")
         .def("inverse_diagonal", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
-                 return address_of(hierarchy.grids().at(level).inverse_diagonal);
+                 return address_of(hierarchy.grid(level).inverse_diagonal);
              }),
              py::arg("level"), "Its address on the device.")
         .def("largest_eigenvalue", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
-                 return hierarchy.grids().at(level).largest_eigenvalue;
+                 return hierarchy.grid(level).largest_eigenvalue;
              }),
              py::arg("level"), "Of the matrix scaled by its diagonal, estimated.")
         .def("aggregates", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
-                 return to_numpy(hierarchy.grids().at(level).aggregates);
+                 return to_numpy(hierarchy.grid(level).aggregates);
              }),
              py::arg("level"), "The aggregate of each node, -1 for none.")
         .def("coarsenings", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy) {

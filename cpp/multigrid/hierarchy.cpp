@@ -1,6 +1,8 @@
 #include "multigrid/hierarchy.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -64,50 +66,78 @@ bool is_nearly_hermitian(const CsrMatrix<T>& A) {
 
 template <class T>
 Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& first_rows, const T* B, index_t modes,
-                        const Settings& settings, const std::vector<Coarsening>* decided)
-    : settings_(settings) {
+                        const Settings& settings)
+    : settings_(settings), next_(A), nodes_(nodes_of(A.rows, first_rows, A.device())), finest_entries_(A.nnz) {
     const Device device = A.device();
-    CsrMatrix<T> next = A;
-    Nodes nodes = nodes_of(A.rows, first_rows, device);
-    NearNullSpace<T> near_null;
     if (B == nullptr) {
-        near_null = {modes, gpu::run(ConstantsOfNodes<T>{A.rows, modes}, device), modes == 1};
+        near_null_ = {modes, gpu::run(ConstantsOfNodes<T>{A.rows, modes}, device), modes == 1};
     } else {
         const std::size_t entries = std::size_t(A.rows) * modes;
         Array<Wide<T>> wide(entries);
         parallel_for<std::int64_t>(entries, entries, [&](std::int64_t i) { wide[i] = Wide<T>(B[i]); });
-        near_null = {modes, wide.to(device)};
+        near_null_ = {modes, wide.to(device)};
     }
-    settings_.has_signs = nodes.are_rows() && near_null.count == 1;
-    for (int level = 0; next.rows > 0 && refusals_.empty(); ++level) {
-        bool is_last = next.rows <= settings.max_coarse || level + 1 >= settings.max_levels;
-        Coarsening here;
-        if (decided != nullptr) {
-            is_last = static_cast<std::size_t>(level) >= decided->size();
-            if (!is_last) here = copy_to((*decided)[level], device);
-        }
-        const double negligible = checked(next, settings.finer + level, is_last);
-        // A smoother needs a positive diagonal, which the inverse of the coarsest matrix does not. A matrix that lacks
-        // one at once is not suited.
-        const bool may_be_last = level > 1 && decided == nullptr && next.rows <= kMostOfLast;
-        if (may_be_last && !refusals_.empty() && refusals_.back().is_finite) {
-            refusals_.clear();
-            is_last = true;
-        }
-        if (!refusals_.empty()) break;
-        auto made = gpu::run(Coarsen<T>{next, nodes, near_null, negligible, settings_, is_last,
-                                        decided != nullptr && !is_last ? &here : nullptr},
-                             device);
-        next = std::move(made.coarse);
-        nodes = made.grid.tentative.nodes;
-        near_null = made.grid.tentative.near_null;
-        if (level == 0) made.grid.A.values = {};
-        settings_.most_terms = made.grid.is_smoothed() ? settings.most_terms_below : 0;
-        grids_.push_back(std::move(made.grid));
-        // A matrix with at most this share of the finest entries is small enough for more coarse unknowns.
-        constexpr double kFew = 0.5;
-        settings_.rounds = next.nnz <= kFew * A.nnz ? 2 : 1;
+    settings_.has_signs = nodes_.are_rows() && near_null_.count == 1;
+}
+
+template <class T>
+bool Hierarchy<T>::grow(const std::vector<Coarsening>* decided) {
+    if (next_.rows == 0) return false;
+    const Device device = next_.device();
+    const auto level = static_cast<int>(grids_.size());
+    bool is_last = next_.rows <= settings_.max_coarse || level + 1 >= settings_.max_levels;
+    Coarsening here;
+    if (decided != nullptr) {
+        is_last = static_cast<std::size_t>(level) >= decided->size();
+        if (!is_last) here = copy_to((*decided)[level], device);
     }
+    const double negligible = checked(next_, settings_.finer + level, is_last);
+    // A smoother needs a positive diagonal, which the inverse of the coarsest matrix does not. A matrix that lacks one
+    // at once is not suited.
+    const bool may_be_last = level > 1 && decided == nullptr && next_.rows <= kMostOfLast;
+    if (may_be_last && !refusals_.empty() && refusals_.back().is_finite) {
+        refusals_.clear();
+        is_last = true;
+    }
+    if (!refusals_.empty()) return false;
+    auto made = gpu::run(Coarsen<T>{next_, nodes_, near_null_, negligible, settings_, is_last,
+                                    decided != nullptr && !is_last ? &here : nullptr},
+                         device);
+    nodes_ = made.grid.tentative.nodes;
+    near_null_ = made.grid.tentative.near_null;
+    if (level == 0) made.grid.A.values = {};
+    settings_.most_terms = made.grid.is_smoothed() ? settings_.most_terms_below : 0;
+    // A matrix with at most this share of the finest entries is small enough for more coarse unknowns.
+    constexpr double kFew = 0.5;
+    settings_.rounds = made.coarse.nnz <= kFew * finest_entries_ ? 2 : 1;
+    const std::lock_guard lock(growing_);
+    grids_.push_back(std::move(made.grid));
+    next_ = std::move(made.coarse);
+    return next_.rows > 0;
+}
+
+template <class T>
+std::size_t Hierarchy<T>::size() const {
+    const std::lock_guard lock(growing_);
+    return grids_.size();
+}
+
+template <class T>
+const Grid<T>& Hierarchy<T>::grid(std::size_t level) const {
+    const std::lock_guard lock(growing_);
+    return grids_.at(level);
+}
+
+template <class T>
+CsrMatrix<T> Hierarchy<T>::matrix(std::size_t level) const {
+    const std::lock_guard lock(growing_);
+    return level == grids_.size() && next_.rows > 0 ? next_ : grids_.at(level).A;
+}
+
+template <class T>
+int Hierarchy<T>::smoothed_levels() const {
+    const std::lock_guard lock(growing_);
+    return static_cast<int>(std::ranges::count_if(grids_, &Grid<T>::is_smoothed));
 }
 
 template <class T>
@@ -137,12 +167,12 @@ void Hierarchy<T>::renew(const Array<T>& values) {
 
 template <class T>
 Array<index_t> Hierarchy<T>::nodes(std::size_t level) const {
-    return grids_.at(level).nodes.first_row.to({});
+    return grid(level - 1).tentative.nodes.first_row.to({});
 }
 
 template <class T>
 Array<T> Hierarchy<T>::near_null_space(std::size_t level) const {
-    const Array<Wide<T>> wide = grids_.at(level - 1).tentative.near_null.entries.to({});
+    const Array<Wide<T>> wide = grid(level - 1).tentative.near_null.entries.to({});
     Array<T> entries(wide.size());
     for (std::size_t i = 0; i < wide.size(); ++i) entries[i] = T(wide[i]);
     return entries;
@@ -150,13 +180,13 @@ Array<T> Hierarchy<T>::near_null_space(std::size_t level) const {
 
 template <class T>
 CsrMatrix<T> Hierarchy<T>::tentative(std::size_t level) const {
-    return gpu::run(TentativeMatrix<T>{grids_.at(level)}, grids_.at(level).P.device());
+    return gpu::run(TentativeMatrix<T>{grid(level)}, grid(level).P.device());
 }
 
 template <class T>
 CsrMatrix<T> Hierarchy<T>::smoothing(std::size_t level, const CsrMatrix<T>& A, const Array<index_t>& near,
                                      const CsrMatrix<T>& ET) const {
-    const Grid<T>& grid = grids_.at(level);
+    const Grid<T>& grid = this->grid(level);
     const bool fits = A.rows == grid.P.rows && static_cast<std::size_t>(ET.rows) == near.size();
     if (!fits || A.device() != ET.device() || near.device() != ET.device()) {
         throw std::invalid_argument("matrices that do not belong to the grid");

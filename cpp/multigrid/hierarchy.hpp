@@ -2,10 +2,12 @@
 // the matrix.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
 #include "core/csr_matrix.hpp"
+#include "core/mutex.hpp"
 #include "multigrid/coarsen.hpp"
 
 namespace spmvgpu::multigrid {
@@ -26,10 +28,14 @@ class Hierarchy {
 public:
     // The matrix is canonical and square, and its index arrays outlive the hierarchy. The rows of its nodes begin at
     // `nodes`, which the number of rows ends; empty: each row is one. B has `modes` columns and a row for each row of
-    // the matrix, in host memory; null: a constant for each row of a node, of which all have `modes`. `decided` is the
-    // result of coarsenings() of an equal hierarchy with other values; null: decide by these.
-    Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& nodes, const T* B, index_t modes, const Settings& settings,
-              const std::vector<Coarsening>* decided = nullptr);
+    // the matrix, in host memory; null: a constant for each row of a node, of which all have `modes`. It has no grids
+    // before it grows.
+    Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& nodes, const T* B, index_t modes, const Settings& settings);
+
+    // Makes the next grid, the finest one first, and returns true if a coarser one follows it, whose matrix() is known.
+    // Other threads may use the grids before it meanwhile. `decided` is the result of coarsenings() of an equal
+    // hierarchy with other values; null: decide by these.
+    bool grow(const std::vector<Coarsening>* decided = nullptr);
 
     // Computes the numbers again for other values of the matrix, which lie in host memory or on its device; aggregates
     // and all patterns stay. The finest grid has the values, too, until they are dropped. Throws std::invalid_argument
@@ -51,7 +57,10 @@ public:
     CsrMatrix<T> smoothing(std::size_t level, const CsrMatrix<T>& A, const Array<index_t>& near,
                            const CsrMatrix<T>& ET) const;
 
-    const std::vector<Grid<T>>& grids() const { return grids_; }
+    std::size_t size() const;
+    const Grid<T>& grid(std::size_t level) const;
+    CsrMatrix<T> matrix(std::size_t level) const;  // of a grid, or of the next one
+    int smoothed_levels() const;                   // how many have a smoothed prolongator; they are the finest ones
     const std::vector<Refusal>& refusals() const { return refusals_; }  // at most one
     // Frees the values of all matrices, once others have them: new values do not need the old ones.
     void drop_values();
@@ -63,8 +72,14 @@ private:
     double checked(const CsrMatrix<T>& A, std::size_t level, bool is_last);
 
     Settings settings_;
-    std::vector<Grid<T>> grids_;
+    mutable Mutex growing_;  // protects the grids, and the matrix of the next one
+    std::deque<Grid<T>> grids_;
     std::vector<Refusal> refusals_;
+    // The next grid's, until all are made.
+    CsrMatrix<T> next_;
+    Nodes nodes_;
+    NearNullSpace<T> near_null_;
+    index_t finest_entries_;
 };
 
 }  // namespace spmvgpu::multigrid

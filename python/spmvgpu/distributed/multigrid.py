@@ -113,7 +113,9 @@ class MultigridOverRanks(MultigridInPieces):
         with agreement(comm):
             most = most_coarse_of_block(self._arguments, comm.size, largest_piece, self._ordinal)
             own = BlockHierarchy(checked_csr(finest._block), self._arguments._replace(max_coarse=most))
-        depth, smoothed = max(comm.allgather(own.depth)), max(comm.allgather(own.smoothed))
+            own.grow()
+        own_smoothed = sum(map(own.is_smoothed, range(own.depth)))
+        depth, smoothed = max(comm.allgather(own.depth)), max(comm.allgather(own_smoothed))
         levels: list[Level] = []
         diagonals, largest, level = [], [], _finest(finest)
         for number in range(depth):

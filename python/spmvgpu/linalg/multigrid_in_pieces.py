@@ -8,6 +8,8 @@ entries. From the first level on that is small, levels are whole: a hierarchy of
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from itertools import count
+from threading import Condition
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -57,12 +59,7 @@ class NotHermitianError(np.linalg.LinAlgError):
 class BlockHierarchy:
     """The hierarchy of a diagonal block, of which levels after its last one are the same again.
 
-    Attributes
-    ----------
-    depth : int
-        Number of its levels.
-    smoothed : int
-        How many prolongators are smoothed.
+    `grow` makes its levels. Another thread that asks for a level waits until it is there, or known not to be.
     """
 
     def __init__(self, block: CanonicalCsr, arguments: Arguments) -> None:
@@ -74,40 +71,81 @@ class BlockHierarchy:
                 "the matrix is not symmetric or Hermitian, which amg over devices or ranks is for; use one "
                 "device, or M='ilu0' or M='jacobi'"
             )
-        self._core = _core.Hierarchy(block.source, *arguments[:6], True, None, most_steps=1)
-        check_definite(self._core, block)
-        self.depth, self.smoothed = max(1, self._core.levels), self._core.smoothed_levels
+        self._core = _core.Hierarchy(block.source, *arguments[:6], True, None, most_steps=1, is_whole=False)
+        self._growing, self._is_whole = Condition(), False
+        self._failure: BaseException | None = None
+
+    def grow(self) -> None:
+        """Make all levels."""
+        try:
+            follows = True
+            while follows:
+                follows = self._core.grow()
+                check_definite(self._core, self._block)
+                self._tell(is_whole=not follows)
+        except BaseException as failure:
+            self._failure = failure
+            self._tell(is_whole=True)
+            raise
+
+    def _tell(self, *, is_whole: bool) -> None:
+        with self._growing:
+            self._is_whole = is_whole
+            self._growing.notify_all()
+
+    def _grown(self, levels: int) -> int:
+        """The number of levels that are complete: so many at least, or all."""
+        with self._growing:
+            self._growing.wait_for(lambda: self._is_whole or self._core.levels >= levels)
+            if self._failure is not None:
+                raise self._failure
+            return self._core.levels
+
+    def has(self, level: int) -> bool:
+        """Whether the block has a level, which need not be complete."""
+        grown = self._grown(level)
+        return level < max(1, grown) or (level == grown and not self._is_whole)
+
+    @property
+    def depth(self) -> int:
+        """Number of levels."""
+        return next(level for level in count(1) if not self.has(level))
+
+    def is_smoothed(self, level: int) -> bool:
+        """Whether the prolongator to a level from the next coarser one is smoothed."""
+        return self.has(level + 1) and level < self._core.smoothed_levels
 
     def A(self, level: int) -> CanonicalCsr:  # noqa: N802
         """The matrix of a level."""
-        last = min(level, self.depth - 1)
+        last = level if self.has(level) else self.depth - 1
         return self._block if last == 0 else CanonicalCsr.on(self._core.source(last, "A"))
 
     def P(self, level: int) -> CanonicalCsr:  # noqa: N802
         """The prolongator to a level from the next coarser one; the identity where there is none."""
-        if level + 1 < self.depth:
+        if self.has(level + 1):
             return CanonicalCsr.on(self._core.source(level, "P"))
         A = self.A(level)
         return CanonicalCsr.of(sp.eye_array(A.shape[0], dtype=A.dtype, format="csr")).at(A.ordinal)
 
     def R(self, level: int) -> CanonicalCsr:  # noqa: N802
         """The conjugate transpose of a prolongator."""
-        return CanonicalCsr.on(self._core.source(level, "R")) if level + 1 < self.depth else self.P(level)
+        return CanonicalCsr.on(self._core.source(level, "R")) if self.has(level + 1) else self.P(level)
 
     def T(self, level: int) -> CanonicalCsr:  # noqa: N802
         """The prolongator before it is smoothed."""
-        return self.P(level) if level >= self.smoothed else CanonicalCsr.on(self._core.tentative(level))
+        return CanonicalCsr.on(self._core.tentative(level)) if self.is_smoothed(level) else self.P(level)
 
     def smoothing(self, level: int, E: EntriesBetween, ET: CanonicalCsr) -> CanonicalCsr:
         """What smoothing adds to a prolongator for entries E that the block does not have."""
         A = self.A(level)
-        if level >= self.smoothed:
+        if not self.is_smoothed(level):
             return CanonicalCsr.empty((A.shape[0], ET.shape[1]), ET.dtype, ET.ordinal)
         return CanonicalCsr.on(self._core.smoothing(level, A.source, E, ET.source))
 
     def near_null_space(self, level: int) -> NearNullSpace:
         """What the matrix of a level nearly maps to zero."""
-        last, rows, size = min(level, self.depth - 1), self.A(level).shape[0], 1
+        last = level if self.has(level) else self.depth - 1
+        rows, size = self.A(level).shape[0], 1
         B = self._arguments.B
         if last > 0:
             B, nodes = self._core.near_null_space(last).reshape(rows, -1), self._core.nodes(last)
@@ -119,7 +157,7 @@ class BlockHierarchy:
 
     def largest(self, level: int) -> float:
         """The largest eigenvalue of the matrix of a level, with its diagonal scaled to one."""
-        return self._core.largest_eigenvalue(level) if level < self._core.levels else 0.0
+        return self._core.largest_eigenvalue(level) if level < self._grown(level + 1) else 0.0
 
 
 class NearNullSpace(NamedTuple):

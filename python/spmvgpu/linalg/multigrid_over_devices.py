@@ -108,7 +108,7 @@ class MultigridOverDevices(MultigridInPieces):
 
     def _set_up(self, finest: SparseOperator) -> GridsInPieces:
         devices = len(finest._stored.parts)
-        pool, beside = ThreadPoolExecutor(devices), ThreadPoolExecutor(devices)
+        pool, beside = ThreadPoolExecutor(devices), ThreadPoolExecutor(2 * devices)
         with at_most(finest.max_threads), pool, beside, step("multigrid", "over devices"):
             return _Setup(finest, self._arguments, pool, beside).grids()
 
@@ -130,7 +130,8 @@ class MultigridOverDevices(MultigridInPieces):
 class _Setup:
     """A hierarchy in the making: what each device has of the level, and the entries between devices.
 
-    `pool` has a thread for each device, and `beside` computes what the next level does not wait for.
+    `pool` has a thread for each device. `beside` has more: hierarchies of blocks grow there while finer levels
+    are coupled, and it computes what the next level does not wait for.
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class _Setup:
             return BlockHierarchy(block, arguments._replace(B=modes, max_coarse=most))
 
         self._hierarchies = self._each(hierarchy)
+        self._growth = [self._beside(own.grow) for own in self._hierarchies]
         self._between = self._each(lambda k: self._found_between(rows[k].outside(*self._range(k)), k))
         self._inverse = self._inverse_diagonal(rows)
 
@@ -172,25 +174,29 @@ class _Setup:
         return lambda: result
 
     def grids(self) -> GridsInPieces:
-        own = self._hierarchies
-        depth, smoothed = max(one.depth for one in own), max(one.smoothed for one in own)
-        levels, diagonals, largest, whole = [], [], [], None
+        own, levels, diagonals, largest, whole = self._hierarchies, [], [], [], None
+        smoothed = number = 0
         op = self._beside(lambda: self._op)
-        for number in range(depth):
+        while whole is None:
             diagonals.append(self._inverse)
             largest.append(self._beside(self._largest_of, number, self._starts, self._between))
-            if depth == 1:
-                break
-            is_smoothed = number < smoothed
+            if not any(one.has(number + 1) for one in own):
+                break  # the finest level, which has no coarser one
+            is_smoothed = any(one.is_smoothed(number) for one in own)
+            smoothed += is_smoothed
             A, R, P = self._coarsen(number, is_smoothed=is_smoothed)
-            is_whole = number + 2 == depth or fits_one(sum(csr.nnz for csr in A), self._ordinals[0])
+            number += 1
+            fits = fits_one(sum(csr.nnz for csr in A), self._ordinals[0])
+            is_whole = fits or not any(one.has(number + 1) for one in own)
             R = [self._gathered(R)] if is_whole else R
             levels.append((op, self._beside(self._on_all, R), self._beside(self._on_all, P)))
             if is_whole:
-                whole = self._whole(self._gathered(A), number + 1, is_smoothed=is_smoothed)
-                smoothed = min(smoothed, number + 1) + whole._hierarchy.smoothed_levels
-                break
-            op = self._beside(self._on_all, A)
+                whole = self._whole(self._gathered(A), number, is_smoothed=is_smoothed)
+                smoothed += whole._hierarchy.smoothed_levels
+            else:
+                op = self._beside(self._on_all, A)
+        for grown in self._growth:
+            grown()
         made = tuple(Level(*(made() for made in level)) for level in levels) or (Level(self._op),)
         inverse = None if whole else inverse_of_coarsest(self._op, device_name(self._ordinals[0]))
         return GridsInPieces(made, diagonals, [found() for found in largest], smoothed, whole, inverse)
