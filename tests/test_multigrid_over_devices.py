@@ -117,6 +117,19 @@ def test_solve_turns_to_it(names):
     assert np.linalg.norm(1 - A @ x) <= 1.01e-8 * np.sqrt(A.shape[0])
 
 
+@pytest.mark.usefixtures("levels_in_pieces")
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_few_levels(most, names):
+    A = gallery.poisson2d(60)
+    op = operator(A, names)
+    M = linalg.amg(op, max_levels=most)
+    assert len(M.levels) == most
+    b = vector(A.shape[0], A.dtype)
+    x, info = linalg.cg(op, b, rtol=1e-8, M=M)
+    assert info == 0
+    assert np.linalg.norm(b - A @ x) <= 2e-8 * np.linalg.norm(b)
+
+
 def test_columns(names):
     A = gallery.poisson2d(40)
     op = operator(A, names)

@@ -130,8 +130,8 @@ class MultigridOverDevices(MultigridInPieces):
 class _Setup:
     """A hierarchy in the making: what each device has of the level, and the entries between devices.
 
-    `pool` has a thread for each device. `beside` has more: hierarchies of blocks grow there while finer levels
-    are coupled, and it computes what the next level does not wait for.
+    `pool` has a thread for each device. `beside` has more: hierarchies of blocks grow there while finer
+    levels are coupled, and it computes what no coarser level waits for.
     """
 
     def __init__(
@@ -174,32 +174,34 @@ class _Setup:
         return lambda: result
 
     def grids(self) -> GridsInPieces:
-        own, levels, diagonals, largest, whole = self._hierarchies, [], [], [], None
+        own, diagonals, largest, whole = self._hierarchies, [], [], None
         smoothed = number = 0
-        op = self._beside(lambda: self._op)
+        parts: list[_Parts] = []  # R, P and then A of the next level, one level after the other
+        operators = []
         while whole is None:
             diagonals.append(self._inverse)
             largest.append(self._beside(self._largest_of, number, self._starts, self._between))
             if not any(one.has(number + 1) for one in own):
                 break  # the finest level, which has no coarser one
             is_smoothed = any(one.is_smoothed(number) for one in own)
-            smoothed += is_smoothed
             A, R, P = self._coarsen(number, is_smoothed=is_smoothed)
-            number += 1
+            smoothed, number = smoothed + is_smoothed, number + 1
             fits = fits_one(sum(csr.nnz for csr in A), self._ordinals[0])
             is_whole = fits or not any(one.has(number + 1) for one in own)
-            R = [self._gathered(R)] if is_whole else R
-            levels.append((op, self._beside(self._on_all, R), self._beside(self._on_all, P)))
+            parts += [[self._gathered(R)] if is_whole else R, P]
             if is_whole:
+                # While levels are coupled, threads that store others would hold their threads up.
+                operators = [self._beside(self._on_all, of) for of in parts]
                 whole = self._whole(self._gathered(A), number, is_smoothed=is_smoothed)
                 smoothed += whole._hierarchy.smoothed_levels
             else:
-                op = self._beside(self._on_all, A)
+                parts.append(A)
         for grown in self._growth:
             grown()
-        made = tuple(Level(*(made() for made in level)) for level in levels) or (Level(self._op),)
+        ops = [self._op, *(stored() for stored in operators)]
+        levels = tuple(starmap(Level, zip(ops[::3], ops[1::3], ops[2::3], strict=False))) or (Level(*ops),)
         inverse = None if whole else inverse_of_coarsest(self._op, device_name(self._ordinals[0]))
-        return GridsInPieces(made, diagonals, [found() for found in largest], smoothed, whole, inverse)
+        return GridsInPieces(levels, diagonals, [found() for found in largest], smoothed, whole, inverse)
 
     def _largest_of(self, number: int, starts: list[int], between: list[_Between]) -> float:
         """The largest eigenvalue of a level with its diagonal scaled to one, or a little more."""
