@@ -171,16 +171,6 @@ def test_what_is_made_of_an_operator_stays_on_its_device(asked, monkeypatch):
     assert loaded._stream is None  # whose handle means nothing in another process
 
 
-@pytest.mark.parametrize("several", [list, tuple])
-def test_a_list_of_one_device_is_that_device(device, several):
-    """Whose kinds of products, transposes and hierarchies are faster than those of several."""
-    A = uniform(300, 300, 5)
-    alone, op = (sg.aslinearoperator(A, device=name) for name in (device, several([device])))
-    assert (type(op), op.device, op.format) == (type(alone), alone.device, alone.format)
-    assert isinstance(op.T, type(alone))
-    assert sg.aslinearoperator(A, device=several([device]), partition="rows").device == (device,)
-
-
 def test_an_operator_is_given_back_where_nothing_else_is_asked_for(device):
     op = sg.aslinearoperator(np.eye(3), "csr", device)
     signature = inspect.signature(sg.aslinearoperator)

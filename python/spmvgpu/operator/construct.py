@@ -93,8 +93,7 @@ def aslinearoperator(
     device : str or list of str, default "auto"
         "cpu", "cuda" or "cuda:N". "auto" takes the first GPU, and the CPU if there is none. A list, as in
         ``["cuda:0", "cuda:1", "cpu"]``, divides the rows among these devices and gives a
-        `MultiDeviceOperator`; each device has a format that suits its rows. A list of one device is the same
-        as its name.
+        `MultiDeviceOperator`; each device has a format that suits its rows.
     dtype : {None, float32, float64, complex64, complex128}
         Data type of the stored matrix and of its products. None keeps any of these four and converts other
         types to float64. It refuses longdouble, which an explicit `dtype` rounds. A complex matrix cannot
@@ -214,8 +213,6 @@ def aslinearoperator(
     checked_symmetry(symmetric)
     if asks_for_several and isinstance(device, str):
         device = (device,)
-    elif not asks_for_several and isinstance(device, list | tuple) and len(device) == 1:
-        (device,) = device
     ordinals = resolved(device)
     division = Division.checked(len(ordinals), powers, partition, memory_limit)
     threads = _checked_threads(max_threads, ordinals)
