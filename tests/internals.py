@@ -75,8 +75,9 @@ def let_one_device_have(monkeypatch, entries):
 
 
 def let_parts_have_interiors(monkeypatch, entries):
-    """Let parts of that many entries have an interior: real ones take seconds to test."""
+    """Let parts of that many entries have an interior, from any row on: real ones take seconds to test."""
     monkeypatch.setattr(division, "_LEAST_INTERIOR", entries)
+    monkeypatch.setattr(division, "_ALIGNED_ROWS", 1)
 
 
 def own_profile():

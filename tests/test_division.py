@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import TYPES, banded, matrix, uniform, vector
-from internals import predict_considered
+from internals import let_parts_have_interiors, predict_considered
 from reference import assert_product
 from spmvgpu import gallery, linalg
 from spmvgpu._core import MultiDeviceMatrix, PartedMatrix
@@ -185,8 +185,7 @@ FORMATS = ["auto", "csr", "sell", "dia", "sdia", "bsell", "packed_sell"]
 
 @pytest.fixture
 def interiors(monkeypatch):
-    """Let matrices have interiors that are far smaller than those that are worth it."""
-    monkeypatch.setattr(division, "_LEAST_INTERIOR", 1)
+    let_parts_have_interiors(monkeypatch, 1)
 
 
 def rows_of(A, rows, ordinal=0, **how):
@@ -210,6 +209,13 @@ def test_the_interior_of_a_grid():
         (range(300, 800), range(100, 400)),
         (range(700, 1000), range(100, 300)),
     ):
+        assert division._interior(*rows_of(A, rows)) == expected
+
+
+def test_an_interior_begins_where_y_is_aligned(monkeypatch):
+    monkeypatch.setattr(division, "_LEAST_INTERIOR", 1)
+    A = sp.csr_array(gallery.poisson3d(13))  # of planes with 169 rows
+    for rows, expected in ((range(845), range(676)), (range(845, 1859), range(192, 845))):
         assert division._interior(*rows_of(A, rows)) == expected
 
 

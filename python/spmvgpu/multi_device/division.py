@@ -45,6 +45,10 @@ _LARGEST_CHUNK = 64 << 20
 # Entries of an interior that is worth kernels of its own: its product takes longer than their launches.
 _LEAST_INTERIOR = 4_000_000
 
+# An interior begins after a multiple of this number of rows, where entries of y fill whole sectors of memory.
+# Products that add to y take 1.27 times as long elsewhere (stencil, H200).
+_ALIGNED_ROWS = 64
+
 # Where neighbouring rows with these offsets are cut, for these powers.
 _ENDS: Mapping[str, Callable[[Any, HostArray], HostArray]] = {"nnz": ends_by_nnz, "rows": ends_by_rows}
 
@@ -351,6 +355,7 @@ def _interior(own: CanonicalCsr, part: DevicePart, reach: Reach) -> range:
     if not stays or not isinstance(rows, range) or own.nnz < 2 * _LEAST_INTERIOR:
         return nothing
     start = 0 if rows.start == 0 else max(0, rows.start - reach.low)
+    start = -(-start // _ALIGNED_ROWS) * _ALIGNED_ROWS
     stop = len(rows) if rows.stop == own.shape[1] else len(rows) - max(0, reach.high - rows.start)
     if start >= stop:
         return nothing
