@@ -270,7 +270,7 @@ def coupled(
     D = own.smoothing(level, E, CanonicalCsr.on(*ET))
     (of_D,) = yield (SharedMatrix(D, 0, total),)
     A, adjoint = E.coupled(B.source, Q.source, EQ, D.source, of_D.source, first)
-    return Coupling(CanonicalCsr.on(A), D, CanonicalCsr.on(adjoint))
+    return Coupling(CanonicalCsr.on(A), D, None if adjoint is None else CanonicalCsr.on(adjoint))
 
 
 def sent(step: Together, halos: Sequence[CanonicalCsr]) -> tuple[SharedMatrix, ...] | Coupling:
