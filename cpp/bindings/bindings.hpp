@@ -18,6 +18,7 @@ void register_arrays(pybind11::module_& module);
 void register_model(pybind11::module_& module);
 void register_roofline(pybind11::module_& module);
 void register_ranks(pybind11::module_& module);
+void register_maps(pybind11::module_& module);
 void register_solvers(pybind11::module_& module);
 void register_subspaces(pybind11::module_& module);
 void register_multigrid(pybind11::module_& module);

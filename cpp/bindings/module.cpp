@@ -57,6 +57,7 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     spmvgpu::register_planning(module);
     spmvgpu::register_multi(module);
     spmvgpu::register_ranks(module);
+    spmvgpu::register_maps(module);
     spmvgpu::register_solvers(module);
     spmvgpu::register_subspaces(module);
     spmvgpu::register_multigrid(module);

@@ -14,6 +14,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/csr.hpp"
+#include "bindings/maps.hpp"
 #include "bindings/rank_sums.hpp"
 #include "bindings/value_types.hpp"
 #include "core/parallel.hpp"
@@ -26,8 +27,6 @@ namespace py = pybind11;
 namespace spmvgpu {
 
 namespace {
-
-using AnyMap = AnyOf<LinearMap>;
 
 // The vectors of a method, as Python holds them. Their operations run without the interpreter's lock, on a given number
 // of threads.
