@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import spmvgpu as sg
+from spmvgpu.linalg.approaches import Approach
 from spmvgpu.linalg.krylov import Watch
 from spmvgpu.linalg.named import NAMES
-from spmvgpu.linalg.problem import Approach
 from spmvgpu.linalg.search import Search
 
 from .._util.progress import counting, waiting

@@ -18,12 +18,13 @@ from ..arrays import AnyArray
 from ..devices import CPU
 from ..operator.solve_info import SolveInfo
 from . import cudss, krylov
+from .approaches import DIRECT, Approach, choose
 from .direct import splu
 from .factors import contradiction, solve_by_factors
 from .forecast import Patience, Rival
 from .krylov import KrylovRequest, Watch
 from .named import SYMMETRIC_SOLVERS, named
-from .problem import DIRECT, Approach, DoubleSystem, choose, refine
+from .problem import DoubleSystem, refine
 from .stopping import Info, SolverWarning
 
 # Rows of which factors are made where all else has failed, and of which a GPU makes them before it tries
