@@ -18,6 +18,7 @@ from spmvgpu.inputs import jax_sparse, limits, torch_sparse
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.linalg import (
     DirectFactors,
+    amg,
     cudss,
     forecast,
     kept_factors,
@@ -72,6 +73,13 @@ def hold_at_most(monkeypatch, entries):
 def let_one_device_have(monkeypatch, entries):
     """Let levels of multigrid with that many entries be on one device: real ones take minutes to test."""
     monkeypatch.setattr(multigrid_in_pieces, "ENTRIES_OF_ONE", {"cpu": entries, "gpu": entries})
+
+
+def growing_hierarchy(monkeypatch, A, look):
+    """A piece's hierarchy, which calls look(number of levels) before other threads know of a level."""
+    monkeypatch.setattr(multigrid_in_pieces, "check_definite", lambda core, _: look(core.levels))
+    arguments = amg(A, device="cpu", max_coarse=20)._arguments
+    return multigrid_in_pieces.BlockHierarchy(canonical_csr(A), arguments)
 
 
 def let_parts_have_interiors(monkeypatch, entries):

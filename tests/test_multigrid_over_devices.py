@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import spmvgpu as sg
 from battery import vector
 from conftest import CUDA_DEVICES
 from generators.systems import neumann2d
+from internals import growing_hierarchy
 from spmvgpu import gallery, linalg
 from systems import MULTIGRID, levels_in_pieces, nearly_inverted, turned  # noqa: F401, a fixture
 
@@ -210,3 +212,20 @@ def test_refusals(names):
         linalg.amg(op, B=np.ones(3))
     with pytest.raises(TypeError, match="device"):
         linalg.amg(op, device="cpu")
+
+
+def test_a_level_is_there_once_it_is_checked(monkeypatch):
+    """A thread that asks for the level after the last one, which is made and not yet checked, waits."""
+    asked, answers = [], {}
+
+    def look(levels):
+        asked.append(threading.Thread(target=lambda: answers.update({levels: own.has(levels)})))
+        asked[-1].start()
+        asked[-1].join(0.1)
+
+    own = growing_hierarchy(monkeypatch, gallery.poisson2d(40), look)
+    own.grow()
+    for thread in asked:
+        thread.join()
+    assert own.depth > 2
+    assert answers == {level: level < own.depth for level in range(1, own.depth + 1)}

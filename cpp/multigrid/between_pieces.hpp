@@ -56,7 +56,7 @@ struct EntriesBetween {
     CsrMatrix<T> own, halo;       // in the columns of the piece, and in the needed ones
 };
 
-// They are the entries of `csr`, which has the rows of a piece from `begin` to before `end`.
+// They are all entries of `csr`, which has the rows of a piece: those from `begin` to before `end` of the whole matrix.
 template <class T>
 struct FindBetween {
     using Result = EntriesBetween<T>;
@@ -115,8 +115,7 @@ struct CoupleBetween {
     };
     const EntriesBetween<T>& between;
     const CsrMatrix<T>&B, &Q, &EQ;
-    const CsrMatrix<T>*D,
-        *needed_D;  // the rows of the piece, and those that it needs of others; null: no piece has any
+    const CsrMatrix<T>*D, *needed_D;  // the rows of the piece, and the needed ones of others; null if no piece has any
     index_t first;
 
     template <class Passes>

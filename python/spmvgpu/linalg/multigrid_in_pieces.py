@@ -72,7 +72,7 @@ class BlockHierarchy:
                 "device, or M='ilu0' or M='jacobi'"
             )
         self._core = _core.Hierarchy(block.source, *arguments[:6], True, None, most_steps=1, is_whole=False)
-        self._growing, self._is_whole = Condition(), False
+        self._growing, self._levels, self._is_whole = Condition(), 0, False
         self._failure: BaseException | None = None
 
     def grow(self) -> None:
@@ -90,16 +90,16 @@ class BlockHierarchy:
 
     def _tell(self, *, is_whole: bool) -> None:
         with self._growing:
-            self._is_whole = is_whole
+            self._levels, self._is_whole = self._core.levels, is_whole
             self._growing.notify_all()
 
     def _grown(self, levels: int) -> int:
-        """The number of levels that are complete: so many at least, or all."""
+        """The number of levels that are complete: `levels` at least, or all."""
         with self._growing:
-            self._growing.wait_for(lambda: self._is_whole or self._core.levels >= levels)
+            self._growing.wait_for(lambda: self._is_whole or self._levels >= levels)
             if self._failure is not None:
                 raise self._failure
-            return self._core.levels
+            return self._levels
 
     def has(self, level: int) -> bool:
         """Whether the block has a level, which need not be complete."""
