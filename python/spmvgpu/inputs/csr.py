@@ -19,6 +19,8 @@ from . import limits
 
 Arrays: TypeAlias = tuple[HostArray, HostArray, HostArray]  # data, indices, indptr
 Rows: TypeAlias = range | npt.NDArray[np.int32]
+#: Shape, value type, number of stored entries, and device.
+Facts: TypeAlias = tuple[tuple[int, int], DType, int, int]
 
 
 class Reach(NamedTuple):
@@ -74,11 +76,11 @@ class CanonicalCsr:
         return csr if isinstance(csr, CanonicalCsr) else cls(csr.data, csr.indices, csr.indptr, csr.shape)
 
     @classmethod
-    def on(cls, source: CsrSource) -> CanonicalCsr:
-        """What the core has on a device."""
+    def on(cls, source: CsrSource, facts: Facts | None = None) -> CanonicalCsr:
+        """What the core has on a device. A caller that knows `facts` saves a call."""
         made = cls.__new__(cls)
         made._arrays, made._source = None, source
-        made.shape, made.dtype, made.nnz, made.ordinal = source.facts
+        made.shape, made.dtype, made.nnz, made.ordinal = facts or source.facts
         return made
 
     # The arrays in host memory, which are fetched when they are first asked for.
@@ -145,7 +147,7 @@ class CanonicalCsr:
                 source = CsrSource(indptr, indices, data, self.shape[1], ordinal)
         except MemoryError:
             return self
-        there = CanonicalCsr.on(source)
+        there = CanonicalCsr.on(source, (self.shape, self.dtype, self.nnz, ordinal))
         there._arrays = self._arrays
         return there
 

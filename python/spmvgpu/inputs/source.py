@@ -125,7 +125,7 @@ class Source:
         took(steps)
         if source is None:
             return None
-        return CanonicalCsr.on(source)
+        return CanonicalCsr.on(source, ((rows, cols), data.dtype, data.shape[0], ordinal))
 
 
 def _locate(name: str, array: Any) -> ArrayInfo | None:

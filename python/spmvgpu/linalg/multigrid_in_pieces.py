@@ -267,7 +267,7 @@ def coupled(
     )
     if not is_smoothed:
         return Coupling(CanonicalCsr.on(E.coupled(B.source, Q.source, EQ, first=first)[0]))
-    D = own.smoothing(level, E, CanonicalCsr.on(*ET))
+    D = own.smoothing(level, E, CanonicalCsr.on(ET[0]))
     (of_D,) = yield (SharedMatrix(D, 0, total),)
     A, adjoint = E.coupled(B.source, Q.source, EQ, D.source, of_D.source, first)
     return Coupling(CanonicalCsr.on(A), D, None if adjoint is None else CanonicalCsr.on(adjoint))
