@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from .. import _core
 from .._core import AnyMatrix, EntriesBetween
 from .._util.types import HostArray
+from ..arrays import NUMPY
 from ..devices import CPU
 from ..inputs.csr import CanonicalCsr
 from ..linalg.coarsest import LARGEST_DIRECT, dense_inverse
@@ -29,7 +30,7 @@ from ..linalg.multigrid_in_pieces import (
     whole_hierarchy,
 )
 from ..linalg.systems import check_square
-from ..linalg.vectors import staged
+from ..linalg.vectors import empty
 from ..operator.construct import aslinearoperator
 from ..operator.operator import SparseOperator
 from ..planning.symmetry import Symmetry
@@ -47,10 +48,23 @@ _BELOW = 1.1  # the eigenvalue over such an estimate, at most
 
 
 class _LevelInMaking(NamedTuple):
-    """A level in the making: the matrix, and the entries of the rank's rows that its block does not have."""
+    """A level in the making.
+
+    Attributes
+    ----------
+    op : DistributedOperator
+    csr : CanonicalCsr
+        The rows and columns of the rank.
+    between : EntriesBetween
+        The entries of its rows that its hierarchy does not have.
+    first : int
+        The number that these give to the first row of the rank.
+    """
 
     op: DistributedOperator
-    rest: EntriesBetween
+    csr: CanonicalCsr
+    between: EntriesBetween
+    first: int
 
 
 def multigrid_over_ranks(
@@ -112,19 +126,20 @@ class MultigridOverRanks(MultigridInPieces):
         largest_piece = max(comm.allgather(finest.local_shape[0]))
         with agreement(comm):
             most = most_coarse_of_block(self._arguments, comm.size, largest_piece, self._ordinal)
-            own = BlockHierarchy(checked_csr(finest._block), self._arguments._replace(max_coarse=most))
+            block = checked_csr(finest._block)
+            own = BlockHierarchy(block, self._arguments._replace(max_coarse=most))
             own.grow()
         own_smoothed = sum(map(own.is_smoothed, range(own.depth)))
         depth, smoothed = max(comm.allgather(own.depth)), max(comm.allgather(own_smoothed))
         levels: list[Level] = []
-        diagonals, largest, level = [], [], _finest(finest)
+        diagonals, largest, level = [], [], _finest(finest, block)
         for number in range(depth):
             op: Any = level.op
-            diagonal = op.diagonal().real
-            inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
-            of_all = _BELOW * _largest(op, diagonal, inverse)
-            largest.append(SAFETY * max(*comm.allgather(own.largest(number)), of_all) or 1.0)
-            diagonals.append(staged(inverse.astype(self.dtype), self._ordinal))
+            between = _BELOW * _largest_between(level, own.A(number))
+            largest.append(SAFETY * max(*comm.allgather(own.largest(number)), between) or 1.0)
+            inverse = empty((level.csr.shape[0],), self.dtype, self._ordinal)
+            level.csr.source.positive_inverses(0, inverse.pointer, self._ordinal)
+            diagonals.append(inverse)
             if depth == 1:
                 break
             is_smoothed = number < smoothed
@@ -197,7 +212,7 @@ def _stored_here(csr: CanonicalCsr, like: DistributedOperator) -> SparseOperator
         return stored(csr, like.device)
 
 
-def _finest(op: DistributedOperator) -> _LevelInMaking:
+def _finest(op: DistributedOperator, block: CanonicalCsr) -> _LevelInMaking:
     local, rows = op._product.local, op.local_shape[0]
     # The columns of the rank come first, and then the needed ones of others.
     entries = sp.coo_array((len(local.boundary), 0), dtype=op.dtype)
@@ -205,7 +220,7 @@ def _finest(op: DistributedOperator) -> _LevelInMaking:
         entries = local.halo.tocsr().tocoo()
     places = local.boundary[entries.row], rows + entries.col
     csr = sp.csr_array((entries.data, places), shape=(rows, rows + len(local.needed)))
-    return _LevelInMaking(op, _between(csr, 0, rows, op._block._ordinal))
+    return _LevelInMaking(op, block, _between(csr, 0, rows, op._block._ordinal), 0)
 
 
 def _between(csr: sp.csr_array, begin: int, end: int, ordinal: int) -> EntriesBetween:
@@ -223,7 +238,7 @@ def _coarser(
     with agreement(comm):
         if ranges.total > _MOST_UNKNOWNS:
             raise ValueError(f"{ranges.total} unknowns on level {number + 1}; at most 2**31 - 1 are allowed")
-        step = coupled(fine.rest, own, number, ranges.begin, ranges.total, is_smoothed=is_smoothed)
+        step = coupled(fine.between, own, number, ranges.begin, ranges.total, is_smoothed=is_smoothed)
         asked: Any = next(step)
     while not isinstance(asked, Coupling):
         halos = [_rows_of_halo(op._product.exchange, shared) for shared in asked]
@@ -233,12 +248,14 @@ def _coarser(
     _, (row, col, data) = send_to(comm, ranges.owners(row), row, col, data)
     with agreement(comm):
         more = sp.csr_array((data, (row - ranges.begin, col)), shape=(block.shape[0], ranges.total))
-        of_coarser, rest = _rows_of_rank(block, more, ranges, op.device)
+        csr, of_coarser = _rows_of_rank(block, more, ranges, op.device)
+        between = _between(more, ranges.begin, ranges.end, block.ordinal)
         nothing = sp.csr_array((prolongator.shape[0], ranges.total), dtype=op.dtype)
         D = nothing if asked.D is None else asked.D.host
-        of_fine, _ = _rows_of_rank(prolongator, D, ranges, op.device)
+        _, of_fine = _rows_of_rank(prolongator, D, ranges, op.device)
     coarser = _over_ranks(op, of_coarser, ranges, ranges, op._shared.symmetry)
-    return _over_ranks(op, of_fine, op.row_ranges, ranges, None), _LevelInMaking(coarser, rest)
+    level = _LevelInMaking(coarser, csr, between, ranges.begin)
+    return _over_ranks(op, of_fine, op.row_ranges, ranges, None), level
 
 
 def _coo(csr: CanonicalCsr) -> tuple[HostArray, HostArray, HostArray]:
@@ -249,13 +266,12 @@ def _coo(csr: CanonicalCsr) -> tuple[HostArray, HostArray, HostArray]:
 
 def _rows_of_rank(
     block: CanonicalCsr, more: sp.csr_array, cols: Ranges, device: str
-) -> tuple[LocalRows, EntriesBetween]:
-    """The rows of a rank, a block and more entries; and these entries."""
+) -> tuple[CanonicalCsr, LocalRows]:
+    """The rows of a rank, which are a block and more entries: in the columns of the rank, and all of them."""
     own, halo, boundary, needed = split(more, cols)
     whole = block.plus(CanonicalCsr.of(own).to(block.ordinal)) if own.nnz else block
     others = None if halo is None else aslinearoperator(halo, device=device, tune="off")
-    rest = _between(more, cols.begin, cols.end, block.ordinal)
-    return LocalRows(stored(whole, device), others, boundary, needed), rest
+    return whole, LocalRows(stored(whole, device), others, boundary, needed)
 
 
 def _over_ranks(
@@ -302,15 +318,35 @@ def _inverse(coarsest: DistributedOperator) -> DistributedOperator | None:
     )
 
 
-def _largest(level: DistributedOperator, diagonal: HostArray, inverse: HostArray) -> float:
-    """The largest eigenvalue of a matrix whose diagonal is scaled to one, or a little less."""
-    x = np.random.default_rng(level.row_ranges.begin).standard_normal(len(diagonal)).astype(level.dtype)
+def _largest_between(level: _LevelInMaking, block: CanonicalCsr) -> float:
+    """The largest eigenvalue of the rows and columns near other ranks, scaled by their diagonal.
+
+    It is estimated, and may be a little less.
+    An eigenvector of a large eigenvalue is local: if that is larger than those of the blocks, it is here.
+    """
+    E, comm, exchange = level.between, level.op.comm, level.op._product.exchange
+    with agreement(comm):
+        near, numbers = E.near, np.concatenate((E.near + level.first, E.needed))
+        order = np.argsort(numbers)
+        rows = CanonicalCsr.on(E.near_rows(block.source, numbers[order].astype(np.int32))).host
+        # The columns of the rank come first.
+        A = sp.csr_array((rows.data, order[rows.indices], rows.indptr), shape=rows.shape)
+        diagonal = A.diagonal().real
+        inverse = np.divide(1, diagonal, where=diagonal > 0, out=np.zeros_like(diagonal))
+        x = np.random.default_rng(level.op.row_ranges.begin).standard_normal(len(near)).astype(A.dtype)
+        channel = exchange.channel(NUMPY, x, False, False)
+        wanted = np.isin(exchange.indices, near)
+        places = np.searchsorted(near, exchange.indices[wanted])
+        channel.outgoing[:] = 0
     found = 0.0
     for _ in range(_POWERS):
-        y = level @ x
+        channel.outgoing[wanted] = x[places]
+        channel.start()
+        channel.finish()
+        y = A @ np.concatenate((x, channel.incoming))
         of_rank = np.vdot(x, y).real, np.vdot(x, diagonal * x).real, np.vdot(y, y).real
-        product, size, norm = np.sum(level.comm.allgather(of_rank), axis=0)
+        product, size, norm = np.sum(comm.allgather(of_rank), axis=0)
         if not (norm > 0 and size > 0):
             break
-        found, x = float(product / size), (inverse * y / np.sqrt(norm)).astype(level.dtype)
+        found, x = float(product / size), (inverse * y / np.sqrt(norm)).astype(A.dtype)
     return found
