@@ -119,6 +119,15 @@ def levels_in_pieces(request, monkeypatch):
     let_one_device_have(monkeypatch, 0 if request.param == "all" else 1 << 40)
 
 
+def with_zeros(A):
+    """The same matrix with entries of zero that have no mirror image."""
+    entries = sp.coo_array(A)
+    n, zeros = A.shape[0], np.zeros(3, A.dtype)
+    rows, cols = (0, n // 2, n - 1), (n - 1, 3, n // 3)
+    places = np.concatenate((entries.row, rows)), np.concatenate((entries.col, cols))
+    return sp.csr_array((np.concatenate((entries.data, zeros)), places), shape=A.shape)
+
+
 def nearly_inverted(A, M, apply):
     """Vectors, and what multigrid makes of each of them, which is definite and nearly the inverse."""
     assert M.H is M

@@ -15,7 +15,7 @@ from conftest import CUDA_DEVICES
 from generators.systems import neumann2d
 from internals import growing_hierarchy
 from spmvgpu import gallery, linalg
-from systems import MULTIGRID, levels_in_pieces, nearly_inverted, turned  # noqa: F401, a fixture
+from systems import MULTIGRID, levels_in_pieces, nearly_inverted, turned, with_zeros  # noqa: F401, a fixture
 
 ONE_GPU = CUDA_DEVICES[0] if CUDA_DEVICES else "cuda:0"
 GPU_LISTS = [[ONE_GPU] * 3, *([CUDA_DEVICES] if len(CUDA_DEVICES) > 1 else [])]
@@ -130,6 +130,16 @@ def test_few_levels(most, names):
     x, info = linalg.cg(op, b, rtol=1e-8, M=M)
     assert info == 0
     assert np.linalg.norm(b - A @ x) <= 2e-8 * np.linalg.norm(b)
+
+
+@pytest.mark.usefixtures("levels_in_pieces")
+def test_zeros_without_a_mirror_image(names):
+    A = with_zeros(gallery.poisson2d(28))
+    op = operator(A, names)
+    b = vector(A.shape[0], A.dtype)
+    x, info = linalg.cg(op, b, rtol=1e-9, M=linalg.amg(op, max_coarse=20))
+    assert info == 0
+    assert np.linalg.norm(b - A @ x) <= 2e-9 * np.linalg.norm(b)
 
 
 def test_columns(names):

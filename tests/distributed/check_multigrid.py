@@ -13,7 +13,7 @@ from battery import vector
 from generators.systems import flow
 from ranks import COMM, each_division, operator, piece
 from spmvgpu import gallery, linalg
-from systems import MULTIGRID, levels_in_pieces, nearly_inverted, turned  # noqa: F401, a fixture
+from systems import MULTIGRID, levels_in_pieces, nearly_inverted, turned, with_zeros  # noqa: F401, a fixture
 
 
 def applied(M, op, x):
@@ -70,6 +70,17 @@ def test_matrices_are_galerkin_products(A, cycle, division):
         if level.P is not None:
             P = whole(level.P, (expected.shape[0], level.P.shape[1]))
             expected = P.conj().T @ expected @ P
+
+
+@pytest.mark.usefixtures("levels_in_pieces")
+@each_division
+def test_zeros_without_a_mirror_image(division):
+    A = with_zeros(gallery.poisson2d(28))
+    op = operator(A, division)
+    b = vector(A.shape[0], A.dtype)
+    x, info = linalg.cg(op, piece(b, op.row_ranges), rtol=1e-9, M=linalg.amg(op, max_coarse=20))
+    assert info == 0
+    assert np.linalg.norm(b - A @ op.row_ranges.gather(x, root=None)) <= 2e-9 * np.linalg.norm(b)
 
 
 @pytest.mark.parametrize("columns", [None, 2])
