@@ -133,7 +133,8 @@ void register_between(py::module_& module) {
                          gpu::run(multigrid::FindBetween<T>{source.csr(), begin, end}, source.device()));
                  })),
              py::arg("source"), py::arg("begin"), py::arg("end"), py::call_guard<GilRelease>(),
-             "They are those of a matrix, with the rows of the piece from `begin` to before `end`.")
+             "All entries of a matrix with the rows of the piece, which are those from `begin` to before `end` of the "
+             "whole one.")
         .def_property_readonly("near", method<AnyBetween>([]<class T>(const EntriesBetween<T>& between) {
                                    return listed([&] { return between.near.to({}); });
                                }),
@@ -150,8 +151,8 @@ void register_between(py::module_& module) {
                  return source_of(run_there(multigrid::TimesBetween<T>{between, own, others, first}));
              }),
              py::arg("of_piece"), py::arg("needed"), py::arg("first"), py::call_guard<GilRelease>(),
-             "A source of the rows near other pieces of the product with a matrix, from the rows of the piece and the "
-             "needed rows, in which the columns of the first ones begin at column `first`.")
+             "A source of the product with a matrix, in the rows near other pieces. The matrix comes in two parts: the "
+             "rows of the piece, and the needed ones, where the first column of the piece is `first`.")
         .def("near_rows",
              method<AnyBetween>(
                  []<class T>(const EntriesBetween<T>& between, const AnyCsrSource& block, const Dense<index_t>& given) {
@@ -241,8 +242,7 @@ void register_multigrid(py::module_& module) {
              "Hermitian, R is smoothed by its adjoint, and the largest eigenvalues are bounds of their sizes. "
              "`decided` is `coarsenings` of an equal hierarchy with other values. There are `finer` levels before "
              "this hierarchy, so that entries may be rounding errors. If it is not to be whole at once, it has no "
-             "levels "
-             "before it grows.")
+             "levels before it grows.")
         .def("nodes", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
                  return to_numpy(hierarchy.nodes(level));
              }),
@@ -298,8 +298,7 @@ void register_multigrid(py::module_& module) {
              }),
              py::arg("level"), py::arg("name"), py::keep_alive<0, 1>(),
              "A, P or R of a level, or A of the next one. The coarsest level has no P and R, and the finest one no A "
-             "until it "
-             "is renewed.")
+             "until it is renewed.")
         .def("values", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level, char name) {
                  return address_of(matrix_of(hierarchy, level, name).values);
              }),

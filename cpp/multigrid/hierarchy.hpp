@@ -57,10 +57,12 @@ public:
     CsrMatrix<T> smoothing(std::size_t level, const CsrMatrix<T>& A, const Array<index_t>& near,
                            const CsrMatrix<T>& ET) const;
 
-    std::size_t size() const;
+    std::size_t size() const;  // number of grids
     const Grid<T>& grid(std::size_t level) const;
-    CsrMatrix<T> matrix(std::size_t level) const;  // of a grid, or of the next one
-    int smoothed_levels() const;                   // how many have a smoothed prolongator; they are the finest ones
+    // The matrix of a level, whose grid may be the next one to be made.
+    CsrMatrix<T> matrix(std::size_t level) const;
+    // The number of grids with a smoothed prolongator, which are the finest ones.
+    int smoothed_levels() const;
     const std::vector<Refusal>& refusals() const { return refusals_; }  // at most one
     // Frees the values of all matrices, once others have them: new values do not need the old ones.
     void drop_values();
@@ -75,7 +77,7 @@ private:
     mutable Mutex growing_;  // protects the grids, and the matrix of the next one
     std::deque<Grid<T>> grids_;
     std::vector<Refusal> refusals_;
-    // The next grid's, until all are made.
+    // The next grid is made of these, until all grids are there.
     CsrMatrix<T> next_;
     Nodes nodes_;
     NearNullSpace<T> near_null_;
