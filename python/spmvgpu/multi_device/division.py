@@ -46,7 +46,7 @@ _LARGEST_CHUNK = 64 << 20
 _LEAST_INTERIOR = 4_000_000
 
 # An interior begins after a multiple of this number of rows, where entries of y fill whole sectors of memory.
-# Products that add to y take 1.27 times as long elsewhere (stencil, H200).
+# Elsewhere, products that add to y take longer.
 _ALIGNED_ROWS = 64
 
 # Where neighbouring rows with these offsets are cut, for these powers.
