@@ -251,6 +251,8 @@ class CanonicalCsr:
             if self.is_wide:
                 return CanonicalCsr.of(self.host[rows])
             return CanonicalCsr.on(self.source.rows(np.ascontiguousarray(rows, np.int32)))
+        if len(rows) == self.shape[0]:
+            return self
         if self.ordinal != CPU:
             return CanonicalCsr.on(self.source.rows(rows.start, rows.stop))
         data, indices, indptr = self.arrays

@@ -149,6 +149,8 @@ def divide(
             )
         given.check_rows(csr.shape[0])
         sets = given.sets
+    elif len(ordinals) == 1:
+        return [DevicePart(range(csr.shape[0]), *ordinals)]
     else:
         powers = division.powers or measured_powers(csr, request, ordinals)
         if given in _ENDS:
@@ -195,6 +197,18 @@ def fit(
             room = _room(part.ordinal) if memory_limit is None else memory_limit
             fitting += _split(csr, request, part, room // sharing)
     return fitting
+
+
+def may_stay(csr: CanonicalCsr, division: Division, request: Request, ordinals: Sequence[int]) -> bool:
+    """Whether a matrix is divided where it lies.
+
+    That is in host memory, or on the GPU that all rows go to, if it surely has room for them once more.
+    """
+    if csr.ordinal == CPU:
+        return True
+    (ordinal, *others), limit = ordinals, division.memory_limit
+    part = DevicePart(range(csr.shape[0]), ordinal)
+    return not others and ordinal == csr.ordinal and _has_ample_room(csr, request, part, limit, 1)
 
 
 def _has_ample_room(

@@ -66,9 +66,9 @@ def _in_chosen_format(
 def _on_several_devices(
     csr: DividedCsr, description: Description, divided: Sequence[DevicePart]
 ) -> StoredMatrix:
-    if isinstance(csr, CanonicalCsr):
-        csr = csr.in_host_memory()
     request, how = description.request, description.division
+    if isinstance(csr, CanonicalCsr) and not division.may_stay(csr, how, request, description.ordinals):
+        csr.leave_device()
     fitting = divided or division.fit(
         csr, request, division.divide(csr, how, request, description.ordinals), how.memory_limit
     )

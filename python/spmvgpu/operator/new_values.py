@@ -15,7 +15,7 @@ from ..arrays import ArrayInfo, array_and_library
 from ..arrays.products import kind_of
 from ..inputs.canonical import canonical_csr, sparse_source
 from ..inputs.csr import CanonicalCsr
-from ..planning.parts import takes_new_values
+from ..planning.parts import takes_new_values, whole
 from ..planning.symmetry import Symmetry
 from .build import build_values
 from .stored import StoredMatrix
@@ -70,7 +70,7 @@ def _takes(stored: StoredMatrix, values: NewValues, op: object) -> bool:
     If an exception ends this in the middle, `T` and `H` still have the values of the matrix: they are
     forgotten before, and once more those that a signal handler had made meanwhile.
     """
-    matrix = stored.matrix
+    matrix = whole(stored.matrix)
     if not takes_new_values(matrix) or stored.is_shared(op):
         return False
     stored.variants = {}

@@ -381,7 +381,8 @@ class SparseOperator(algebra.MatrixAlgebra, StoredEntries):
             return self
         there = own.description.on(device)
         stays = not there.is_divided and not own.description.is_divided
-        return operator_of(build(own.canonical(), there if stays else there.unchosen()))
+        csr = own.canonical_there() if there.ordinals == own.ordinals else own.canonical()
+        return operator_of(build(csr, there if stays else there.unchosen()))
 
     def _adjoint(self) -> Self:
         return self._variant(True, True)

@@ -17,7 +17,7 @@ from ..formats import traits
 from ..inputs.csr import CanonicalCsr
 from ..inputs.rows import DividedCsr
 from ..multi_device.division import DevicePart
-from ..planning.parts import options, to_csr
+from ..planning.parts import options, to_csr, whole
 from ..planning.symmetry import stored_as
 from ..planning.tuning import Tuning
 from .description import Description
@@ -130,10 +130,11 @@ class StoredMatrix:
 
         With `may_lend`, its values may be those that are stored, which later ones replace.
         """
-        if isinstance(self.matrix, Matrix):
+        matrix = whole(self.matrix)
+        if isinstance(matrix, Matrix):
             try:
                 with at_most(self.description.threads):
-                    source = _core.CsrSource.of(self.matrix, may_lend)
+                    source = _core.CsrSource.of(matrix, may_lend)
             except MemoryError:
                 return self.canonical()
             return CanonicalCsr.on(source)

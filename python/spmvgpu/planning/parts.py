@@ -253,6 +253,15 @@ def counts(matrix: AnyMatrix) -> dict[str, float]:
     return dict(total)
 
 
+def whole(matrix: AnyMatrix) -> AnyMatrix:
+    """The only part of a matrix over a list of one device, or else the matrix itself."""
+    if isinstance(matrix, MultiDeviceMatrix):
+        (part, first, *_), *others = matrix.parts
+        if not others and isinstance(first, int):
+            return part
+    return matrix
+
+
 def takes_new_values(matrix: AnyMatrix) -> TypeGuard[Matrix | PartedMatrix]:
     """Whether the values of a matrix can be replaced where it is stored."""
     return matrix.is_reordered if isinstance(matrix, PartedMatrix) else isinstance(matrix, Matrix)
