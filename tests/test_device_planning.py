@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import spmvgpu as sg
-from battery import CASES, COMPLEX_TYPES, TYPES, matrix, uniform, vector
+from battery import CASES, COMPLEX_TYPES, TYPES, banded, matrix, uniform, vector
 from spmvgpu import gallery
 from spmvgpu._core import CsrSource, EntriesBetween, PartedMatrix
 from spmvgpu.devices import CPU, resolve_device
@@ -182,6 +182,21 @@ def test_rows_columns_and_what_they_reach(case, device):
         assert some.ordinal == source.ordinal
         assert some.nnz == A[begin:end].nnz
         assert_same_entries(some.host, A[begin:end])
+
+
+def test_rows_are_windows_on_a_matrix(device, fmt):
+    """They outlive it, and a format that is built of them has arrays of its own."""
+    A, ordinal = sp.csr_array(banded(300, range(-2, 3))), resolve_device(device)
+    source = checked(A, device).source
+    some = CanonicalCsr.on(source.rows(100, 201))
+    assert some.source.values == source.values + int(A.indptr[100]) * A.dtype.itemsize
+    del source
+    gc.collect()
+    assert_same_entries(some.host, A[100:201])
+    built = outcome(lambda: some.build(fmt, {}, ordinal))
+    if not isinstance(built, str):
+        built.update_values(np.zeros(some.nnz))
+    assert_same_entries(CanonicalCsr.on(some.source).host, A[100:201])
 
 
 @pytest.mark.parametrize(("case", "dtype"), in_turn(list(CASES), ALL_TYPES))

@@ -184,8 +184,8 @@ void register_source(py::module_& module) {
         .def("rows", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, index_t begin, index_t end) {
                  return source_of(source.rows(begin, end));
              }),
-             py::arg("begin"), py::arg("end"), py::call_guard<GilRelease>(),
-             "A source of the rows from `begin` to before `end`, on the same device.")
+             py::arg("begin"), py::arg("end"), py::keep_alive<0, 1>(), py::call_guard<GilRelease>(),
+             "A source of the rows from `begin` to before `end`, with windows on the arrays of this one.")
         .def("rows", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source, const Dense<index_t>& listed) {
                  const auto rows = view_of(listed);
                  const GilRelease release;

@@ -39,6 +39,13 @@ public:
         return array;
     }
 
+    // A window that keeps the memory alive as this array does.
+    Array part(std::size_t begin, std::size_t size) const {
+        Array array = view(data() + begin, size, device_);
+        array.memory_ = std::shared_ptr<void>(memory_, array.data());
+        return array;
+    }
+
     template <class Allocator>
     static Array from(const std::vector<T, Allocator>& host) {
         Array array(host.size());

@@ -71,7 +71,8 @@ CsrMatrix<T> CsrSource<T>::transposed() const {
 template <class T>
 CsrMatrix<T> CsrSource<T>::rows(index_t begin, index_t end) const {
     if (begin < 0 || end < begin || end > csr_.rows) throw std::out_of_range("rows that the matrix does not have");
-    return gpu::run(RowWindow<T>{csr_, begin, end}, device_);
+    const auto [offsets, first, nnz] = gpu::run(RowWindow{csr_.row_offsets, begin, end}, device_);
+    return {end - begin, csr_.cols, nnz, offsets, csr_.col_indices.part(first, nnz), csr_.values.part(first, nnz)};
 }
 
 template <class T>

@@ -53,9 +53,10 @@ public:
     template <class To>
     CsrMatrix<To> as() const;
     CsrMatrix<T> transposed() const;  // on the device
-    // Copies on the device: the rows from `begin` to before `end`; the listed rows; the columns from `begin` to before
-    // `end`, of which `begin` becomes 0 and those that the matrix does not have are empty.
+    // The rows from `begin` to before `end`, as windows on the entries of the matrix.
     CsrMatrix<T> rows(index_t begin, index_t end) const;
+    // Copies on the device: the listed rows; the columns from `begin` to before `end`, of which `begin` becomes 0 and
+    // those that the matrix does not have are empty.
     CsrMatrix<T> rows(const Array<index_t>& listed) const;
     CsrMatrix<T> columns(index_t begin, index_t end) const;
     // The listed rows on a device, in a matrix with `cols` columns, where the first column of this one is `first`.

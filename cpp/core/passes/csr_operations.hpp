@@ -57,33 +57,20 @@ struct OffsetsLess {
     }
 };
 
-// A copy of the rows from `begin` to before `end`.
-template <class T>
+// The row offsets of the rows from `begin` to before `end`, as of a matrix that consists of them, and their entries.
 struct RowWindow {
-    using Result = CsrMatrix<T>;
-    const CsrMatrix<T>& csr;
+    struct Result {
+        Array<index_t> offsets;
+        index_t first, nnz;
+    };
+    const Array<index_t>& offsets;
     index_t begin, end;
 
     template <class Passes>
     Result operator()(Passes& passes) const {
-        const index_t* const offsets = csr.row_offsets.data() + begin;
-        const index_t rows = end - begin, first = passes.read(offsets), nnz = passes.read(offsets + rows) - first;
-        CsrMatrix<T> window{rows,
-                            csr.cols,
-                            nnz,
-                            passes.template make<index_t>(rows + std::size_t(1)),
-                            passes.template make<index_t>(nnz),
-                            passes.template make<T>(nnz)};
-        index_t *const new_offsets = window.row_offsets.data(), *const new_cols = window.col_indices.data();
-        T* const new_values = window.values.data();
-        const index_t* const cols = csr.col_indices.data() + first;
-        const T* const values = csr.values.data() + first;
-        passes.each(rows + std::int64_t(1), [=] SPMVGPU_BODY(std::int64_t i) { new_offsets[i] = offsets[i] - first; });
-        passes.each(nnz, [=] SPMVGPU_BODY(std::int64_t k) {
-            new_cols[k] = cols[k];
-            new_values[k] = values[k];
-        });
-        return window;
+        const auto own = offsets.part(begin, end - begin + std::size_t(1));
+        const index_t first = passes.read(own.begin()), nnz = passes.read(own.end() - 1) - first;
+        return {OffsetsLess{own, first}(passes), first, nnz};
     }
 };
 

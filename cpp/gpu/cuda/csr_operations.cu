@@ -10,9 +10,9 @@ SPMVGPU_RUN_ON_GPU(ReachOfColumns)
 SPMVGPU_RUN_ON_GPU(Clustering)
 SPMVGPU_RUN_ON_GPU(TakeEvery)
 SPMVGPU_RUN_ON_GPU(OffsetsLess)
+SPMVGPU_RUN_ON_GPU(RowWindow)
 #define INSTANTIATE(T)                       \
     SPMVGPU_RUN_ON_GPU(DrawVector<T>)        \
-    SPMVGPU_RUN_ON_GPU(RowWindow<T>)         \
     SPMVGPU_RUN_ON_GPU(Diagonal<T>)          \
     SPMVGPU_RUN_ON_GPU(InvertDiagonal<T>)    \
     SPMVGPU_RUN_ON_GPU(RowNorm<T>)           \
