@@ -64,6 +64,12 @@ def test_a_double_makes_doubles(A, device):
     assert (2.0 * op).dtype == A.dtype
 
 
+def test_a_factor_that_no_dtype_holds(op):
+    for multiple in (lambda: 10**400 * op, lambda: op / 10**400):
+        with pytest.raises(OverflowError, match="too large"):
+            multiple()
+
+
 def test_astype_and_copy(op, A, dtype):
     other = np.dtype("float32" if dtype == np.float64 else "float64")
     assert_like(op.astype(other), op, A.astype(other))

@@ -31,22 +31,37 @@ def test_an_operator_on_a_gpu_that_is_not_here_takes_few_calls(crossings, n):
 
 MADE = {
     "T": lambda op: op.T,
+    "H": lambda op: op.H,
+    "conj": lambda op: op.conj(),
+    "astype": lambda op: op.astype(np.complex64),
+    "copy": lambda op: op.copy(),
+    "negative": lambda op: -op,
+    "multiple": lambda op: 2 * op,
+    "quotient": lambda op: op / 3,
     "to": lambda op: op.to([op.device] if isinstance(op.device, str) else op.device[0]),
-    "amg": lambda op: sg.linalg.amg(op),
     "diagonal": lambda op: op.diagonal(),
-    "astype": lambda op: op.astype(np.float32),
     "update_values": lambda op: op.update_values(np.ones(op.nnz)),
-    "update_values of one of two": lambda op: op.copy().update_values(np.ones(op.nnz)),
+    "update_values of one of two": lambda op: op.T.update_values(np.ones(op.nnz)),
 }
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
 @pytest.mark.parametrize("name", MADE)
-def test_a_list_of_one_device_makes_it_there_too(crossings, device, name):
-    """A matrix over several devices comes to host memory as a whole for most of this."""
-    fetched = []
+def test_what_is_made_of_an_operator_is_made_on_its_device(crossings, device, name, is_listed):
+    """Also over a list of one device; a matrix over several comes to host memory for most of this."""
+    A = (1 + 2j) * gallery.poisson2d(45)
+    A.data[1] = 7
+    op = sg.aslinearoperator(A, device=[device] if is_listed else device)
+    with crossings.counted() as counts:
+        MADE[name](op)
+    assert counts["CsrSource.to_csr"] == counts["Matrix.to_csr"] == 0
+
+
+def test_a_list_of_one_device_has_its_hierarchy_there(crossings, device):
+    counted = []
     for listed in (device, [device]):
         op = sg.aslinearoperator(gallery.poisson2d(45), device=listed)
         with crossings.counted() as counts:
-            MADE[name](op)
-        fetched.append({call: counts[call] for call in ("CsrSource.to_csr", "Matrix.to_csr")})
-    assert fetched[0] == fetched[1]
+            sg.linalg.amg(op)
+        counted.append({name: count for name, count in counts.items() if name.endswith(".to_csr")})
+    assert counted[0] == counted[1]

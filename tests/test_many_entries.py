@@ -66,7 +66,7 @@ def test_every_format(fmt, device, dtype):
     for other in (pickle.loads(pickle.dumps(op)), op.copy()):
         assert (other.format, other.device, other.options) == (op.format, op.device, op.options)
         check_all(other, A)
-    check_all(-op, -A)
+    check_all(-op / 4, -A * dtype.type(0.25))
     check_all(op.to("cpu"), A)
     assert_multiplies(op[1000:1100], A[1000:1100])  # which one piece holds
     np.testing.assert_array_equal(op.diagonal(), A.diagonal())

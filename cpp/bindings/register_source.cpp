@@ -177,6 +177,20 @@ void register_source(py::module_& module) {
              }),
              py::arg("dtype"), py::keep_alive<0, 1>(),
              "A source of the matrix with values of another type, which share its index arrays.")
+        .def("times_number",
+             method<AnyCsrSource>(
+                 []<class T>(const PlannedSource<T>& source, std::complex<double> factor, bool divides) {
+                     const T number = number_as<T>(factor);
+                     const GilRelease release;
+                     return source_of(source.scaled(divides ? Scaling::kDivide : Scaling::kMultiply, number));
+                 }),
+             py::arg("factor"), py::arg("divides") = false, py::keep_alive<0, 1>(),
+             "A source of the matrix times a number, or divided by it, which share their index arrays.")
+        .def("conjugated", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
+                 return source_of(source.scaled(Scaling::kConjugate));
+             }),
+             py::keep_alive<0, 1>(), py::call_guard<GilRelease>(),
+             "A source of the matrix with conjugate values, which share their index arrays.")
         .def("transposed", method<AnyCsrSource>([]<class T>(const PlannedSource<T>& source) {
                  return source_of(source.transposed());
              }),

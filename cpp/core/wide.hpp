@@ -18,8 +18,11 @@ struct WideOf<Complex<R>> {
 template <class T>
 using Wide = typename WideOf<T>::Type;
 
-constexpr double conjugate(double value) { return value; }
-constexpr Complex<double> conjugate(Complex<double> value) { return {value.real, -value.imag}; }
+template <class T>
+constexpr T conjugate(T value) {
+    if constexpr (kIsComplex<T>) return {value.real, -value.imag};
+    return value;
+}
 
 // The summand of the inner product of a and b, conjugated in a.
 template <class T>

@@ -64,6 +64,12 @@ CsrMatrix<To> CsrSource<T>::as() const {
 }
 
 template <class T>
+CsrMatrix<T> CsrSource<T>::scaled(Scaling how, T number) const {
+    Array<T> values = gpu::run(ScaleValues<T>{csr_.values, how, number}, device_);
+    return {csr_.rows, csr_.cols, csr_.nnz, csr_.row_offsets, csr_.col_indices, std::move(values)};
+}
+
+template <class T>
 CsrMatrix<T> CsrSource<T>::transposed() const {
     return gpu::run(Transpose<T>{csr_}, device_);
 }

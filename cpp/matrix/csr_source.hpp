@@ -12,6 +12,7 @@ namespace spmvgpu {
 
 struct ColumnReach;
 struct DiagonalFacts;
+enum class Scaling;
 
 // The matrix in memory of the library's own on a device. All of it is asked for at once beforehand. Throws OutOfMemory.
 template <class T>
@@ -52,6 +53,8 @@ public:
     // The matrix with values of another type, on the device; see SPMVGPU_FOR_CONVERSIONS.
     template <class To>
     CsrMatrix<To> as() const;
+    // The matrix with all values times a number, or divided by it, or conjugated, on the device.
+    CsrMatrix<T> scaled(Scaling how, T number = {}) const;
     CsrMatrix<T> transposed() const;  // on the device
     // The rows from `begin` to before `end`, as windows on the entries of the matrix.
     CsrMatrix<T> rows(index_t begin, index_t end) const;

@@ -316,6 +316,32 @@ struct ConvertValues {
     }
 };
 
+enum class Scaling { kMultiply, kDivide, kConjugate };
+
+// The values times a number, or divided by it, or their conjugates.
+template <class T>
+struct ScaleValues {
+    using Result = Array<T>;
+    const Array<T>& values;
+    Scaling how;
+    T number;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        const T* const from = values.data();
+        Array<T> scaled = passes.template make<T>(values.size());
+        T* const to = scaled.data();
+        const Scaling way = how;
+        const T by = number;
+        passes.each(static_cast<std::int64_t>(values.size()), [=] SPMVGPU_BODY(std::int64_t i) {
+            to[i] = way == Scaling::kMultiply ? from[i] * by
+                    : way == Scaling::kDivide ? from[i] / by
+                                              : conjugate(from[i]);
+        });
+        return scaled;
+    }
+};
+
 template <class T>
 struct EntriesBefore {
     using Result = Array<index_t>;

@@ -14,6 +14,7 @@ SPMVGPU_RUN_ON_GPU(RowWindow)
 #define INSTANTIATE(T)                       \
     SPMVGPU_RUN_ON_GPU(DrawVector<T>)        \
     SPMVGPU_RUN_ON_GPU(Diagonal<T>)          \
+    SPMVGPU_RUN_ON_GPU(ScaleValues<T>)       \
     SPMVGPU_RUN_ON_GPU(InvertDiagonal<T>)    \
     SPMVGPU_RUN_ON_GPU(RowNorm<T>)           \
     SPMVGPU_RUN_ON_GPU(PlaceValues<T>)       \

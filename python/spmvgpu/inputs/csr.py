@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -174,16 +174,37 @@ class CanonicalCsr:
             return self.in_host_memory().transposed()
 
     def astype(self, dtype: DType) -> CanonicalCsr:
-        """With values of another type, on the same device, if that has room; else in host memory."""
+        """With values of another type."""
         if dtype == self.dtype:
             return self
+        return self._with_values(lambda source: source.astype(dtype), lambda values: values.astype(dtype))
+
+    def times_number(self, factor: complex) -> CanonicalCsr:
+        return self._with_values(
+            lambda source: source.times_number(complex(factor)), lambda values: values * factor
+        )
+
+    def divided(self, divisor: complex) -> CanonicalCsr:
+        """The matrix divided by a number."""
+        return self._with_values(
+            lambda source: source.times_number(complex(divisor), divides=True),
+            lambda values: values / divisor,
+        )
+
+    def conjugated(self) -> CanonicalCsr:
+        return self._with_values(CsrSource.conjugated, np.conjugate)
+
+    def _with_values(
+        self, there: Callable[[CsrSource], CsrSource], here: Callable[[HostArray], HostArray]
+    ) -> CanonicalCsr:
+        """With values computed on the same device, if that has room; else in host memory."""
         if not self.is_wide:
             try:
-                return CanonicalCsr.on(self.source.astype(dtype))
+                return CanonicalCsr.on(there(self.source))
             except MemoryError:
                 if self.ordinal == CPU:
                     raise
-        return self.with_data(self.data.astype(dtype))
+        return self.with_data(here(self.data))
 
     def without_zeros(self) -> CanonicalCsr:
         """Without entries that are zero, on the same device, if that has room; else in host memory."""

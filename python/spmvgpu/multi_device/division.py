@@ -150,7 +150,7 @@ def divide(
         given.check_rows(csr.shape[0])
         sets = given.sets
     elif len(ordinals) == 1:
-        return [DevicePart(range(csr.shape[0]), *ordinals)]
+        return [DevicePart(range(csr.shape[0]), ordinals[0])]
     else:
         powers = division.powers or measured_powers(csr, request, ordinals)
         if given in _ENDS:

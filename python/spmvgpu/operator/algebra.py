@@ -81,11 +81,7 @@ class MatrixAlgebra(Composable):
             raise TypeError(f"dtype=None is not a dtype; allowed are {NAMES}")
         if wanted == self.dtype and not copy:
             return self
-        description = self._stored.description
-        with at_most(description.threads):
-            csr = self._stored.canonical_there().astype(storage_dtype(self.dtype, wanted))
-        known = of_multiple(description.request.symmetric, 1)
-        return type(self)(build_multiple(csr, description, known))
+        return self._multiple(lambda csr: csr.astype(storage_dtype(self.dtype, wanted)))
 
     def conj(self) -> Self:
         """Return the complex conjugate of the operator.
@@ -102,10 +98,10 @@ class MatrixAlgebra(Composable):
         >>> bool((op.conj().toarray() == op.toarray().conj()).all())
         True
         """
-        return self._multiple(np.conjugate) if self.dtype.kind == "c" else self
+        return self._multiple(CanonicalCsr.conjugated) if self.dtype.kind == "c" else self
 
     def copy(self) -> Self:
-        """Return a copy that shares no memory with the operator.
+        """Return an operator with a copy of the values.
 
         Returns
         -------
@@ -118,7 +114,7 @@ class MatrixAlgebra(Composable):
         >>> op.copy() is op
         False
         """
-        return self._multiple(lambda values: values)
+        return self._multiple(lambda csr: csr)
 
     def without_zeros(self) -> Self:
         """Return the operator without the stored entries that are zero.
@@ -190,7 +186,7 @@ class MatrixAlgebra(Composable):
         return self._with_entries(part)
 
     def __neg__(self) -> Self:
-        return self._multiple(np.negative)
+        return self._multiple(lambda csr: csr.times_number(-1))
 
     def __add__(self, other: object) -> Any:
         return super().__add__(other) if isinstance(other, LinearOperator) else self._sum(other, 1, 1)
@@ -211,7 +207,7 @@ class MatrixAlgebra(Composable):
     def __mul__(self, other: object) -> Any:
         factor = plain(other)
         if _is_factor(factor, self.dtype):
-            return self._multiple(lambda values: values * factor, factor)
+            return self._scaled(factor, CanonicalCsr.times_number)
         return super().__mul__(factor)
 
     @overload
@@ -221,7 +217,7 @@ class MatrixAlgebra(Composable):
     def __truediv__(self, other: object) -> Any:
         divisor = plain(other)
         if _is_factor(divisor, self.dtype):
-            return self._multiple(lambda values: values / divisor, divisor)
+            return self._scaled(divisor, CanonicalCsr.divided)
         return super().__truediv__(divisor)
 
     def _as_csr(self, dtype: DType) -> CanonicalCsr:
@@ -235,7 +231,11 @@ class MatrixAlgebra(Composable):
         with at_most(self._stored.description.threads):
             return self._stored.canonical_there(may_lend=may_lend).astype(dtype)
 
-    def _multiple(self, function: Callable[[HostArray], HostArray], factor: complex = 1) -> Self:
+    def _scaled(self, number: complex, scale: Callable[[CanonicalCsr, complex], CanonicalCsr]) -> Self:
+        dtype = np.result_type(self.dtype, number)
+        return self._multiple(lambda csr: scale(csr.astype(dtype), number), number)
+
+    def _multiple(self, function: Callable[[CanonicalCsr], CanonicalCsr], factor: complex = 1) -> Self:
         return type(self)(_multiple(self._stored, function, factor))
 
     def _sum(self, other: object, sign: int, other_sign: int) -> Any:
@@ -279,12 +279,12 @@ class MatrixAlgebra(Composable):
 
 
 def _multiple(
-    stored: StoredMatrix, function: Callable[[HostArray], HostArray], factor: complex = 1
+    stored: StoredMatrix, function: Callable[[CanonicalCsr], CanonicalCsr], factor: complex = 1
 ) -> StoredMatrix:
-    """The matrix with values that a function makes of its own, which they are times a factor."""
-    csr = stored.canonical()
-    known = stored.description.request.symmetric
-    return build_multiple(csr.with_data(function(csr.data)), stored.description, of_multiple(known, factor))
+    """What a function makes of the matrix: the same pattern with the values times a factor."""
+    with at_most(stored.description.threads):
+        csr = function(stored.canonical_there())
+    return build_multiple(csr, stored.description, of_multiple(stored.description.request.symmetric, factor))
 
 
 def _is_factor(value: object, dtype: DType) -> TypeGuard[complex]:
@@ -300,11 +300,11 @@ def variant(stored: StoredMatrix, which: Transposition) -> StoredMatrix:
     """The matrix transposed, conjugated or both."""
     transposed, conjugated = which
     if not transposed:
-        return _multiple(stored, np.conjugate)
+        return _multiple(stored, CanonicalCsr.conjugated)
     description = stored.description
     with at_most(description.threads):
         csr = stored.canonical_there().transposed()
-        csr = csr.with_data(np.conjugate(csr.data)) if conjugated else csr
+        csr = csr.conjugated() if conjugated else csr
         return build_derived(csr, description.transposed(), "transposed")
 
 
