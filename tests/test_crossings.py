@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import spmvgpu as sg
 from spmvgpu import gallery
@@ -38,6 +39,15 @@ MADE = {
     "negative": lambda op: -op,
     "multiple": lambda op: 2 * op,
     "quotient": lambda op: op / 3,
+    "sum": lambda op: op + sp.eye_array(2025, format="csr"),
+    "rows": lambda op: op[5:50],
+    "listed rows": lambda op: op[[5, 3, 3]],
+    "columns": lambda op: op[:, 5:50],
+    "listed columns": lambda op: op[5:50, [5, 3, 3]],
+    "trace": lambda op: op.trace(),
+    "without_zeros": lambda op: op.without_zeros(),
+    "explain": lambda op: op.explain(),
+    "composed": lambda op: sg.aslinearoperator(2 * (op.T @ op) + op**2),
     "to": lambda op: op.to([op.device] if isinstance(op.device, str) else op.device[0]),
     "diagonal": lambda op: op.diagonal(),
     "update_values": lambda op: op.update_values(np.ones(op.nnz)),

@@ -160,64 +160,59 @@ class CanonicalCsr:
         self._arrays = self.arrays
         self._source, self.ordinal = None, CPU
 
-    # Matrices that are made of it.
+    # Matrices that are made of it, on the same device if that has room; else in host memory.
 
-    def transposed(self) -> CanonicalCsr:
-        """On the same device, if that has room; else in host memory."""
-        if self.is_wide:
-            return CanonicalCsr.of(sp.csr_array(self.host.T))
+    def _made(self, make: Callable[[CsrSource], CsrSource]) -> CanonicalCsr:
+        """What the core makes of the matrix, which is not wide."""
         try:
-            return CanonicalCsr.on(self.source.transposed())
+            return CanonicalCsr.on(make(self.source))
         except MemoryError:
             if self.ordinal == CPU:
                 raise
-            return self.in_host_memory().transposed()
+        return CanonicalCsr.on(make(self.in_host_memory().source))
+
+    def transposed(self) -> CanonicalCsr:
+        if self.is_wide:
+            return CanonicalCsr.of(sp.csr_array(self.host.T))
+        return self._made(CsrSource.transposed)
 
     def astype(self, dtype: DType) -> CanonicalCsr:
         """With values of another type."""
         if dtype == self.dtype:
             return self
-        return self._with_values(lambda source: source.astype(dtype), lambda values: values.astype(dtype))
+        if self.is_wide:
+            return self.with_data(self.data.astype(dtype))
+        return self._made(lambda source: source.astype(dtype))
 
     def times_number(self, factor: complex) -> CanonicalCsr:
-        return self._with_values(
-            lambda source: source.times_number(complex(factor)), lambda values: values * factor
-        )
+        if self.is_wide:
+            return self.with_data(self.data * factor)
+        return self._made(lambda source: source.times_number(complex(factor)))
 
     def divided(self, divisor: complex) -> CanonicalCsr:
         """The matrix divided by a number."""
-        return self._with_values(
-            lambda source: source.times_number(complex(divisor), divides=True),
-            lambda values: values / divisor,
-        )
+        if self.is_wide:
+            return self.with_data(self.data / divisor)
+        return self._made(lambda source: source.times_number(complex(divisor), divides=True))
 
     def conjugated(self) -> CanonicalCsr:
-        return self._with_values(CsrSource.conjugated, np.conjugate)
-
-    def _with_values(
-        self, there: Callable[[CsrSource], CsrSource], here: Callable[[HostArray], HostArray]
-    ) -> CanonicalCsr:
-        """With values computed on the same device, if that has room; else in host memory."""
-        if not self.is_wide:
-            try:
-                return CanonicalCsr.on(there(self.source))
-            except MemoryError:
-                if self.ordinal == CPU:
-                    raise
-        return self.with_data(here(self.data))
+        if self.is_wide:
+            return self.with_data(np.conjugate(self.data))
+        return self._made(CsrSource.conjugated)
 
     def without_zeros(self) -> CanonicalCsr:
-        """Without entries that are zero, on the same device, if that has room; else in host memory."""
+        """Without entries that are zero."""
         if self.is_wide:
             kept = self.host.copy()
             kept.eliminate_zeros()
             return CanonicalCsr.of(kept)
-        try:
-            return CanonicalCsr.on(self.source.without_zeros())
-        except MemoryError:
-            if self.ordinal == CPU:
-                raise
-            return self.in_host_memory().without_zeros()
+        return self._made(CsrSource.without_zeros)
+
+    def columns(self, begin: int, end: int) -> CanonicalCsr:
+        """The columns from `begin`, which becomes 0, to before `end`; those beyond the matrix are empty."""
+        if self.is_wide and 0 <= begin <= end <= self.shape[1]:
+            return CanonicalCsr.of(self.host[:, begin:end])
+        return self._made(lambda source: source.columns(begin, end))
 
     def diagonal(self, shift: int) -> HostArray:
         """The entries (i, i + shift) in new memory."""
@@ -271,10 +266,11 @@ class CanonicalCsr:
         if not isinstance(rows, range):
             if self.is_wide:
                 return CanonicalCsr.of(self.host[rows])
-            return CanonicalCsr.on(self.source.rows(np.ascontiguousarray(rows, np.int32)))
+            listed = np.ascontiguousarray(rows, np.int32)
+            return self._made(lambda source: source.rows(listed))
         if len(rows) == self.shape[0]:
             return self
-        if self.ordinal != CPU:
+        if self.ordinal != CPU or self._arrays is None:
             return CanonicalCsr.on(self.source.rows(rows.start, rows.stop))
         data, indices, indptr = self.arrays
         begin, end = int(indptr[rows.start]), int(indptr[rows.stop])
@@ -288,16 +284,14 @@ class CanonicalCsr:
 
     # Made where the matrix lies, which is not wide. Operands lie there, too.
 
-    def columns(self, begin: int, end: int) -> CanonicalCsr:
-        """The columns from `begin`, which becomes 0, to before `end`; those beyond the matrix are empty."""
-        return CanonicalCsr.on(self.source.columns(begin, end))
-
     def outside(self, begin: int, end: int) -> CanonicalCsr:
         """The entries outside of these columns, with the numbers that they have."""
         return CanonicalCsr.on(self.source.outside(begin, end))
 
     def plus(self, other: CanonicalCsr, first: int = 0) -> CanonicalCsr:
         """The sum with a matrix of as many rows, in which the columns of this one begin at `first`."""
+        if first == 0 and self.nnz + other.nnz > limits.ENTRY_LIMIT:
+            return CanonicalCsr.of(self.host + other.host)
         return CanonicalCsr.on(self.source.plus(other.source, first))
 
     def times(self, other: CanonicalCsr) -> CanonicalCsr:

@@ -1,6 +1,6 @@
 """Operators that are made of a stored matrix.
 
-What is made is in the same format with the same options, on the same device. It shares no memory. A format
+What is made is in the same format with the same options, on the same device. It shares no values. A format
 that cannot hold it, as one for Hermitian matrices cannot hold 1j times one, gives way to CSR.
 """
 
@@ -15,17 +15,18 @@ import scipy.sparse as sp
 
 from .._util.arguments import is_number
 from .._util.linear_operator import LinearOperator
-from .._util.types import DType, HostArray
+from .._util.types import DType
 from .._util.value_types import NAMES
 from ..arrays import is_sparse, library_of
 from ..arrays.library import AnyArray, AnyLibrary
 from ..devices import at_most
+from ..formats import Indices
 from ..inputs.canonical import CupySource, canonical_csr, source_of
 from ..inputs.csr import CanonicalCsr
 from ..inputs.source import storage_dtype, wanted_dtype
 from ..planning.symmetry import of_multiple
 from .build import build_derived, build_multiple
-from .composed import Composable
+from .composed import Composable, together
 from .operands import plain
 from .stored import StoredMatrix, Transposition
 
@@ -174,15 +175,17 @@ class MatrixAlgebra(Composable):
             raise IndexError(
                 f"an operator takes 1 or 2 indices, not {len(keys)}; give rows, or rows and columns"
             )
-        rows, cols = map(_slice_or_array, keys, self.shape)
-        if not isinstance(rows, slice) and not isinstance(cols, slice):
+        rows, cols = map(_indexed, keys, self.shape)
+        if not any(isinstance(key, slice) for key in keys):
             raise TypeError(
                 "index arrays for both rows and columns select single entries; use op[rows][:, columns]"
             )
-        # One after the other: SciPy fails at an array and a slice with a step together.
-        part = self._stored.to_csr()[rows]
-        if not isinstance(cols, slice) or cols != slice(None):
-            part = part[:, cols]
+        with at_most(self._stored.description.threads):
+            part = self._stored.canonical_there().rows(rows)
+            if isinstance(cols, range):
+                part = part if len(cols) == self.shape[1] else part.columns(cols.start, cols.stop)
+            else:
+                part = part.transposed().rows(cols).transposed()
         return self._with_entries(part)
 
     def __neg__(self) -> Self:
@@ -250,8 +253,11 @@ class MatrixAlgebra(Composable):
                     f"{self.shape}"
                 )
             with at_most(self._stored.description.threads):
-                csr = canonical_csr(source, dtype=np.result_type(self.dtype, source.dtype)).host
-            return self._with_entries(_signed(self._stored.to_csr(), sign) + _signed(csr, other_sign))
+                dtype = np.result_type(self.dtype, source.dtype)
+                csr = canonical_csr(source, dtype=dtype, ordinal=self._stored.ordinal)
+                a, b = _signed(self._as_csr(csr.dtype), sign), _signed(csr, other_sign)
+                made = together(lambda a, b: a.plus(b), a, b).without_zeros()
+            return self._with_entries(made)
         is_array = isinstance(other, list | tuple) or hasattr(other, "__array__")
         if is_array or library_of(other) is not None or is_number(other):
             raise TypeError(
@@ -261,12 +267,11 @@ class MatrixAlgebra(Composable):
             )
         return NotImplemented
 
-    def _with_entries(self, csr: sp.csr_array | CanonicalCsr) -> Self:
+    def _with_entries(self, csr: CanonicalCsr) -> Self:
         """A matrix with other entries, stored like a part of this one."""
         description = self._stored.description
         with at_most(description.threads):
-            made = csr if isinstance(csr, CanonicalCsr) else canonical_csr(csr)
-            return type(self)(build_derived(made, description.of_part(), "new"))
+            return type(self)(build_derived(csr, description.of_part(), "new"))
 
     def _times(self, x: AnyArray, library: AnyLibrary) -> AnyArray:
         """The product with a sparse matrix; that with an array is `_product`."""
@@ -308,10 +313,11 @@ def variant(stored: StoredMatrix, which: Transposition) -> StoredMatrix:
         return build_derived(csr, description.transposed(), "transposed")
 
 
-def _slice_or_array(key: object, length: int) -> slice | HostArray:
-    """An index of `length` rows or columns: a slice, or whole numbers."""
+def _indexed(key: object, length: int) -> range | Indices:
+    """The rows or columns that an index selects among `length` of them."""
     if isinstance(key, slice):
-        return key
+        start, stop, step = key.indices(length)
+        return range(start, max(start, stop)) if step == 1 else np.arange(start, stop, step, dtype=np.int32)
     indices = np.asarray(key)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iub"):
         raise TypeError(
@@ -319,14 +325,17 @@ def _slice_or_array(key: object, length: int) -> slice | HostArray:
             "bool"
         )
     if indices.dtype.kind == "b":
-        if len(indices) != length:  # which not every SciPy refuses
+        if len(indices) != length:
             raise IndexError(f"a boolean index has {len(indices)} entries; it must have {length}")
-        return np.flatnonzero(indices)
-    return indices if indices.size else indices.astype(np.intp)
+        return np.flatnonzero(indices).astype(np.int32)
+    outside = indices[(indices < -length) | (indices >= length)]
+    if outside.size:
+        raise IndexError(f"index {outside[0]} is out of range; there are {length} rows or columns")
+    return np.where(indices < 0, indices + length, indices).astype(np.int32)
 
 
-def _signed(csr: sp.csr_array, sign: int) -> sp.csr_array:
-    return csr if sign == 1 else -csr
+def _signed(csr: CanonicalCsr, sign: int) -> CanonicalCsr:
+    return csr if sign == 1 else csr.times_number(-1)
 
 
 def _multiply_sparse(A: sp.csr_array, x: Any, *, from_left: bool = False) -> sp.sparray:

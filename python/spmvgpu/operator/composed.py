@@ -329,7 +329,7 @@ class SumOperator(ComposedOperator):
         a, b = (_lent_csr_of(op, dtype) for op in self.args)
         if a.nnz == 0 or b.nnz == 0:  # the sum shares the values of the other
             a, b = (_csr_of(op, dtype) for op in self.args)
-        return _together(lambda a, b: a.plus(b), a, b)
+        return together(lambda a, b: a.plus(b), a, b)
 
 
 class ProductOperator(ComposedOperator):
@@ -342,7 +342,7 @@ class ProductOperator(ComposedOperator):
         return ProductOperator(LinearOperator.dot(b, a))
 
     def _as_csr(self, dtype: DType) -> CanonicalCsr:
-        return _together(lambda a, b: a.times(b), *(_lent_csr_of(op, dtype) for op in self.args))
+        return together(lambda a, b: a.times(b), *(_lent_csr_of(op, dtype) for op in self.args))
 
 
 class MultipleOperator(ComposedOperator):
@@ -359,8 +359,7 @@ class MultipleOperator(ComposedOperator):
 
     def _as_csr(self, dtype: DType) -> CanonicalCsr:
         op, factor = self.args
-        csr = _csr_of(op, dtype)
-        return csr.with_data((csr.data * factor).astype(dtype, copy=False))
+        return _csr_of(op, dtype).times_number(factor)
 
 
 class PowerOperator(ComposedOperator):
@@ -380,7 +379,7 @@ class PowerOperator(ComposedOperator):
         if exponent == 0:
             return CanonicalCsr.of(sp.eye_array(self.shape[0], dtype=dtype, format="csr"))
         factor = _csr_of(op, dtype) if exponent == 1 else _lent_csr_of(op, dtype)
-        return reduce(partial(_together, lambda a, b: a.times(b)), [factor] * exponent)
+        return reduce(partial(together, lambda a, b: a.times(b)), [factor] * exponent)
 
 
 def _csr_of(op: LinearOperator, dtype: DType) -> CanonicalCsr:
@@ -399,7 +398,7 @@ def _lent_csr_of(op: LinearOperator, dtype: DType) -> CanonicalCsr:
     return op._lent_csr(dtype) if hasattr(op, "_lent_csr") else _csr_of(op, dtype)
 
 
-def _together(
+def together(
     combine: Callable[[CanonicalCsr, CanonicalCsr], CanonicalCsr], a: CanonicalCsr, b: CanonicalCsr
 ) -> CanonicalCsr:
     """What is made of two matrices, on the GPU of one of them, or in host memory if that has no room."""

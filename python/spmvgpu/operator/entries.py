@@ -102,7 +102,7 @@ class StoredEntries:
         >>> float(op.trace())
         7.0
         """
-        return self.tocsr().trace(whole_number("offset", offset, -INDEX_LIMIT, INDEX_LIMIT))
+        return self.diagonal(whole_number("offset", offset, -INDEX_LIMIT, INDEX_LIMIT)).sum()
 
     def sum(self, axis: int | None = None) -> Any:
         """Sum the entries of the matrix, of each column or of each row.

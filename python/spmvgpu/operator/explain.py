@@ -66,7 +66,9 @@ def _alone(stored: StoredMatrix) -> list[str]:
     if map_bytes := value_map_bytes(matrix):
         lines.append(f"update_values keeps {map_bytes} bytes that say where values belong")
     (ordinal,) = stored.ordinals
-    predictions = predict_csr(stored.canonical(), ordinal, "roofline", load_profile(ordinal))
+    predictions = predict_csr(
+        stored.canonical_there(may_lend=True), ordinal, "roofline", load_profile(ordinal)
+    )
     notes: Iterable[str] = ()
     if predictions.is_calibrated:
         lines += [
