@@ -47,7 +47,7 @@ MADE = {
     "trace": lambda op: op.trace(),
     "without_zeros": lambda op: op.without_zeros(),
     "explain": lambda op: op.explain(),
-    "composed": lambda op: sg.aslinearoperator(2 * (op.T @ op) + op**2),
+    "composed": lambda op: sg.aslinearoperator(2 * (op.T @ op) + op**2, device=op.device),
     "to": lambda op: op.to([op.device] if isinstance(op.device, str) else op.device[0]),
     "diagonal": lambda op: op.diagonal(),
     "update_values": lambda op: op.update_values(np.ones(op.nnz)),
