@@ -16,8 +16,8 @@ from battery import TYPES, banded, matrix, uniform, vector
 from internals import let_parts_have_interiors, predict_considered
 from reference import assert_product
 from spmvgpu import gallery, linalg
-from spmvgpu._core import MultiDeviceMatrix, PartedMatrix
-from spmvgpu.devices import CPU
+from spmvgpu._core import DeviceArray, MultiDeviceMatrix, PartedMatrix
+from spmvgpu.devices import CPU, resolve_device
 from spmvgpu.inputs.canonical import canonical_csr
 from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.inputs.rows import OffsetsThere
@@ -53,16 +53,23 @@ def numbers_of(lengths):
         np.random.default_rng(0).integers(-9, 99, 50_000, np.int32),  # of a broken matrix
     ],
 )
-def test_a_search_among_offsets_that_are_elsewhere(offsets, monkeypatch):
-    there, fetched = OffsetsThere(SimpleNamespace(shape=offsets.shape)), []
-    monkeypatch.setattr(there, "_fetched", lambda *window: fetched.append(window) or offsets[slice(*window)])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_search_among_offsets_where_they_lie(offsets, dtype, device):
+    offsets, ordinal = offsets.astype(dtype), resolve_device(device)
+    copy = None if ordinal == CPU else DeviceArray(offsets.shape, offsets.dtype, ordinal)
+    if copy is not None:
+        copy.upload(offsets)
+    pointer = offsets.ctypes.data if copy is None else copy.pointer
+    there = OffsetsThere(
+        SimpleNamespace(shape=offsets.shape, dtype=offsets.dtype, pointer=pointer, ordinal=ordinal)
+    )
     is_sorted = bool((np.diff(offsets) >= 0).all())
     for wanted in {*np.linspace(0, int(offsets.max()), 9, dtype=int).tolist(), 1, int(offsets[-1]) + 1}:
         found = there.first_at_least(wanted)
         assert found == bisect_left(offsets, wanted) or not is_sorted
         assert 0 <= found <= len(offsets)
-    if len(offsets) > 1_000_000:
-        assert len(fetched) < 24, "two for each, as rows are of equal length"
+        for k in (found - 1, min(found, len(offsets) - 1), 0, -1):
+            assert there[k] == offsets[k]
 
 
 def plan(A, limit):

@@ -6,12 +6,16 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "bindings/bindings.hpp"
 #include "bindings/dlpack.hpp"
+#include "bindings/value_types.hpp"
 #include "core/array.hpp"
+#include "core/passes/csr_operations.hpp"
+#include "gpu/run.hpp"
 #include "gpu/runtime.hpp"
 
 namespace py = pybind11;
@@ -111,6 +115,17 @@ void copy_on_device(std::uintptr_t from, std::uintptr_t to, std::size_t bytes, i
     copy_bytes(reinterpret_cast<void*>(to), ordinal, reinterpret_cast<const void*>(from), ordinal, bytes);
 }
 
+std::tuple<std::int64_t, std::int64_t, std::int64_t> first_at_least(std::uintptr_t pointer, std::int64_t count,
+                                                                    std::size_t item_bytes, std::int64_t wanted,
+                                                                    int ordinal) {
+    gpu::synchronize_device(ordinal);  // queued work on the numbers is done
+    const auto search = [&]<class Number>(const Number* numbers) {
+        const auto found = gpu::run(FirstAtLeast<Number>{numbers, count, wanted}, Device{ordinal});
+        return std::tuple{found.place, found.before, found.there};
+    };
+    return item_bytes == sizeof(index_t) ? search(at<index_t>(pointer)) : search(at<std::int64_t>(pointer));
+}
+
 py::capsule export_dlpack(const DeviceArray& array) {
     struct Export {
         Array<char> memory;
@@ -172,6 +187,11 @@ void register_arrays(py::module_& module) {
 
     module.def("fetch", &fetch, py::arg("pointer"), py::arg("host"), py::arg("ordinal"),
                "Copy what lies at an address on a device into a contiguous NumPy array, once all work there is done.");
+    module.def(
+        "first_at_least", &first_at_least, py::arg("pointer"), py::arg("count"), py::arg("item_bytes"),
+        py::arg("wanted"), py::arg("ordinal"), py::call_guard<GilRelease>(),
+        "(place, number before, number there): where ascending integers of 4 or 8 bytes at an address on a device "
+        "first are at least as large as one, or their count. Zeros for numbers that do not exist.");
     module.def("copy_on_device", &copy_on_device, py::arg("source"), py::arg("to"), py::arg("bytes"),
                py::arg("ordinal"), py::call_guard<GilRelease>(),
                "Copy between addresses on a device; complete when it returns.");

@@ -802,6 +802,9 @@ def field_split_map(
 def fill_bound(
     indptr: npt.NDArray[np.int32], indices: npt.NDArray[np.int32], most: float
 ) -> tuple[float, float]: ...
+def first_at_least(
+    pointer: int, count: int, item_bytes: int, wanted: int, ordinal: int
+) -> tuple[int, int, int]: ...
 def formats_to_consider(
     ordinal: int, mode: str, symmetric: bool | None, has_few_values: bool = False
 ) -> list[str]: ...

@@ -39,6 +39,30 @@ struct ReachOfColumns {
     }
 };
 
+// Where ascending numbers first are at least as large as one, or their count, with the numbers before and there, which
+// are 0 if there are none.
+template <class Number>
+struct FirstAtLeast {
+    struct Result {
+        std::int64_t place, before, there;
+    };
+    const Number* numbers;
+    std::int64_t count, wanted;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        Array<Result> found = passes.template scratch<Result>(1);
+        Result* const to = found.data();
+        const FirstAtLeast search = *this;
+        passes.each(1, [=] SPMVGPU_BODY(std::int64_t) {
+            const auto [from, all, least] = search;
+            const std::int64_t place = first_not_below(from, 0, all, least);
+            *to = {place, place > 0 ? from[place - 1] : 0, place < all ? from[place] : 0};
+        });
+        return passes.read(to);
+    }
+};
+
 // Row offsets from which that of the first row is taken off, which then begins at 0.
 struct OffsetsLess {
     using Result = Array<index_t>;

@@ -9,6 +9,8 @@ SPMVGPU_RUN_ON_GPU(IsCanonical)
 SPMVGPU_RUN_ON_GPU(ReachOfColumns)
 SPMVGPU_RUN_ON_GPU(Clustering)
 SPMVGPU_RUN_ON_GPU(TakeEvery)
+SPMVGPU_RUN_ON_GPU(FirstAtLeast<index_t>)
+SPMVGPU_RUN_ON_GPU(FirstAtLeast<std::int64_t>)
 SPMVGPU_RUN_ON_GPU(OffsetsLess)
 SPMVGPU_RUN_ON_GPU(RowWindow)
 #define INSTANTIATE(T)                       \

@@ -18,9 +18,6 @@ from .canonical import CsrArrays, Symmetric, canonical_csr, checked_symmetry, gi
 from .csr import CanonicalCsr, Rows
 from .source import Source, storage_dtype, wanted_dtype
 
-# Offsets that are fetched together, in hardly more time than one.
-_WINDOW = 4096
-
 
 class OffsetsThere:
     """Row offsets on a GPU, of which a search fetches few."""
@@ -35,36 +32,18 @@ class OffsetsThere:
     def __getitem__(self, k: int) -> int:
         k %= len(self)
         if k not in self._known:
-            self._known[k] = int(self._fetched(k, k + 1)[0])
+            found = np.empty(1, self._located.dtype)
+            _core.fetch(self._located.pointer + k * found.itemsize, found, self._located.ordinal)
+            self._known[k] = int(found[0])
         return self._known[k]
 
     def first_at_least(self, wanted: int) -> int:
-        """As `bisect.bisect_left`, with guesses for rows of similar length."""
-        low, high, guesses = 0, len(self) - 1, True
-        if self[low] >= wanted:
-            return low
-        if self[high] < wanted:
-            return len(self)
-        while high - low > 1:  # offset `low` is less than wanted, `high` is not
-            share = (wanted - self[low]) / (self[high] - self[low]) if guesses else 0.5
-            guesses = not guesses
-            first = min(max(low, low + int(share * (high - low)) - _WINDOW // 2), high - 1)
-            window = self._fetched(first, min(first + _WINDOW, high + 1))
-            place = int(np.searchsorted(window, wanted))
-            if 0 < place < len(window):
-                return first + place
-            if place == 0:
-                high, self._known[first] = first, int(window[0])
-            else:
-                low = first + len(window) - 1
-                self._known[low] = int(window[-1])
-        return high
-
-    def _fetched(self, begin: int, end: int) -> HostArray:
-        dtype = self._located.dtype
-        found = np.empty(end - begin, dtype)
-        _core.fetch(self._located.pointer + begin * dtype.itemsize, found, self._located.ordinal)
-        return found
+        """As `bisect.bisect_left`."""
+        at = self._located
+        found = _core.first_at_least(at.pointer, len(self), at.dtype.itemsize, wanted, at.ordinal)
+        place, before, there = found
+        self._known.update({place - 1: before, place: there})  # which are asked for next
+        return place
 
 
 class UncheckedRows:
@@ -179,8 +158,17 @@ class RowsOnDevices:
 DividedCsr: TypeAlias = CanonicalCsr | UncheckedRows | RowsOnDevices
 
 
-def divided_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symmetric = None) -> DividedCsr:
-    """A matrix for several devices, of which each gets some rows. The arguments are as in `canonical_csr`.
+def divided_csr(
+    A: Any,
+    ordinals: Sequence[int],
+    *,
+    shape: Any = None,
+    dtype: Any = None,
+    symmetric: Symmetric = None,
+) -> DividedCsr:
+    """A matrix for several devices, of which each gets some rows, or for a list of one device.
+
+    The other arguments are as in `canonical_csr`.
 
     Rows of a CSR matrix are checked when they are asked for.
 
@@ -194,4 +182,5 @@ def divided_csr(A: Any, *, shape: Any = None, dtype: Any = None, symmetric: Symm
         located = source.located_csr()
         if located is not None:
             return UncheckedRows(source, storage_dtype(located[0].dtype, wanted))
-    return canonical_csr(source, dtype=dtype, symmetric=symmetric)
+    place = ordinals[0] if len(ordinals) == 1 else CPU
+    return canonical_csr(source, dtype=dtype, symmetric=symmetric, ordinal=place)

@@ -223,7 +223,7 @@ def aslinearoperator(
     names = tuple(device) if isinstance(device, list) else device
     with at_most(threads), Recording() as recording:
         if isinstance(names, tuple):
-            csr: DividedCsr = divided_csr(A, shape=shape, dtype=dtype, symmetric=symmetric)
+            csr: DividedCsr = divided_csr(A, ordinals, shape=shape, dtype=dtype, symmetric=symmetric)
         else:
             place = CPU if format in CHOOSERS or reorder in ("rcm", "auto") else ordinals[0]
             csr = canonical_csr(A, shape=shape, dtype=dtype, symmetric=symmetric, ordinal=place)
