@@ -152,6 +152,8 @@ def test_vectors(name, device):
 
     def check(kind_name):
         kind = VECTORS[kind_name]
+        if device == "cpu" and kind.library == "cupy":
+            pytest.skip("arrays of CuPy are on a GPU, and never beside an operator on the CPU")
         plain = VALUES if kind.plain is None else kind.plain
         given = kind.make(plain, device)
         refusal = refused(door, kind_name, plain, given)
