@@ -39,8 +39,8 @@ void allow_copies(Device device, Device other);
 // Lets two GPUs access each other's memory, if they can, so that copies do not go through the host.
 void allow_peer_access(Device device, Device other);
 
-// Orders work that is queued on `stream` from now on after the work that is queued on `other` now; both on the current
-// device.
+// Orders work that is queued on `stream` from now on after the work that is queued on `other` now. One that may be the
+// default stream is on the current device.
 void order_after(Stream stream, Stream other);
 
 // Work recorded once, as a CUDA graph, and launched as often as wanted.

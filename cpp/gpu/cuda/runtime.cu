@@ -108,14 +108,17 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
         return;
     }
     if (to_device.is_gpu() && to_device != from_device) {
-        // The devices are named: a copy between plain addresses fails where neither may read the other's pool.
         allow_peer_access(to_device, from_device);
-        check(cudaMemcpyPeerAsync(to, to_device.ordinal, from, from_device.ordinal, bytes, nullptr),
+        // Several GPUs copy from one at the same time, each on a stream of its own.
+        const auto leased = lease_stream(to_device);
+        order_after(leased.get(), nullptr);  // queued work on the data is done
+        // The devices are named: a copy between plain addresses fails where neither may read the other's pool.
+        check(cudaMemcpyPeerAsync(to, to_device.ordinal, from, from_device.ordinal, bytes, native(leased.get())),
               "cudaMemcpyPeerAsync");
-    } else {
-        check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+        return synchronize(leased.get(), to_device);
     }
-    // A copy between GPUs does not wait for the host, and streams of our own wait for no other.
+    check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+    // A copy on a GPU does not wait for the host, and streams of our own wait for no other.
     if (to_device.is_gpu()) check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
