@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
 import spmvgpu as sg
-from battery import TYPES
+from battery import TYPES, uniform
 from reference import assert_product
 from support import assert_same_entries, build, explained, formats_of, naming, type_fixture
 
@@ -62,6 +62,25 @@ def test_a_double_makes_doubles(A, device):
     op = sg.aslinearoperator(A, device=device)
     assert (np.float64(2) * op).dtype == np.result_type(A.dtype, np.float64(2))
     assert (2.0 * op).dtype == A.dtype
+
+
+def test_real_numbers_leave_parts_that_are_not_finite_alone(device):
+    values = np.array([np.inf + 0j, 2 - np.inf * 1j, 0.5 - 1j])
+    op = sg.aslinearoperator(sp.diags_array(values), device=device)
+    parts = values.view(float)
+    for made, expected in ((-op, -parts), (2 * op, 2 * parts), (op / 2, parts / 2)):
+        np.testing.assert_array_equal(made.tocsr().data.view(float), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64])
+def test_index_arrays_of_every_type(dtype, device):
+    """Also one that does not hold the number of rows."""
+    A = uniform(1000, 300, 4)
+    indices = np.array([3, 100, 3, *([-1, -128] if np.dtype(dtype).kind == "i" else [])], dtype)
+    op = sg.aslinearoperator(A, device=device)
+    wide = indices.astype(int)  # SciPy does not take narrow ones
+    assert_same_entries(op[indices].tocsr(), A[wide])
+    assert_same_entries(op[:, indices].tocsr(), A[:, wide])
 
 
 def test_a_factor_that_no_dtype_holds(op):

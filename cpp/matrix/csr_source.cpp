@@ -65,8 +65,17 @@ CsrMatrix<To> CsrSource<T>::as() const {
 
 template <class T>
 CsrMatrix<T> CsrSource<T>::scaled(Scaling how, T number) const {
-    Array<T> values = gpu::run(ScaleValues<T>{csr_.values, how, number}, device_);
-    return {csr_.rows, csr_.cols, csr_.nnz, csr_.row_offsets, csr_.col_indices, std::move(values)};
+    const auto with = [&](Array<T> values) {
+        return CsrMatrix<T>{csr_.rows, csr_.cols, csr_.nnz, csr_.row_offsets, csr_.col_indices, std::move(values)};
+    };
+    if constexpr (kIsComplex<T>) {
+        if (how != Scaling::kConjugate && number.imag == 0) {
+            const auto parts = Array<Real<T>>::share(csr_.values.memory(), 2 * csr_.values.size(), device_);
+            const auto scaled = gpu::run(ScaleValues<Real<T>>{parts, how, number.real}, device_);
+            return with(Array<T>::share(scaled.memory(), csr_.values.size(), device_));
+        }
+    }
+    return with(gpu::run(ScaleValues<T>{csr_.values, how, number}, device_));
 }
 
 template <class T>

@@ -53,13 +53,14 @@ public:
     // The matrix with values of another type, on the device; see SPMVGPU_FOR_CONVERSIONS.
     template <class To>
     CsrMatrix<To> as() const;
-    // The matrix with all values times a number, or divided by it, or conjugated, on the device.
+    // The matrix with all values times a number, or divided by it, or conjugated, on the device. A real number does so
+    // with each part of a complex value, so that an infinite part leaves the other one alone.
     CsrMatrix<T> scaled(Scaling how, T number = {}) const;
     CsrMatrix<T> transposed() const;  // on the device
     // The rows from `begin` to before `end`, as windows on the entries of the matrix.
     CsrMatrix<T> rows(index_t begin, index_t end) const;
-    // Copies on the device: the listed rows; the columns from `begin` to before `end`, of which `begin` becomes 0 and
-    // those that the matrix does not have are empty.
+    // Copies on the device: the listed rows; the columns from `begin` to before `end`. Column `begin` becomes column 0.
+    // Columns beyond the matrix are empty.
     CsrMatrix<T> rows(const Array<index_t>& listed) const;
     CsrMatrix<T> columns(index_t begin, index_t end) const;
     // The listed rows on a device, in a matrix with `cols` columns, where the first column of this one is `first`.

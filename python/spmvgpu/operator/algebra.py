@@ -331,6 +331,7 @@ def _indexed(key: object, length: int) -> range | Indices:
     outside = indices[(indices < -length) | (indices >= length)]
     if outside.size:
         raise IndexError(f"index {outside[0]} is out of range; there are {length} rows or columns")
+    indices = indices.astype(np.int64)  # a narrower type may not hold the sum
     return np.where(indices < 0, indices + length, indices).astype(np.int32)
 
 
