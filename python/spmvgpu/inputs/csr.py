@@ -176,29 +176,31 @@ class CanonicalCsr:
             return CanonicalCsr.of(sp.csr_array(self.host.T))
         return self._made(CsrSource.transposed)
 
+    def _with_values(
+        self, make: Callable[[CsrSource], CsrSource], of_wide: Callable[[HostArray], HostArray]
+    ) -> CanonicalCsr:
+        """The same pattern with values that the core makes, or that are made of those of a wide matrix."""
+        return self.with_data(of_wide(self.data)) if self.is_wide else self._made(make)
+
     def astype(self, dtype: DType) -> CanonicalCsr:
         """With values of another type."""
         if dtype == self.dtype:
             return self
-        if self.is_wide:
-            return self.with_data(self.data.astype(dtype))
-        return self._made(lambda source: source.astype(dtype))
+        return self._with_values(lambda source: source.astype(dtype), lambda values: values.astype(dtype))
 
     def times_number(self, factor: complex) -> CanonicalCsr:
-        if self.is_wide:
-            return self.with_data(self.data * factor)
-        return self._made(lambda source: source.times_number(complex(factor)))
+        by = complex(factor)
+        return self._with_values(lambda source: source.times_number(by), lambda values: values * factor)
 
     def divided(self, divisor: complex) -> CanonicalCsr:
         """The matrix divided by a number."""
-        if self.is_wide:
-            return self.with_data(self.data / divisor)
-        return self._made(lambda source: source.times_number(complex(divisor), divides=True))
+        by = complex(divisor)
+        return self._with_values(
+            lambda source: source.times_number(by, divides=True), lambda values: values / divisor
+        )
 
     def conjugated(self) -> CanonicalCsr:
-        if self.is_wide:
-            return self.with_data(np.conjugate(self.data))
-        return self._made(CsrSource.conjugated)
+        return self._with_values(CsrSource.conjugated, np.conjugate)
 
     def without_zeros(self) -> CanonicalCsr:
         """Without entries that are zero."""
