@@ -179,7 +179,7 @@ class CanonicalCsr:
     def _with_values(
         self, make: Callable[[CsrSource], CsrSource], of_wide: Callable[[HostArray], HostArray]
     ) -> CanonicalCsr:
-        """The same pattern with values that the core makes, or that are made of those of a wide matrix."""
+        """The same pattern with other values. The core makes them, or NumPy for a wide matrix."""
         return self.with_data(of_wide(self.data)) if self.is_wide else self._made(make)
 
     def astype(self, dtype: DType) -> CanonicalCsr:
@@ -211,7 +211,7 @@ class CanonicalCsr:
         return self._made(CsrSource.without_zeros)
 
     def columns(self, begin: int, end: int) -> CanonicalCsr:
-        """The columns from `begin`, which becomes 0, to before `end`; those beyond the matrix are empty."""
+        """The columns from `begin`, which becomes 0, to before `end`. Columns beyond the matrix are empty."""
         if self.is_wide and 0 <= begin <= end <= self.shape[1]:
             return CanonicalCsr.of(self.host[:, begin:end])
         return self._made(lambda source: source.columns(begin, end))
