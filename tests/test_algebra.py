@@ -10,8 +10,9 @@ from scipy.sparse.linalg import aslinearoperator
 
 import spmvgpu as sg
 from battery import TYPES, uniform
+from battery import matrix as of_case
 from reference import assert_product
-from support import assert_same_entries, build, explained, formats_of, naming, type_fixture
+from support import assert_same_entries, build, each_pair, explained, formats_of, naming, type_fixture
 
 ROWS, COLS = 60, 45
 MATRIX = sp.random_array((ROWS, COLS), density=0.2, random_state=np.random.default_rng(5)).tocsr()
@@ -70,6 +71,16 @@ def test_real_numbers_leave_parts_that_are_not_finite_alone(device):
     parts = values.view(float)
     for made, expected in ((-op, -parts), (2 * op, 2 * parts), (op / 2, parts / 2)):
         np.testing.assert_array_equal(made.tocsr().data.view(float), expected)
+
+
+@each_pair(["empty_rows_first", "empty_rows_every_other", "long_row_middle", "power_law_rows", "uniform"])
+def test_entries_of_rows_of_any_lengths(case, fmt, device):
+    """They are read where they lie, in the order in which rows are stored, and some are left out."""
+    A = of_case(case, np.dtype("float64"))
+    op, half = build(A, fmt, device), A.shape[1] // 2
+    assert_same_entries((2 * op).tocsr(), 2 * A)
+    assert_same_entries(op[:, half:].tocsr(), A[:, half:])
+    assert_same_entries(op[:, 1:half].tocsr(), A[:, 1:half])
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64])

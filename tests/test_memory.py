@@ -333,6 +333,30 @@ def test_memory_that_ends_in_the_middle_of_a_call(call):
 
 
 @pytest.mark.alone_on_gpu
+@pytest.mark.parametrize("fmt", ["csr", "sell"])
+@pytest.mark.parametrize("room", [1.3, 1.75, 1.85, 2.6])  # times what the operator takes
+def test_what_is_made_of_an_operator_where_there_is_little_room(fmt, room, cuda_device):
+    """It is made of copies in CSR on the device, which give way to the result."""
+    cupy = pytest.importorskip("cupy")
+    A = rows_in_steps(1_000_000, 20)
+    op = sg.aslinearoperator(A, format=fmt, device=cuda_device)
+    x = vector(A.shape[1], A.dtype)
+    expected = op @ x
+    with cupy.cuda.Device(int(cuda_device.partition(":")[2])):
+        sg.release_memory()
+        free, _ = cupy.cuda.runtime.memGetInfo()
+        filler = cupy.cuda.runtime.malloc(free - int(room * op.nbytes))
+        try:
+            np.testing.assert_array_equal((2 * op) @ x, 2 * expected)
+            np.testing.assert_array_equal(op.copy() @ x, expected)
+            np.testing.assert_allclose(op[1:] @ x, expected[1:], atol=1e-12)
+            np.testing.assert_allclose(op.astype(np.complex64) @ x, expected, atol=1e-4)
+            np.testing.assert_allclose(op.T @ expected, A.T @ expected, atol=1e-10)
+        finally:
+            cupy.cuda.runtime.free(filler)
+
+
+@pytest.mark.alone_on_gpu
 @pytest.mark.parametrize("fmt", sorted(set(sg.formats()) - {"stencil"}))  # no two rows are the same
 def test_more_memory_than_the_device_has(fmt, cuda_device):
     """Fill the device to 64 MiB, then ask for blocks of at least 80 MB; once the rest is free it fits."""

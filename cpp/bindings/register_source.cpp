@@ -1,6 +1,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <future>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -17,6 +18,7 @@
 #include "bindings/value_types.hpp"
 #include "core/passes/csr_operations.hpp"
 #include "gpu/run.hpp"
+#include "gpu/runtime.hpp"
 #include "multigrid/between_pieces.hpp"
 #include "planning/source.hpp"
 
@@ -33,15 +35,24 @@ using SourceAndSteps = std::pair<std::optional<AnyCsrSource>, StepTuples>;
 template <class T>
 SourceAndSteps checked(const CsrMatrix<T>& csr, Device device, index_t first = 0) {
     const GilRelease release;
+    if (csr.device() != device) gpu::require_memory(csr.bytes(), device);
+    // Values of a GPU are copied while the indices are checked.
+    const bool is_beside = csr.values.device().is_gpu();
+    auto values =
+        std::async(is_beside ? std::launch::async : std::launch::deferred, [&] { return csr.values.to(device); });
     Steps steps;
-    auto source = timed(steps, "upload", "", [&] {
-        CsrMatrix<T> there = copy_to(csr, device);
-        if (first != 0) there.row_offsets = gpu::run(OffsetsLess{there.row_offsets, first}, device);
-        return std::make_shared<PlannedSource<T>>(there);
+    auto there = timed(steps, "upload", "", [&] {
+        if (!is_beside) values.wait();
+        return CsrMatrix<T>{csr.rows, csr.cols, csr.nnz, csr.row_offsets.to(device), csr.col_indices.to(device), {}};
     });
-    const bool is_canonical = timed(steps, "checks", "", [&] { return source->is_canonical(); });
+    const bool is_canonical = timed(steps, "checks", "", [&] {
+        if (first != 0) there.row_offsets = gpu::run(OffsetsLess{there.row_offsets, first}, device);
+        const bool found = gpu::run(IsCanonical{there.pattern()}, device);
+        there.values = values.get();
+        return found;
+    });
     if (!is_canonical) return {std::nullopt, tuples(steps)};
-    return {std::move(source), tuples(steps)};
+    return {source_of(there), tuples(steps)};
 }
 
 SourceAndSteps checked_arrays(const Dense<index_t>& indptr, const Dense<index_t>& indices, const py::array& data,

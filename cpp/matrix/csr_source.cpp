@@ -24,11 +24,6 @@ template <class T>
 CsrSource<T>::CsrSource(const CsrMatrix<T>& csr, Device device) : device_(device), csr_(copy_to(csr, device)) {}
 
 template <class T>
-bool CsrSource<T>::is_canonical() const {
-    return gpu::run(IsCanonical{csr_.pattern()}, device_);
-}
-
-template <class T>
 CsrMatrix<T> CsrSource<T>::to_host() const {
     return copy_to(csr_, Device{});
 }

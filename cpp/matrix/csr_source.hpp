@@ -40,9 +40,6 @@ public:
     Device device() const { return device_; }
     const CsrMatrix<T>& csr() const { return csr_; }
 
-    // Returns true if the arrays are canonical. A source from unchecked arrays needs this check before anything else.
-    bool is_canonical() const;
-
     CsrMatrix<T> to_host() const;
     // Other values in the same places, which lie in host memory or on the device and are copied. Throws
     // std::invalid_argument if they are too few or too many.

@@ -6,27 +6,67 @@ namespace spmvgpu {
 
 namespace gpu {
 
-// Calls body(lanes, i) for every i below n, with one lane or with the lanes of a warp.
-template <class Body>
-struct WithOneLane {
-    Body body;
-    __device__ void operator()(std::int64_t i) const { body(OneLane{}, i); }
-};
-template <class Body>
-void each_by_lanes(const CudaPasses& passes, bool has_warps, std::int64_t n, const Body& body) {
-    if (has_warps) return passes.each_in_step(n, body);
-    passes.each(n, WithOneLane<Body>{body});
+// The entries of a row are `take(column, value)`, in their order.
+template <class T, class Rows, class Take>
+__device__ void each_entry_of(const Rows& rows, const Row& row, const Take& take) {
+    for (unsigned k = 0; k < row.count; ++k) {
+        index_t col = -1;
+        T value(0);
+        rows.load(row, k, col, value);
+        if (col >= 0) take(col, value);
+    }
 }
 
-// Lists the entries of rows, see formats/rows.hpp, which have them by ascending column. A warp shares a long row, so
-// that neighbours are written at once.
+template <class Rows>
+constexpr bool are_in_order(const Rows& rows) {
+    if constexpr (requires { rows.permutation; }) return rows.permutation == nullptr;
+    return true;
+}
+
+// Lists the entries of rows, see formats/rows.hpp, of which each has few, by ascending column. A warp has neighbouring
+// rows, each of its lanes one, and gathers their entries, so that neighbours are written at once.
 template <class T, class Rows>
-void list_entries(const CudaPasses& passes, const Rows& rows, CsrMatrix<T>& csr) {
-    constexpr index_t kLong = 24;
-    const bool are_long = csr.nnz / kLong >= csr.rows;
+void list_short_rows(const CudaPasses& passes, const Rows& rows, CsrMatrix<T>& csr) {
     index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
     T* const values = csr.values.data();
-    each_by_lanes(passes, are_long, csr.rows, [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
+    passes.each(csr.rows, [=] SPMVGPU_BODY(std::int64_t i) {
+        index_t count = 0;
+        each_entry_of<T>(rows, rows.row(static_cast<index_t>(i)), [&](index_t, const T&) { ++count; });
+        offsets[rows.number(static_cast<index_t>(i))] = count;
+    });
+    passes.scan(offsets, csr.rows);
+    const bool is_ordered = are_in_order(rows);  // otherwise the rows of a warp are apart
+    const index_t all = csr.rows, room = is_ordered ? kWarp * (csr.nnz / std::max(all, 1) + 1) : 0;
+    const std::int64_t words = (room * (sizeof(T) + sizeof(index_t)) + sizeof(Word) - 1) / sizeof(Word);
+    passes.each_in_step_with(
+        (std::int64_t(all) + kWarp - 1) / kWarp, words,
+        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t warp, Word* memory) {
+            const auto first = static_cast<index_t>(warp * kWarp), of_warp = min(all - first, index_t(kWarp));
+            const index_t begin = offsets[first], count = offsets[first + of_warp] - begin;
+            const bool is_staged = is_ordered && count <= room;
+            T* const to_values = is_staged ? reinterpret_cast<T*>(memory) : values;
+            index_t* const to_cols = is_staged ? reinterpret_cast<index_t*>(to_values + room) : cols;
+            lanes.share(of_warp, [&](index_t i) {
+                index_t to = offsets[rows.number(first + i)] - (is_staged ? begin : 0);
+                each_entry_of<T>(rows, rows.row(first + i), [&](index_t col, const T& value) {
+                    to_cols[to] = col;
+                    to_values[to++] = value;
+                });
+            });
+            if (!is_staged) return;
+            lanes.share(count, [&](index_t i) {
+                cols[begin + i] = to_cols[i];
+                values[begin + i] = to_values[i];
+            });
+        });
+}
+
+// Lists the entries of long rows, of which a warp shares each.
+template <class T, class Rows>
+void list_long_rows(const CudaPasses& passes, const Rows& rows, CsrMatrix<T>& csr) {
+    index_t *const offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+    T* const values = csr.values.data();
+    passes.each_in_step(csr.rows, [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
         const auto place = static_cast<index_t>(i);
         const Row row = rows.row(place);
         const auto is_entry = [&](index_t k) {
@@ -39,7 +79,7 @@ void list_entries(const CudaPasses& passes, const Rows& rows, CsrMatrix<T>& csr)
         lanes.once([&] { offsets[rows.number(place)] = count; });
     });
     passes.scan(offsets, csr.rows);
-    each_by_lanes(passes, are_long, csr.rows, [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
+    passes.each_in_step(csr.rows, [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
         const auto place = static_cast<index_t>(i);
         const Row row = rows.row(place);
         const index_t begin = offsets[rows.number(place)];
@@ -72,7 +112,12 @@ std::optional<CsrMatrix<T>> list_entries_on_gpu(const AnyFormat<T>& stored, int 
                                  passes.template make<index_t>(format.rows + std::size_t(1)),
                                  passes.template make<index_t>(format.nnz),
                                  passes.template make<T>(format.nnz)};
-                gpu::list_entries(passes, gpu::rows_of(format), csr);
+                constexpr index_t kLong = 24;  // entries of a row
+                if (csr.nnz / kLong >= csr.rows) {
+                    gpu::list_long_rows(passes, gpu::rows_of(format), csr);
+                } else {
+                    gpu::list_short_rows(passes, gpu::rows_of(format), csr);
+                }
                 passes.finish();
                 return csr;
             } else {

@@ -11,6 +11,7 @@
 #include "formats/row_products.hpp"
 #include "solvers/engines/batch.hpp"
 #include "solvers/engines/host_pieces.hpp"
+#include "solvers/engines/pieces_queue.hpp"
 #include "solvers/methods/methods.hpp"
 
 namespace spmvgpu {

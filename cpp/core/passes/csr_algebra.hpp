@@ -70,18 +70,24 @@ CsrMatrix<T> some_entries(Passes& passes, const CsrMatrix<T>& csr, index_t cols,
     made.values = passes.template make<T>(made.nnz);
     index_t* const new_cols = made.col_indices.data();
     T* const new_values = made.values.data();
-    passes.each(
-        rows,
-        [=] SPMVGPU_BODY(std::int64_t row) {
-            index_t to = new_offsets[row];
-            for (index_t k = offsets[row]; k < offsets[row + 1]; ++k) {
-                const index_t col = new_column(k);
-                if (col < 0) continue;
-                new_cols[to] = col;
-                new_values[to++] = values[k];
-            }
-        },
-        nanoseconds);
+    // A warp shares neighbouring rows, so that neighbours are written at once.
+    constexpr index_t kEntriesOfWarp = 256, kMostRowsOfWarp = 32;
+    const index_t of_warp = std::clamp(kEntriesOfWarp / std::max(1, csr.nnz / std::max(rows, 1)), 1, kMostRowsOfWarp);
+    passes.each_in_step((std::int64_t(rows) + of_warp - 1) / of_warp,
+                        [=] SPMVGPU_BODY(const auto& lanes, std::int64_t i) {
+                            const auto row = static_cast<index_t>(i * of_warp);
+                            const index_t end = rows - row < of_warp ? rows : row + of_warp;
+                            const index_t first = offsets[row], to = new_offsets[row];
+                            if (to == new_offsets[end]) return;
+                            const auto is_kept = [&](index_t k) { return index_t(new_column(first + k) >= 0); };
+                            lanes.add_up(offsets[end] - first, is_kept, [&](index_t k, index_t before) {
+                                const index_t col = new_column(first + k);
+                                if (col < 0) return;
+                                new_cols[to + before] = col;
+                                new_values[to + before] = values[first + k];
+                            });
+                        },
+                        nanoseconds * of_warp);
     return made;
 }
 

@@ -83,10 +83,10 @@ Memory memory(int ordinal) {
 }
 
 void require_memory(std::size_t bytes, Device device) {
-    if (!device.is_gpu() || bytes <= memory(device.ordinal).free) return;
-    release_idle_memory(device.ordinal);
-    const std::size_t free = memory(device.ordinal).free;
-    if (bytes > free) throw OutOfMemory(device.name(), bytes, free);
+    if (!device.is_gpu()) return;
+    const Memory found = memory(device.ordinal);
+    // Memory that is idle between arrays that are in use may not be released, and has room for others.
+    if (bytes > found.free + found.idle) throw OutOfMemory(device.name(), bytes, found.free + found.idle);
 }
 
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
@@ -107,19 +107,17 @@ void copy(void* to, Device to_device, const void* from, Device from_device, std:
                          from, bytes, nullptr);
         return;
     }
-    if (to_device.is_gpu() && to_device != from_device) {
+    if (to_device.is_gpu()) {
         allow_peer_access(to_device, from_device);
-        // Several GPUs copy from one at the same time, each on a stream of its own.
+        // On a stream of its own, so that a copy does not wait for others that read the same GPU.
         const auto leased = lease_stream(to_device);
         order_after(leased.get(), nullptr);  // queued work on the data is done
         // The devices are named: a copy between plain addresses fails where neither may read the other's pool.
         check(cudaMemcpyPeerAsync(to, to_device.ordinal, from, from_device.ordinal, bytes, native(leased.get())),
               "cudaMemcpyPeerAsync");
-        return synchronize(leased.get(), to_device);
+        return synchronize(leased.get(), to_device);  // which a copy on a GPU does not do itself
     }
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
-    // A copy on a GPU does not wait for the host, and streams of our own wait for no other.
-    if (to_device.is_gpu()) check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
 void set_zero(void* memory, std::size_t bytes, int ordinal) {

@@ -23,6 +23,7 @@ from ..planning.request import Request
 from ..planning.symmetry import Symmetry
 from .coarsest import LARGEST_DIRECT, dense_inverse
 from .diagonals import diagonal_of, positive_inverse, what_fits
+from .gpu_threads import GpuThreads
 from .preconditioners import DevicePreconditioner, requested_device
 
 SAFETY = 1.05  # the largest eigenvalue over its estimate, which is from below
@@ -35,6 +36,8 @@ _SMALLER = 0.4
 #: How matrices of a hierarchy are stored, and how those with few entries are: a choice for one of these takes
 #: longer than the products with it, which take no time but to start.
 AS_PREDICTED = Request(tune="off", symmetric=Symmetry.NEITHER)
+# Unknowns of a hierarchy on whose levels a GPU works longer than threads take to wait for each other.
+_MANY_UNKNOWNS = 500_000
 _IN_CSR, _FEW_ENTRIES = Request("csr", symmetric=Symmetry.NEITHER), 100_000
 
 # Decisions of the values when a level was made, for the core.
@@ -148,22 +151,36 @@ class Multigrid(DevicePreconditioner):
         self._requested = requested_device(A)
         decided, descriptions = made_before or (None, [])
         is_hermitian = arguments.hermitian is not False
-        with step("multigrid", "hierarchy"):
-            self._hierarchy = _core.Hierarchy(csr.source, *arguments[:6], is_hermitian, decided, finer=finer)
-        check_definite(self._hierarchy, csr)
+        self._hierarchy = _core.Hierarchy(
+            csr.source, *arguments[:6], is_hermitian, decided, finer=finer, is_whole=decided is not None
+        )
         # True if the core's matrices and the operators of coarser levels have the values of `_state.finest`.
         self._is_filled = True
-        self._state = self._set_up(A, descriptions)
+        self._state = self._set_up(A, csr, descriptions)
         self._hierarchy.drop_values()
 
-    def _set_up(self, A: SparseOperator, descriptions: list[Description]) -> _Grids:
-        """The operators of all levels from the core's matrices, stored as described or as is found best."""
-        levels, how = [Level(A)], iter(descriptions)
-        for number in range(1, self._hierarchy.levels):
-            with step("multigrid", f"level {number}"):
-                R, P = (self._operator(number - 1, name, next(how, None)) for name in "RP")
-                levels[-1] = Level(levels[-1].A, R, P)
-                levels.append(Level(self._operator(number, "A", next(how, None))))
+    def _set_up(self, A: SparseOperator, csr: CanonicalCsr, descriptions: list[Description]) -> _Grids:
+        """The operators of all levels, stored as described or as is found best while coarser ones grow."""
+        how, follows = iter(descriptions), True
+        made: list[list[Callable[[], SparseOperator]]] = []  # R, P and the next A of each level
+        with GpuThreads((self._ordinal,), is_worthwhile=csr.shape[0] >= _MANY_UNKNOWNS) as threads:
+            with step("multigrid", "hierarchy"):
+                while follows:
+                    follows = self._hierarchy.grow()
+                    check_definite(self._hierarchy, csr)
+                    for number in range(len(made), self._hierarchy.levels - 1 + follows):
+                        of_level = ((number, "R"), (number, "P"), (number + 1, "A"))
+                        made.append(
+                            [
+                                threads.start(self._operator, level, name, next(how, None))
+                                for level, name in of_level
+                            ]
+                        )
+            levels = [Level(A)]
+            for number, waits in enumerate(made, 1):
+                with step("multigrid", f"level {number}"):
+                    R, P, coarse = (wait() for wait in waits)
+                    levels[-1:] = Level(levels[-1].A, R, P), Level(coarse)
         return _Grids(A._snapshot(), tuple(levels), self._inverse_of(levels[-1].A))
 
     def _inverse_of(self, coarsest: SparseOperator) -> SparseOperator | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import accumulate, pairwise, starmap
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -13,7 +12,7 @@ import numpy as np
 from .._core import CsrSource, EntriesBetween, Matrix, MultiDeviceMatrix, PartedMatrix
 from .._util.steps import step
 from .._util.types import HostArray
-from ..devices import CPU, at_most, device_name
+from ..devices import at_most, device_name
 from ..inputs.csr import CanonicalCsr
 from ..inputs.limits import ENTRY_LIMIT
 from ..inputs.rows import RowsOnDevices
@@ -21,6 +20,7 @@ from ..multi_device.division import DevicePart
 from ..operator.build import build
 from ..operator.operator import SparseOperator, operator_of
 from ..planning.parts import to_csr
+from .gpu_threads import GpuThreads
 from .multigrid import AS_PREDICTED, SAFETY, Arguments, Level, Multigrid, inverse_of_coarsest, stored
 from .multigrid_in_pieces import (
     BlockHierarchy,
@@ -107,10 +107,9 @@ class MultigridOverDevices(MultigridInPieces):
         return self.levels[0].A
 
     def _set_up(self, finest: SparseOperator) -> GridsInPieces:
-        devices = len(finest._stored.parts)
-        pool, beside = ThreadPoolExecutor(devices), ThreadPoolExecutor(2 * devices)
-        with at_most(finest.max_threads), pool, beside, step("multigrid", "over devices"):
-            return _Setup(finest, self._arguments, pool, beside).grids()
+        threads = GpuThreads([part.ordinal for part in finest._stored.parts])
+        with at_most(finest.max_threads), threads, step("multigrid", "over devices"):
+            return _Setup(finest, self._arguments, threads).grids()
 
     def _divides(self, matrix: object) -> bool:
         grids: GridsInPieces = self._state
@@ -130,15 +129,11 @@ class MultigridOverDevices(MultigridInPieces):
 class _Setup:
     """A hierarchy in the making: what each device has of the level, and the entries between devices.
 
-    `pool` has a thread for each device. `beside` has more: hierarchies of blocks grow there while finer
-    levels are coupled, and it computes what no coarser level waits for.
+    Hierarchies of blocks grow beside it, while finer levels are coupled.
     """
 
-    def __init__(
-        self, op: SparseOperator, arguments: Arguments, pool: ThreadPoolExecutor, beside: ThreadPoolExecutor
-    ) -> None:
-        self._op, self._dtype, self._arguments = op, op.dtype, arguments
-        self._pool, self._threads_beside = pool, beside
+    def __init__(self, op: SparseOperator, arguments: Arguments, threads: GpuThreads) -> None:
+        self._op, self._dtype, self._arguments, self._threads = op, op.dtype, arguments, threads
         self._ordinals = ordinals = [part.ordinal for part in op._stored.parts]
         matrices: Any = op._matrix
         parts = [part for part, *_ in matrices.parts]
@@ -154,7 +149,7 @@ class _Setup:
             return BlockHierarchy(block, arguments._replace(B=modes, max_coarse=most))
 
         self._hierarchies = self._each(hierarchy)
-        self._growth = [self._beside(own.grow) for own in self._hierarchies]
+        self._growth = [self._threads.start(own.grow) for own in self._hierarchies]
         self._between = self._each(lambda k: self._found_between(rows[k].outside(*self._range(k)), k))
         self._inverse = self._inverse_diagonal(rows)
 
@@ -162,16 +157,8 @@ class _Setup:
         return self._starts[k], self._starts[k + 1]
 
     def _each(self, call: Callable[[int], _ResultT]) -> list[_ResultT]:
-        """The results for each device, of which GPUs work at the same time."""
-        run = map if CPU in self._ordinals else self._pool.map
-        return list(run(call, range(len(self._ordinals))))
-
-    def _beside(self, call: Callable[..., _ResultT], *arguments: Any) -> Callable[[], _ResultT]:
-        """A function that waits for the result of a call, which GPUs compute beside the coarser levels."""
-        if CPU not in self._ordinals:
-            return self._threads_beside.submit(call, *arguments).result
-        result = call(*arguments)
-        return lambda: result
+        """The results for each device."""
+        return self._threads.each(call, len(self._ordinals))
 
     def grids(self) -> GridsInPieces:
         own, diagonals, largest, whole = self._hierarchies, [], [], None
@@ -180,7 +167,7 @@ class _Setup:
         operators = []
         while whole is None:
             diagonals.append(self._inverse)
-            largest.append(self._beside(self._largest_of, number, self._starts, self._between))
+            largest.append(self._threads.start(self._largest_of, number, self._starts, self._between))
             if not any(one.has(number + 1) for one in own):
                 break  # the finest level, which has no coarser one
             is_smoothed = any(one.is_smoothed(number) for one in own)
@@ -191,7 +178,7 @@ class _Setup:
             parts += [[self._gathered(R)] if is_whole else R, P]
             if is_whole:
                 # While levels are coupled, threads that store others would hold their threads up.
-                operators = [self._beside(self._on_all, of) for of in parts]
+                operators = [self._threads.start(self._on_all, of) for of in parts]
                 whole = self._whole(self._gathered(A), number, is_smoothed=is_smoothed)
                 smoothed += whole._hierarchy.smoothed_levels
             else:

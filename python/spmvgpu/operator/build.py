@@ -7,8 +7,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from .. import _core
+from .._core import AnyMatrix
 from .._util.steps import Recording, step
-from ..devices import at_most
+from ..devices import CPU, at_most
 from ..formats import Choice
 from ..inputs.canonical import canonical_csr
 from ..inputs.csr import CanonicalCsr
@@ -44,7 +45,19 @@ def build(
             return _on_several_devices(csr, description, divided)
         if description.choice.format == "auto":
             return _in_chosen_format(csr, description, recording)
-        return StoredMatrix(csr, parts.build(csr, description.choice, *description.ordinals), description)
+        return StoredMatrix(csr, _in_given_format(csr, description), description)
+
+
+def _in_given_format(csr: CanonicalCsr, description: Description) -> AnyMatrix:
+    (ordinal,), choice = description.ordinals, description.choice
+    try:
+        return parts.build(csr, choice, ordinal)
+    except MemoryError:
+        if csr.ordinal == CPU:
+            raise
+    # There may be room without the copy in CSR. Outside of the handler: an error keeps alive what was made.
+    csr.leave_device()
+    return parts.build(csr, choice, ordinal)
 
 
 def _in_chosen_format(
