@@ -19,11 +19,15 @@ public:
     Event();  // for streams of the current GPU
     explicit Event(Device device);
 
-    void record(Stream stream);  // the point is the end of what the stream holds now
-    void hold_back(
-        Stream stream) const;  // work that is queued from now on, on a stream of any device, comes after the point
+    // The point is the end of what the stream holds now. If the stream is recorded, each replay sets the point, with
+    // `by_replays`; otherwise it is one within the recorded work.
+    void record(Stream stream, bool by_replays = false);
+    // Work that is queued from now on, on a stream of any device, comes after the point; each replay after what the
+    // point is then, with `by_replays`.
+    void hold_back(Stream stream, bool by_replays = false) const;
     void synchronize() const;  // the host waits for the point
     bool is_over() const;
+    bool operator==(const Event&) const = default;
 
 private:
     std::shared_ptr<void> event_;

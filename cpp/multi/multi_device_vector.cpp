@@ -112,15 +112,18 @@ void HaloProducts<T>::run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceV
             if (lane.device.queues_work() != on_gpus) continue;
             const std::size_t k = number(lane);
             const Product<T> product = product_of(alpha, x.pieces_[k], beta, y.pieces_[k]);
-            on_gpus ? multiply_on_gpu(lane, product, x, y, replays == nullptr ? nullptr : replays + k)
-                    : multiply_on_cpu(lane, product, x, y);
+            if (replays != nullptr) {
+                const gpu::DeviceGuard guard(lane.device);
+                replays[k].launch();
+            } else {
+                on_gpus ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
+            }
         }
     }
 }
 
 template <class T>
-const gpu::Replay* HaloProducts<T>::recorded(T alpha, const MultiDeviceVector<T>& x, T beta,
-                                             const MultiDeviceVector<T>& y) {
+const gpu::Replay* HaloProducts<T>::recorded(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y) {
     constexpr int kTimesQueued = 8;  // in turn, each after a GPU waited for the host
     if (halos_.has_cpus() || halos_.lanes().size() < 2 || !halos_.can_be_recorded()) return nullptr;
     Repeated& product = repeated(alpha, x, beta, y);
@@ -130,7 +133,10 @@ const gpu::Replay* HaloProducts<T>::recorded(T alpha, const MultiDeviceVector<T>
         std::vector<gpu::Replay> replays;
         for (const Lane& lane : halos_.lanes()) {
             const std::size_t k = number(lane);
-            replays.push_back(record(lane, product_of(alpha, x.pieces_[k], beta, y.pieces_[k]), x));
+            const gpu::DeviceGuard guard(lane.device);
+            replays.emplace_back(stream_of(lane), [&] {
+                multiply_on_gpu(lane, product_of(alpha, x.pieces_[k], beta, y.pieces_[k]), x, y, true);
+            });
         }
         product.replays = std::move(replays);
     }
@@ -138,73 +144,47 @@ const gpu::Replay* HaloProducts<T>::recorded(T alpha, const MultiDeviceVector<T>
 }
 
 template <class T>
-gpu::Replay HaloProducts<T>::record(const Lane& lane, const Product<T>& product, const MultiDeviceVector<T>& x) const {
-    const gpu::DeviceGuard guard(lane.device);
-    const Stream stream = stream_of(lane), pulling = pulling_of(lane);
-    return gpu::Replay(stream, [&] {
-        if (pulling != stream) gpu::order_after(pulling, stream);
-        pull(lane, x, pulling);
-        lane.multiply(product, stream, pulling);
-    });
-}
-
-template <class T>
 typename HaloProducts<T>::Repeated& HaloProducts<T>::repeated(T alpha, const MultiDeviceVector<T>& x, T beta,
                                                               const MultiDeviceVector<T>& y) {
     constexpr std::size_t kMost = 8;
-    std::vector<const T*> memory;
+    std::vector<gpu::Event> events;
     for (const auto* vector : {&x, &y}) {
-        for (const Piece& piece : vector->pieces_) memory.push_back(piece.data());
+        for (const Piece& piece : vector->pieces_) events.insert(events.end(), {piece.made, piece.pulled});
     }
     const auto found = std::find_if(repeated_.begin(), repeated_.end(), [&](const Repeated& other) {
-        return other.memory == memory && other.alpha == alpha && other.beta == beta;
+        return other.events == events && other.alpha == alpha && other.beta == beta;
     });
     if (found != repeated_.end()) {
         repeated_.splice(repeated_.begin(), repeated_, found);
     } else {
-        repeated_.push_front({std::move(memory), alpha, beta});
+        repeated_.push_front({std::move(events), alpha, beta});
         if (repeated_.size() > kMost) repeated_.pop_back();
     }
     return repeated_.front();
-}
-
-template <class T>
-void HaloProducts<T>::pull(const Lane& lane, const MultiDeviceVector<T>& x, Stream pulling) const {
-    T* const own = x.pieces_[number(lane)].data();
-    for (const auto& [from, begin, end] : lane.pulls) {
-        gpu::copy_async(own + begin, x.pieces_[from].data() + begin, std::size_t(end - begin) * sizeof(T), pulling);
-    }
 }
 
 // All awaited events were recorded by earlier calls. Pieces on the CPU have none, because work on them is done when a
 // call returns.
 template <class T>
 void HaloProducts<T>::multiply_on_gpu(const Lane& lane, const Product<T>& product, MultiDeviceVector<T>& x,
-                                      MultiDeviceVector<T>& y, const gpu::Replay* recorded) const {
+                                      MultiDeviceVector<T>& y, bool is_recorded) const {
     const gpu::DeviceGuard guard(lane.device);
     const Stream stream = stream_of(lane), pulling = pulling_of(lane);
     Piece &own_x = x.pieces_[number(lane)], &own_y = y.pieces_[number(lane)];
-    const auto await_neighbours = [&](Stream waiting) {
-        for (const auto& pull : lane.pulls) x.pieces_[pull.from].made.hold_back(waiting);
-    };
     const auto await_readers_of_old_y = [&](Stream waiting) {
-        for (const std::size_t reader : lane.read_by) y.pieces_[reader].pulled.hold_back(waiting);
+        for (const std::size_t reader : lane.read_by) y.pieces_[reader].pulled.hold_back(waiting, is_recorded);
     };
-    if (recorded != nullptr) {
-        await_neighbours(stream);
-        await_readers_of_old_y(stream);
-        recorded->launch();
-        own_x.pulled.record(stream);
-    } else {
-        if (pulling != stream) gpu::order_after(pulling, stream);  // its previous halo may still be in use
-        await_neighbours(pulling);
-        pull(lane, x, pulling);
-        own_x.pulled.record(pulling);
-        await_readers_of_old_y(stream);
-        if (pulling != stream) await_readers_of_old_y(pulling);
-        lane.multiply(product, stream, pulling);
+    if (pulling != stream) gpu::order_after(pulling, stream);  // its previous halo may still be in use
+    for (const auto& [from, begin, end] : lane.pulls) {
+        const Piece& other = x.pieces_[from];
+        other.made.hold_back(pulling, is_recorded);
+        gpu::copy_async(own_x.data() + begin, other.data() + begin, std::size_t(end - begin) * sizeof(T), pulling);
     }
-    own_y.made.record(stream);
+    own_x.pulled.record(pulling, is_recorded);
+    await_readers_of_old_y(stream);
+    if (pulling != stream) await_readers_of_old_y(pulling);
+    lane.multiply(product, stream, pulling);
+    own_y.made.record(stream, is_recorded);
 }
 
 template <class T>

@@ -61,7 +61,7 @@ public:
 
     // y = alpha*A*x + beta*y, each piece of y on its device. Returns once the work of the GPUs is queued and the CPU
     // has done its own. Threads take turns. If the host queues a product more slowly than the GPUs compute it, and
-    // repeats it with the same memory, its work is recorded: one graph for each GPU, which waits for its neighbours
+    // repeats it with the same vectors, its work is recorded: one graph for each GPU, which waits for its neighbours
     // alone. Products of a CPU and GPUs are never recorded.
     void run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y);
 
@@ -74,18 +74,17 @@ private:
     // A product that was asked for, how often in turn the host came too late with it, and its recorded work, of each
     // lane.
     struct Repeated {
-        std::vector<const T*> memory;  // addresses of the pieces of both vectors
+        std::vector<gpu::Event> events;  // of both vectors: what is recorded waits for them, and has their memory
         T alpha, beta;
         int times = 0;
         std::vector<gpu::Replay> replays = {};
     };
     // The recorded work of the lanes; null if the work is to be queued.
-    const gpu::Replay* recorded(T alpha, const MultiDeviceVector<T>& x, T beta, const MultiDeviceVector<T>& y);
+    const gpu::Replay* recorded(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceVector<T>& y);
     Repeated& repeated(T alpha, const MultiDeviceVector<T>& x, T beta, const MultiDeviceVector<T>& y);
-    gpu::Replay record(const Lane& lane, const Product<T>& product, const MultiDeviceVector<T>& x) const;
-    void pull(const Lane& lane, const MultiDeviceVector<T>& x, Stream pulling) const;
+    // Queues the work of a lane, or has it recorded.
     void multiply_on_gpu(const Lane& lane, const Product<T>& product, MultiDeviceVector<T>& x, MultiDeviceVector<T>& y,
-                         const gpu::Replay* recorded) const;
+                         bool is_recorded = false) const;
     void multiply_on_cpu(const Lane& lane, const Product<T>& product, MultiDeviceVector<T>& x,
                          MultiDeviceVector<T>& y) const;
     static Product<T> product_of(T alpha, const Piece& x, T beta, const Piece& y) {

@@ -61,14 +61,17 @@ Event::Event(Device device) {
     *this = Event();
 }
 
-void Event::record(Stream stream) {
+void Event::record(Stream stream, bool by_replays) {
     if (event_ == nullptr) return;
-    check(cudaEventRecord(static_cast<cudaEvent_t>(event_.get()), native(stream)), "cudaEventRecord");
+    const unsigned flags = by_replays ? cudaEventRecordExternal : cudaEventRecordDefault;
+    check(cudaEventRecordWithFlags(static_cast<cudaEvent_t>(event_.get()), native(stream), flags),
+          "cudaEventRecordWithFlags");
 }
 
-void Event::hold_back(Stream stream) const {
+void Event::hold_back(Stream stream, bool by_replays) const {
     if (event_ == nullptr) return;
-    check(cudaStreamWaitEvent(native(stream), static_cast<cudaEvent_t>(event_.get()), 0), "cudaStreamWaitEvent");
+    const unsigned flags = by_replays ? cudaEventWaitExternal : cudaEventWaitDefault;
+    check(cudaStreamWaitEvent(native(stream), static_cast<cudaEvent_t>(event_.get()), flags), "cudaStreamWaitEvent");
 }
 
 void Event::synchronize() const {

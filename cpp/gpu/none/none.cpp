@@ -66,8 +66,8 @@ std::shared_ptr<void> lease_stream(Device device) {
     return {};
 }
 Event::Event(Device device) { require_cpu(device); }
-void Event::record(Stream) {}
-void Event::hold_back(Stream) const {}
+void Event::record(Stream, bool) {}
+void Event::hold_back(Stream, bool) const {}
 void Event::synchronize() const {}
 bool Event::is_over() const { return true; }
 Replay::Replay(Stream, const std::function<void()>&) { unavailable(); }
