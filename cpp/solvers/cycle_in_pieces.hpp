@@ -109,9 +109,9 @@ public:
         }
         for (std::size_t k = 0; k < levels.size(); ++k) {
             const auto map = [&](const Halos<T>* halos, std::size_t of_x, std::size_t of_y) {
-                return halos == nullptr
-                           ? nullptr
-                           : std::make_unique<HaloMap<T>>(*halos, grids_[of_x].pieces, grids_[of_y].pieces, streams);
+                return halos == nullptr ? nullptr
+                                        : std::make_unique<HaloMap<T>>(*halos, grids_[of_x].pieces, grids_[of_y].pieces,
+                                                                       streams, !is_divided(of_y));
             };
             grids_[k].A = map(levels[k].A, k, k);
             grids_[k].R = map(levels[k].R.get(), k, k + 1);

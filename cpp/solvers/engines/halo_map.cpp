@@ -39,14 +39,17 @@ std::vector<SymmetricPiece> PieceLayout<T>::in(const std::vector<char*>& memory)
 
 template <class T>
 HaloMap<T>::HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> of_x, std::vector<SymmetricPiece> of_y,
-                    std::vector<Stream> streams)
-    : halos_(halos), of_x_(std::move(of_x)), of_y_(std::move(of_y)), streams_(std::move(streams)) {
+                    std::vector<Stream> streams, bool is_y_whole)
+    : halos_(halos),
+      of_x_(std::move(of_x)),
+      of_y_(std::move(of_y)),
+      streams_(std::move(streams)),
+      is_y_whole_(is_y_whole) {
     if (!halos.has_gpus() || streams_.empty()) return;
     for (const Lane& lane : halos.lanes()) {
         const gpu::DeviceGuard guard(lane.device.ordinal);
         pulling_.push_back(lane.has_interior() ? gpu::lease_stream(lane.device.ordinal) : nullptr);
-        made_.emplace_back();
-        pulled_.emplace_back();
+        for (auto* const events : {&made_, &pulled_, &delivered_}) events->emplace_back();
     }
 }
 
@@ -98,10 +101,20 @@ void HaloMap<T>::multiply_on_gpus(const Product<T>& product) const {
         }
         pulled_[k].record(pulling);
         lane.multiply(of_piece(product, k), streams_[k], pulling);
+        if (is_y_whole_ && k > 0) deliver_on_gpus(product.y, k);
     }
     for (std::size_t k = 0; k < lanes.size(); ++k) {
         for (const std::size_t reader : lanes[k].read_by) pulled_[reader].hold_back(streams_[k]);
     }
+}
+
+template <class T>
+void HaloMap<T>::deliver_on_gpus(T* y, std::size_t lane) const {
+    const std::size_t bytes = halos_.lanes()[lane].part->row_count() * sizeof(T);
+    made_[0].hold_back(streams_[lane]);  // the first GPU may still use the old y
+    gpu::copy_async(in_whole_y(y, lane), own_y(y, lane), bytes, streams_[lane]);
+    delivered_[lane].record(streams_[lane]);
+    delivered_[lane].hold_back(streams_[0]);
 }
 
 template <class T>
@@ -114,6 +127,8 @@ void HaloMap<T>::multiply_on_cpu(const Product<T>& product) const {
             copy_bytes(whole_x + pull.begin, {}, pulled_from(product.x, pull), {}, bytes_of(pull));
         }
         lanes[k].part->matrix->spmv(of_piece(product, k), nullptr);
+        if (!is_y_whole_ || k == 0) continue;
+        copy_bytes(in_whole_y(product.y, k), {}, own_y(product.y, k), {}, lanes[k].part->row_count() * sizeof(T));
     }
 }
 

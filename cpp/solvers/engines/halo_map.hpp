@@ -35,9 +35,10 @@ template <class T>
 class HaloMap : public LinearMap<T> {
 public:
     // The pieces of x and of y, and the stream of every piece, null on the CPU. All pieces are on GPUs, or all on the
-    // CPU. A map without pieces knows its sizes and multiplies nothing.
+    // CPU. A map without pieces knows its sizes and multiplies nothing. If y is whole, the first piece is all of it,
+    // and gets what others compute, who have room for it; beta is zero then.
     HaloMap(const Halos<T>& halos, std::vector<SymmetricPiece> of_x, std::vector<SymmetricPiece> of_y,
-            std::vector<Stream> streams);
+            std::vector<Stream> streams, bool is_y_whole = false);
 
     // y = alpha A x + beta y, both by their address in the first piece's memory. On GPUs it is queued on the streams of
     // the pieces, and work that is queued there afterwards may change x and y.
@@ -53,10 +54,13 @@ public:
 private:
     using Lane = typename Halos<T>::Lane;
     T* own_x(const T* x, std::size_t lane) const { return of_x_[lane].own_vector(const_cast<T*>(x)); }
-    T* own_y(T* y, std::size_t lane) const { return of_y_[lane].own_vector(y); }
+    T* own_y(T* y, std::size_t lane) const {
+        return is_y_whole_ ? of_y_[lane].own(y) + halos_.lanes()[lane].part->rows.first : of_y_[lane].own_vector(y);
+    }
     // With all pointers into the first piece's memory.
     void multiply(const Product<T>& product) const;
     void multiply_on_gpus(const Product<T>& product) const;
+    void deliver_on_gpus(T* y, std::size_t lane) const;
     void multiply_on_cpu(const Product<T>& product) const;
     // The product of a piece, with x as if it began with the first element of the whole vector.
     Product<T> of_piece(const Product<T>& product, std::size_t lane) const;
@@ -68,12 +72,16 @@ private:
     static std::size_t bytes_of(const typename Halos<T>::Pull& pull) {
         return std::size_t(pull.end - pull.begin) * sizeof(T);
     }
+    // Where the rows of a piece are in the whole y.
+    T* in_whole_y(T* y, std::size_t lane) const { return of_y_[0].own(y) + halos_.lanes()[lane].part->rows.first; }
 
     const Halos<T>& halos_;
     std::vector<SymmetricPiece> of_x_, of_y_;
     std::vector<Stream> streams_;
-    std::vector<std::shared_ptr<void>> pulling_;     // for every GPU with an interior: a stream for its pulls
-    mutable std::vector<gpu::Event> made_, pulled_;  // for every GPU: its piece of x is complete; its halo has arrived
+    bool is_y_whole_;
+    std::vector<std::shared_ptr<void>> pulling_;  // for every GPU with an interior: a stream for its pulls
+    // For every GPU: its piece of x is complete, its halo has arrived, and the whole y has its rows.
+    mutable std::vector<gpu::Event> made_, pulled_, delivered_;
 };
 
 }  // namespace spmvgpu

@@ -174,9 +174,8 @@ class _Setup:
             A, R, P = self._coarsen(number, is_smoothed=is_smoothed)
             smoothed, number = smoothed + is_smoothed, number + 1
             fits = fits_one(sum(csr.nnz for csr in A), self._ordinals[0])
-            is_whole = fits or not any(one.has(number + 1) for one in own)
-            parts += [[self._gathered(R)] if is_whole else R, P]
-            if is_whole:
+            parts += [R, P]
+            if fits or not any(one.has(number + 1) for one in own):
                 # While levels are coupled, threads that store others would hold their threads up.
                 operators = [self._threads.start(self._on_all, of) for of in parts]
                 whole = self._whole(self._gathered(A), number, is_smoothed=is_smoothed)
@@ -285,14 +284,12 @@ class _Setup:
         """A matrix whose rows are on all devices, on the first one."""
         return CanonicalCsr.stacked([part.to(self._ordinals[0]) for part in parts])
 
-    def _on_all(self, parts: list[CanonicalCsr]) -> SparseOperator:
-        """A matrix of which each of the first devices has some rows."""
-        rows, ordinals = RowsOnDevices(parts), self._ordinals[: len(parts)]
-        description = self._op._stored.description.on(list(map(device_name, ordinals)))
-        divided = list(starmap(DevicePart, zip(rows.ranges, ordinals, strict=True)))
-        return operator_of(
-            build(rows, replace(description.unchosen(), request=AS_PREDICTED), divided=divided)
-        )
+    def _on_all(self, parts: _Parts) -> SparseOperator:
+        """A matrix of which each device has some rows."""
+        rows = RowsOnDevices(parts)
+        divided = list(starmap(DevicePart, zip(rows.ranges, self._ordinals, strict=True)))
+        description = self._op._stored.description.on(list(map(device_name, self._ordinals))).unchosen()
+        return operator_of(build(rows, replace(description, request=AS_PREDICTED), divided=divided))
 
 
 def _rows_of(matrix: Any, ordinal: int) -> CanonicalCsr:
