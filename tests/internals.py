@@ -27,6 +27,7 @@ from spmvgpu.linalg import (
     requests,
     splu,
 )
+from spmvgpu.linalg.gpu_threads import GpuThreads
 from spmvgpu.linalg.problem import DoubleSystem
 from spmvgpu.linalg.vectors import random_vector
 from spmvgpu.multi_device import division
@@ -53,6 +54,11 @@ def predict_considered(A, mode="cached", products=None, profile="nvidia-h200"):
     csr = canonical_csr(sp.csr_array(A))
     model = Profile.read(SHIPPED / f"{profile}.json").model(csr.dtype, True)
     return csr.source.predict_considered(GPU, model, mode, None, products)[0]
+
+
+def gpu_threads(*ordinals):
+    """The threads in which `amg` waits for GPUs, which need not be here."""
+    return GpuThreads(ordinals)
 
 
 def let_cuda_fail(monkeypatch, error, driver, needed, name=None):

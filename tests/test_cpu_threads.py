@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Event
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import scipy.sparse as sp
 
 import spmvgpu as sg
 from battery import from_lengths, uniform, vector
-from internals import threads_of_environment
+from internals import CPU, GPU, gpu_threads, threads_of_environment
 from reference import assert_within, reference
 from spmvgpu import gallery
 from support import assert_same_entries, build, each_type, explained, formats_of, poisoned, run_python
@@ -106,6 +107,18 @@ def test_threads_of_other_threads_are_their_own():
     with ThreadPoolExecutor(1) as pool, sg.limit_threads(1):
         assert max_threads() == 1
         assert pool.submit(max_threads).result() == CORES
+
+
+@pytest.mark.parametrize("ordinals", [(CPU,), (GPU, GPU + 1)])
+def test_threads_that_wait_for_gpus_have_the_bound_of_their_own(ordinals):
+    ended = Event()
+    with sg.limit_threads(1), gpu_threads(*ordinals) as threads:
+        assert threads.each(lambda k: (k, max_threads()), 5) == [(k, 1) for k in range(5)]
+        assert threads.start(max, 3, 7)() == 7
+        threads.start(ended.set)
+        with pytest.raises(ZeroDivisionError):
+            threads.each(lambda k: 1 / k, 2)
+    assert ended.is_set()
 
 
 NONSENSE = ["many", "0", "-1", "1.5", "1e3", "4x", "nan", "4,2", "x" * 200]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from .. import _core
 from ..devices import CPU
 
 _ResultT = TypeVar("_ResultT")
@@ -33,7 +34,9 @@ class GpuThreads:
         from concurrent.futures import ThreadPoolExecutor  # which takes milliseconds to import
 
         has_threads = is_worthwhile and CPU not in ordinals
-        self._pool = ThreadPoolExecutor(_MOST_THREADS) if has_threads else None
+        # The bound of the CPU's threads is that of the calling one.
+        limit = _core.set_thread_limit, (_core.max_threads(),)
+        self._pool = ThreadPoolExecutor(_MOST_THREADS, "gpu", *limit) if has_threads else None
 
     def __enter__(self) -> GpuThreads:
         return self
