@@ -36,10 +36,10 @@ template <class T>
 SourceAndSteps checked(const CsrMatrix<T>& csr, Device device, index_t first = 0) {
     const GilRelease release;
     if (csr.device() != device) gpu::require_memory(csr.bytes(), device);
-    // Values of a GPU are copied while the indices are checked.
+    // Values of a GPU are copied while the indices are checked, if there may be one more thread.
     const bool is_beside = csr.values.device().is_gpu();
-    auto values =
-        std::async(is_beside ? std::launch::async : std::launch::deferred, [&] { return csr.values.to(device); });
+    const auto later = std::launch::deferred, now = is_beside ? std::launch::async | later : later;
+    auto values = std::async(now, [&] { return csr.values.to(device); });
     Steps steps;
     auto there = timed(steps, "upload", "", [&] {
         if (!is_beside) values.wait();
