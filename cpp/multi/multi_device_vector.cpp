@@ -106,18 +106,19 @@ void HaloProducts<T>::run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceV
     }
     if (&x == &y) throw std::invalid_argument("out is x itself; give a vector of its own");
     const std::lock_guard turn(turn_);
-    const gpu::Replay* const replays = recorded(alpha, x, beta, y);
+    if (const gpu::Replay* const replays = recorded(alpha, x, beta, y)) {
+        for (const Lane& lane : halos_.lanes()) {
+            const gpu::DeviceGuard guard(lane.device);
+            replays[number(lane)].launch();
+        }
+        return;
+    }
     for (const bool on_gpus : {true, false}) {  // the CPU multiplies while the GPUs work
         for (const Lane& lane : halos_.lanes()) {
             if (lane.device.queues_work() != on_gpus) continue;
             const std::size_t k = number(lane);
             const Product<T> product = product_of(alpha, x.pieces_[k], beta, y.pieces_[k]);
-            if (replays != nullptr) {
-                const gpu::DeviceGuard guard(lane.device);
-                replays[k].launch();
-            } else {
-                on_gpus ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
-            }
+            on_gpus ? multiply_on_gpu(lane, product, x, y) : multiply_on_cpu(lane, product, x, y);
         }
     }
 }
