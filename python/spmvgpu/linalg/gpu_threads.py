@@ -10,10 +10,7 @@ from ..devices import CPU
 
 _ResultT = TypeVar("_ResultT")
 
-_MANY_ENTRIES = (
-    5_000_000  # with fewer, threads take longer to begin and to wait for each other than GPUs work
-)
-_MOST_THREADS = 256  # of which only as many begin as there are calls at the same time
+_MOST_THREADS = 256  # more than there are calls at the same time, so that none waits for another to end
 
 
 class GpuThreads:
