@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import spmvgpu as sg
 from battery import CASES, TYPES, banded, matrix, square, vector
 from conftest import CUDA_DEVICES
-from internals import hold_at_most
+from internals import hold_at_most, let_parts_have_interiors
 from reference import assert_product
 from spmvgpu import gallery, partition
 from support import assert_multiplies, assert_same_entries, each_type, explained, in_turn, poisoned
@@ -100,6 +100,25 @@ def test_a_long_chain_of_products(names, dtype):
     for _ in range(50):
         again, y = op.spmv(again, out=y), again
     np.testing.assert_array_equal(again.collect(), x.collect())
+
+
+@pytest.mark.parametrize("offsets", [[-900, -1, 0, 1, 900], [-20_000, -1, 0, 1]], ids=["borders", "interior"])
+def test_a_chain_of_products_with_interiors(offsets, gpu_names, dtype, monkeypatch):
+    """Others read rows near the borders of a device alone, or of its interior as well."""
+    let_parts_have_interiors(monkeypatch, 1)
+    A = sp.csr_array(banded(60_000, offsets), dtype=dtype)
+    A.data[:] = 0.2
+    op = spread(A, gpu_names, powers=[1.0] * len(gpu_names))
+    assert "cpu" in gpu_names or "+" not in op.format
+    host = vector(A.shape[0], dtype)
+    expected, x, y = op.vector(host), op.vector(host), op.vector()
+    for _ in range(50):
+        expected = op.spmv(expected)
+        x, y = op.spmv(x, out=y), x
+    np.testing.assert_array_equal(x.collect(), expected.collect())
+    for _ in range(50):
+        host = A @ host
+    np.testing.assert_allclose(x.collect(), host, rtol=0, atol=1e-4 * np.abs(host).max())
 
 
 def test_repeated_products_and_others_take_turns(names, dtype):

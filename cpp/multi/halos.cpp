@@ -62,6 +62,19 @@ void Halos<T>::find_pulls() {
             gpu::allow_peer_access(lane.device, other.device);
         }
     }
+    for (const Lane& lane : lanes_) {
+        for (const Pull& pull : lane.pulls) note_reading(lanes_[pull.from], pull);
+    }
+}
+
+template <class T>
+void Halos<T>::note_reading(Lane& lane, const Pull& pull) {
+    if (!lane.has_interior()) return;
+    const auto& parts = dynamic_cast<const PartedMatrix<T>&>(*lane.part->matrix).parts();
+    for (std::size_t i = 0; i < lane.part->interior_parts; ++i) {
+        const index_t begin = lane.begin + parts[i].rows.first, end = begin + parts[i].matrix->rows();
+        lane.is_interior_read = lane.is_interior_read || (pull.begin < end && begin < pull.end);
+    }
 }
 
 template <class T>

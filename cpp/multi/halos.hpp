@@ -22,6 +22,7 @@ public:
         index_t begin, end;  // the piece of x; of a square matrix, the rows of the part
         std::vector<Pull> pulls;
         std::vector<std::size_t> read_by;  // lanes that pull from this one's piece
+        bool is_interior_read = false;     // some of those elements have the numbers of rows in the interior
 
         // Returns true if some of its product needs no pull.
         bool has_interior() const { return part != nullptr && part->interior_parts > 0 && !pulls.empty(); }
@@ -54,6 +55,8 @@ public:
 
 private:
     void find_pulls();
+    // Notes that others pull these elements of a lane's piece.
+    static void note_reading(Lane& lane, const Pull& pull);
 
     index_t size_;  // elements of x
     std::vector<Lane> lanes_;

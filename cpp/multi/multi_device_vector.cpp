@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "core/memory.hpp"
+#include "core/parallel.hpp"
 #include "gpu/runtime.hpp"
 #include "gpu/transfer.hpp"
 
@@ -106,15 +107,17 @@ void HaloProducts<T>::run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceV
     }
     if (&x == &y) throw std::invalid_argument("out is x itself; give a vector of its own");
     const std::lock_guard turn(turn_);
+    const auto& lanes = halos_.lanes();
     if (const gpu::Replay* const replays = recorded(alpha, x, beta, y)) {
-        for (const Lane& lane : halos_.lanes()) {
-            const gpu::DeviceGuard guard(lane.device);
-            replays[number(lane)].launch();
-        }
+        // Several threads launch, because the host may take longer to launch all graphs than the GPUs to run them.
+        for_each_piece(std::int64_t(lanes.size()), [&](std::int64_t k) {
+            const gpu::DeviceGuard guard(lanes[k].device);
+            replays[k].launch();
+        });
         return;
     }
     for (const bool on_gpus : {true, false}) {  // the CPU multiplies while the GPUs work
-        for (const Lane& lane : halos_.lanes()) {
+        for (const Lane& lane : lanes) {
             if (lane.device.queues_work() != on_gpus) continue;
             const std::size_t k = number(lane);
             const Product<T> product = product_of(alpha, x.pieces_[k], beta, y.pieces_[k]);
@@ -182,8 +185,8 @@ void HaloProducts<T>::multiply_on_gpu(const Lane& lane, const Product<T>& produc
         gpu::copy_async(own_x.data() + begin, other.data() + begin, std::size_t(end - begin) * sizeof(T), pulling);
     }
     own_x.pulled.record(pulling, is_recorded);
-    await_readers_of_old_y(stream);
-    if (pulling != stream) await_readers_of_old_y(pulling);
+    await_readers_of_old_y(pulling);
+    if (pulling != stream && lane.is_interior_read) await_readers_of_old_y(stream);
     lane.multiply(product, stream, pulling);
     own_y.made.record(stream, is_recorded);
 }

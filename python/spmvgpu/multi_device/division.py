@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import _core
-from .._core import AnyMatrix, MultiDeviceMatrix, PartedMatrix, StreamedMatrix
+from .._core import AnyMatrix, FormatError, MultiDeviceMatrix, PartedMatrix, StreamedMatrix
 from .._util.arguments import whole_number
 from .._util.plugins import Plugins
 from .._util.types import HostArray
@@ -176,7 +176,7 @@ def measured_powers(csr: DividedCsr, request: Request, ordinals: Sequence[int]) 
     times: dict[str, float] = {}
     for ordinal, kind in kinds.items():
         if kind not in times:
-            times[kind] = _store(sample, request, ordinal).time_products(10)
+            times[kind] = _store(sample, request, ordinal)[1].time_products(10)
     return tuple(1 / times[kinds[ordinal]] for ordinal in ordinals)
 
 
@@ -290,10 +290,18 @@ def _bytes_needed(own: CanonicalCsr, request: Request, ordinal: int) -> int:
     return bytes_of(own, choice, ordinal)
 
 
-def _store(own: CanonicalCsr, request: Request, ordinal: int, *, untuned: bool = False) -> AnyMatrix:
-    """Some rows in a format of their own on a device."""
-    tune = "off" if untuned else request.tune
-    return choose(own, replace(request, tune=tune, symmetric=of_part(request.symmetric)), ordinal)[1]
+def _store(
+    own: CanonicalCsr, request: Request, ordinal: int, like: Choice | None = None
+) -> tuple[Choice, AnyMatrix]:
+    """Some rows in a format of their own on a device, or in one that others have, if they suit it."""
+    request = replace(request, symmetric=of_part(request.symmetric))
+    if like is not None:
+        request = replace(request, tune="off")
+        try:
+            return choose(own, replace(request, format=like.format, options=like.options), ordinal)[:2]
+        except FormatError:
+            pass
+    return choose(own, request, ordinal)[:2]
 
 
 def build(
@@ -336,19 +344,24 @@ def _stored(csr: DividedCsr, request: Request, part: DevicePart, has_pieces: boo
 
 
 def _store_part(own: CanonicalCsr, request: Request, part: DevicePart, interior: range) -> AnyMatrix:
-    """The rows of a part: in one format, or the interior first and the others in formats of their own.
+    """The rows of a part: in one format, or the interior first and then the others.
 
-    Those that do not stay in memory come last and are streamed.
+    The others are in the format of the interior if they suit it: every product reads them anew, and the
+    format that is predicted for so few rows is that of a matrix in a cache. Rows that do not stay in memory
+    come last and are streamed.
     """
+    if part.is_full:
+        request = replace(request, tune="off")
     if not interior and part.resident is None:
-        return _store(own, request, part.ordinal, untuned=part.is_full)
+        return _store(own, request, part.ordinal)[1]
     made: list[tuple[AnyMatrix, int, int]] = []
     resident = [interior, range(interior.start), range(interior.stop, own.shape[0])]
     if part.resident is not None:
         resident = [range(part.resident)]
+    choice = None
     for rows in filter(len, resident):
-        untuned = part.is_full or (bool(interior) and rows is not interior)
-        made.append((_store(own.rows(rows), request, part.ordinal, untuned=untuned), rows.start, 0))
+        choice, matrix = _store(own.rows(rows), request, part.ordinal, like=choice)
+        made.append((matrix, rows.start, 0))
     if part.resident is not None:
         first = part.resident
         for some in own.rows(range(first, own.shape[0])).pieces():
