@@ -16,6 +16,7 @@ from spmvgpu import _core, arrays
 from spmvgpu.devices import _warn_once, _with_drivers
 from spmvgpu.inputs import jax_sparse, limits, torch_sparse
 from spmvgpu.inputs.canonical import canonical_csr
+from spmvgpu.inputs.csr import CanonicalCsr
 from spmvgpu.linalg import (
     DirectFactors,
     amg,
@@ -85,7 +86,9 @@ def growing_hierarchy(monkeypatch, A, look):
     """A piece's hierarchy, which calls look(number of levels) before other threads know of a level."""
     monkeypatch.setattr(multigrid_in_pieces, "check_definite", lambda core, _: look(core.levels))
     arguments = amg(A, device="cpu", max_coarse=20)._arguments
-    return multigrid_in_pieces.BlockHierarchy(canonical_csr(A), arguments)
+    csr = canonical_csr(A)
+    nothing = _core.EntriesBetween(CanonicalCsr.empty(csr.shape, csr.dtype, CPU).source, 0, csr.shape[0])
+    return multigrid_in_pieces.BlockHierarchy(csr, nothing, arguments)
 
 
 def let_parts_have_interiors(monkeypatch, entries):

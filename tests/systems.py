@@ -97,6 +97,21 @@ def with_empty(A, stored_zeros=False):
     return sp.csr_array((data, (row, col)), shape=(n + 3, n + 3)), rows
 
 
+def tied_far_apart():
+    """A grid of which some unknowns have one strong connection, with another half of all rows away."""
+    A = sp.coo_array(gallery.poisson2d(40))
+    rows = np.arange(0, 800, 11)
+    ties = sp.coo_array((np.full(len(rows), 1e4), (rows, rows + 800)), shape=A.shape)
+    ties = ties + ties.T
+    return sp.csr_array(A + sp.diags_array(ties.sum(axis=1)) - ties)
+
+
+def shuffled(A):
+    """The same matrix with rows and columns in no order."""
+    order = np.random.default_rng(3).permutation(A.shape[0])
+    return sp.csr_array(sp.csr_array(A)[order][:, order])
+
+
 # By name: the matrix, its near null space, and how many times the iterations of one piece several may take.
 MULTIGRID = {
     "grid": lambda: (gallery.poisson3d(14), None, 1.15),
@@ -109,6 +124,8 @@ MULTIGRID = {
         gallery.rigid_body_modes(gallery.elasticity3d_points(7)),
         1.15,
     ),
+    "tied": lambda: (tied_far_apart(), None, 1.15),
+    "shuffled": lambda: (shuffled(gallery.poisson2d(30)), None, 1.5),
     "tiny": lambda: (gallery.poisson1d(3), None, 3.0),
 }
 

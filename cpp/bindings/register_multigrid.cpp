@@ -135,6 +135,9 @@ void register_between(py::module_& module) {
              py::arg("source"), py::arg("begin"), py::arg("end"), py::call_guard<GilRelease>(),
              "All entries of a matrix with the rows of the piece, which are those from `begin` to before `end` of the "
              "whole one.")
+        .def_property_readonly(
+            "nnz", method<AnyBetween>([]<class T>(const EntriesBetween<T>& between) { return between.rows.nnz; }),
+            "How many they are.")
         .def_property_readonly("near", method<AnyBetween>([]<class T>(const EntriesBetween<T>& between) {
                                    return listed([&] { return between.near.to({}); });
                                }),
@@ -203,7 +206,7 @@ void register_multigrid(py::module_& module) {
                              const std::variant<index_t, Dense<index_t>>& block, double strength,
                              std::pair<double, double> most_terms, index_t max_coarse, int max_levels,
                              bool is_hermitian, const std::optional<std::vector<CoarseningTuple>>& decided,
-                             int most_steps, int finer, bool is_whole) -> AnyHierarchy {
+                             int most_steps, int finer, const std::optional<AnyBetween>& between) -> AnyHierarchy {
                      multigrid::Settings settings;
                      settings.strength = strength;
                      settings.most_terms = most_terms.first;
@@ -228,21 +231,24 @@ void register_multigrid(py::module_& module) {
                      std::vector<multigrid::Coarsening> coarsenings;
                      if (decided) std::ranges::transform(*decided, std::back_inserter(coarsenings), coarsening_of);
                      const GilRelease release;
-                     auto made = std::make_shared<Hierarchy<T>>(A, nodes, entries, modes, settings);
-                     while (is_whole && made->grow(decided ? &coarsenings : nullptr)) {
+                     const Array<index_t> near = between ? between->of<T>()->near : Array<index_t>{};
+                     auto made = std::make_shared<Hierarchy<T>>(A, nodes, entries, modes, settings, near);
+                     while (decided && made->grow(&coarsenings)) {
                      }
                      return made;
                  })),
              py::arg("source"), py::arg("B").noconvert(), py::arg("block"), py::arg("strength"), py::arg("most_terms"),
              py::arg("max_coarse"), py::arg("max_levels"), py::arg("hermitian"), py::arg("decided") = py::none(),
-             py::arg("most_steps") = 2, py::arg("finer") = 0, py::arg("is_whole") = true, py::keep_alive<1, 2>(),
+             py::arg("most_steps") = 2, py::arg("finer") = 0, py::arg("between") = py::none(), py::keep_alive<1, 2>(),
              "Nodes have `block` rows each, or begin at these rows, which the number of rows ends. Without B, it is a "
              "constant for each row of a node. Prolongators are smoothed, by at most `most_steps` steps, if products "
              "with them have at most `most_terms` terms: on the finest grid, and on others. If the matrix is not "
              "Hermitian, R is smoothed by its adjoint, and the largest eigenvalues are bounds of their sizes. "
-             "`decided` is `coarsenings` of an equal hierarchy with other values. There are `finer` levels before "
-             "this hierarchy, so that entries may be rounding errors. If it is not to be whole at once, it has no "
-             "levels before it grows.")
+             "`decided` is `coarsenings` of an equal hierarchy with other values; without, a hierarchy has no levels "
+             "before it grows. There are `finer` levels before it, so that entries may be rounding errors. The matrix "
+             "is "
+             "a diagonal block if there are entries `between` it and others: its rows near others without a strong "
+             "connection in the block are coarse unknowns of their own.")
         .def("nodes", method<AnyHierarchy>([]<class T>(const Hierarchy<T>& hierarchy, std::size_t level) {
                  return to_numpy(hierarchy.nodes(level));
              }),

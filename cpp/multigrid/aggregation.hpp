@@ -31,13 +31,14 @@ struct Graph {
     index_t nodes;
     const index_t *row_offsets, *neighbours;
     const Strength* strengths;
+    const Mark* outer = nullptr;  // marks nodes with connections that the graph lacks; null: none has any
 };
 
 constexpr index_t kNone = -1;
 
 struct Aggregates {
     index_t count = 0;
-    Array<index_t> of_node;  // kNone for a node without strong connections
+    Array<index_t> of_node;  // kNone for a node without strong connections that is not outer
 };
 
 // The rank by which nodes are selected: a pseudorandom number from 1 to 2^31 that belongs to this node alone; kOut,
@@ -213,6 +214,21 @@ void dissolve_lone_roots(Passes& passes, const Graph& graph, Aggregates& found) 
     });
 }
 
+// Outer nodes without an aggregate become one of their own each.
+template <class Passes>
+void add_outer_nodes(Passes& passes, const Graph& graph, Aggregates& found) {
+    if (graph.outer == nullptr) return;
+    const Mark* const outer = graph.outer;
+    const index_t nodes = graph.nodes, count = found.count;
+    Array<index_t> numbers = passes.template scratch<index_t>(nodes + std::size_t(1));
+    index_t *const number = numbers.data(), *const of_node = found.of_node.data();
+    passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) { number[node] = of_node[node] == kNone && outer[node]; });
+    found.count += passes.scan(number, nodes);
+    passes.each(nodes, [=] SPMVGPU_BODY(std::int64_t node) {
+        if (of_node[node] == kNone && outer[node]) of_node[node] = count + number[node];
+    });
+}
+
 // Aggregates from rounds of roots and their neighbours; a second one fills gaps of the first (Kelley and Rajamanickam,
 // arXiv:2204.02934), and leaves more aggregates. Other nodes join the aggregate that they are connected with most
 // strongly.
@@ -252,6 +268,7 @@ Aggregates aggregate(Passes& passes, const Graph& graph, int rounds) {
         },
         kNanosecondsPerNode);
     dissolve_lone_roots(passes, graph, found);
+    add_outer_nodes(passes, graph, found);
     return found;
 }
 

@@ -31,6 +31,25 @@ struct LargestOfScaled {
     }
 };
 
+// Marks the nodes of these rows.
+struct MarkedNodes {
+    using Result = Array<Mark>;
+    const Array<index_t>& rows;
+    const Nodes& nodes;
+
+    template <class Passes>
+    Result operator()(Passes& passes) const {
+        Array<Mark> marks = passes.template make<Mark>(nodes.count);
+        Mark* const to = marks.data();
+        const index_t* const listed = rows.data();
+        const Nodes::View view = nodes.view();
+        passes.fill(to, nodes.count, Mark(0));
+        passes.each(std::int64_t(rows.size()),
+                    [=] SPMVGPU_BODY(std::int64_t i) { set_mark(to + view.node(listed[i])); });
+        return marks;
+    }
+};
+
 // The tentative prolongator of a grid.
 template <class T>
 struct TentativeMatrix {

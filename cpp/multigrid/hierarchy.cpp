@@ -21,8 +21,8 @@ namespace {
 constexpr index_t kMostOfLast = 2000;  // unknowns of a coarsest matrix, of which the inverse is made
 
 Nodes nodes_of(index_t rows, const Array<index_t>& first_rows, Device device) {
-    if (first_rows.size() == 0) return {rows, {}, {}};
-    Nodes nodes{static_cast<index_t>(first_rows.size() - 1), {}, first_rows.to(device)};
+    if (first_rows.size() == 0) return {rows, {}, {}, {}};
+    Nodes nodes{static_cast<index_t>(first_rows.size() - 1), {}, first_rows.to(device), {}};
     HostVector<index_t> of_row(rows);
     for (index_t node = 0; node < nodes.count; ++node) {
         for (index_t row = first_rows[node]; row < first_rows[node + 1]; ++row) of_row[row] = node;
@@ -66,9 +66,10 @@ bool is_nearly_hermitian(const CsrMatrix<T>& A) {
 
 template <class T>
 Hierarchy<T>::Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& first_rows, const T* B, index_t modes,
-                        const Settings& settings)
+                        const Settings& settings, const Array<index_t>& near)
     : settings_(settings), next_(A), nodes_(nodes_of(A.rows, first_rows, A.device())), finest_entries_(A.nnz) {
     const Device device = A.device();
+    if (near.size() > 0) nodes_.outer = gpu::run(MarkedNodes{near, nodes_}, device);
     if (B == nullptr) {
         near_null_ = {modes, gpu::run(ConstantsOfNodes<T>{A.rows, modes}, device), modes == 1};
     } else {

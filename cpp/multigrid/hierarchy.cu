@@ -4,6 +4,8 @@
 
 namespace spmvgpu {
 
+SPMVGPU_RUN_ON_GPU(multigrid::MarkedNodes)
+
 #define INSTANTIATE(T)                                  \
     SPMVGPU_RUN_ON_GPU(multigrid::ConstantsOfNodes<T>)  \
     SPMVGPU_RUN_ON_GPU(multigrid::Inspect<T>)           \

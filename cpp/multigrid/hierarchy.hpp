@@ -29,8 +29,10 @@ public:
     // The matrix is canonical and square, and its index arrays outlive the hierarchy. The rows of its nodes begin at
     // `nodes`, which the number of rows ends; empty: each row is one. B has `modes` columns and a row for each row of
     // the matrix, in host memory; null: a constant for each row of a node, of which all have `modes`. It has no grids
-    // before it grows.
-    Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& nodes, const T* B, index_t modes, const Settings& settings);
+    // before it grows. If it is of a piece, which the rows `near` connect with others, nodes of these without a strong
+    // connection in the piece are coarse unknowns of their own.
+    Hierarchy(const CsrMatrix<T>& A, const Array<index_t>& nodes, const T* B, index_t modes, const Settings& settings,
+              const Array<index_t>& near = {});
 
     // Makes the next grid, the finest one first, and returns true if a coarser one follows it, whose matrix() is known.
     // Other threads may use the grids before it meanwhile. `decided` is the result of coarsenings() of an equal

@@ -25,6 +25,7 @@ namespace spmvgpu::multigrid {
 struct Nodes {
     index_t count = 0;
     Array<index_t> of_row, first_row;
+    Array<Mark> outer;  // marks nodes with connections outside of the matrix, which is a block; empty: none
 
     struct View {
         const index_t *of_row, *first_row;
@@ -161,6 +162,21 @@ SPMVGPU_IN_BODY index_t orthonormalise(const Lanes& lanes, const index_t* member
     return rank;
 }
 
+// Marks the aggregates of marked nodes.
+template <class Passes>
+Array<Mark> outer_aggregates(Passes& passes, const Nodes& nodes, const Aggregates& aggregates) {
+    if (nodes.outer.size() == 0) return {};
+    Array<Mark> marks = passes.template make<Mark>(aggregates.count);
+    Mark* const to = marks.data();
+    const Mark* const outer = nodes.outer.data();
+    const index_t* const of_node = aggregates.of_node.data();
+    passes.fill(to, aggregates.count, Mark(0));
+    passes.each(nodes.count, [=] SPMVGPU_BODY(std::int64_t node) {
+        if (outer[node] && of_node[node] != kNone) set_mark(to + of_node[node]);
+    });
+    return marks;
+}
+
 template <class T, class Passes>
 Tentative<T> tentative_prolongator(Passes& passes, index_t rows, const Nodes& nodes, const Aggregates& aggregates,
                                    const NearNullSpace<T>& near_null) {
@@ -214,6 +230,7 @@ Tentative<T> tentative_prolongator(Passes& passes, index_t rows, const Nodes& no
     });
 
     made.nodes.count = count;
+    made.nodes.outer = outer_aggregates(passes, nodes, aggregates);
     if (modes > 1 || made.cols != count) {
         made.nodes.first_row = made.offsets;
         made.nodes.of_row = passes.template make<index_t>(made.cols);

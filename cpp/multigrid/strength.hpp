@@ -35,7 +35,7 @@ struct NodeGraph {
 
     Graph graph(const CsrPattern& A, const Nodes& nodes) const {
         const CsrPattern used = nodes.are_rows() ? A : own.view();
-        return {nodes.count, used.row_offsets, used.col_indices, strengths.data()};
+        return {nodes.count, used.row_offsets, used.col_indices, strengths.data(), nodes.outer.data()};
     }
 };
 

@@ -673,6 +673,8 @@ class EntriesBetween:
     def near(self) -> npt.NDArray[np.int32]: ...
     @property
     def needed(self) -> npt.NDArray[np.int32]: ...
+    @property
+    def nnz(self) -> int: ...
 
 class Hierarchy:
     def __init__(
@@ -689,7 +691,7 @@ class Hierarchy:
         | None = None,
         most_steps: int = 2,
         finer: int = 0,
-        is_whole: bool = True,
+        between: EntriesBetween | None = None,
     ) -> None: ...
     def aggregates(self, level: int) -> npt.NDArray[np.int32]: ...
     def coarsenings(

@@ -25,6 +25,7 @@ from ..linalg.multigrid_in_pieces import (
     SharedMatrix,
     coupled,
     fits_one,
+    is_scattered,
     most_coarse_of_block,
     sent,
     whole_hierarchy,
@@ -127,12 +128,13 @@ class MultigridOverRanks(MultigridInPieces):
         with agreement(comm):
             most = most_coarse_of_block(self._arguments, comm.size, largest_piece, self._ordinal)
             block = checked_csr(finest._block)
-            own = BlockHierarchy(block, self._arguments._replace(max_coarse=most))
+            level = _finest(finest, block)
+            own = BlockHierarchy(block, level.between, self._arguments._replace(max_coarse=most))
             own.grow()
         own_smoothed = sum(map(own.is_smoothed, range(own.depth)))
         depth, smoothed = max(comm.allgather(own.depth)), max(comm.allgather(own_smoothed))
         levels: list[Level] = []
-        diagonals, largest, level = [], [], _finest(finest, block)
+        diagonals, largest = [], []
         for number in range(depth):
             op: Any = level.op
             between = _BELOW * _largest_between(level, own.A(number))
@@ -145,7 +147,8 @@ class MultigridOverRanks(MultigridInPieces):
             is_smoothed = number < smoothed
             P, level = _coarser(level, own, number, is_smoothed=is_smoothed)
             fits = comm.bcast(fits_one(level.op.nnz, self._ordinal))  # other ranks may have other devices
-            if number + 2 == depth or fits:
+            entries_between = sum(comm.allgather(level.between.nnz))
+            if number + 2 == depth or fits or is_scattered(entries_between, level.op.nnz):
                 R: Any = _GatheredRestrictor(P.H)
                 levels.append(Level(op, R, _stored_here(CanonicalCsr.of(P.tocsr()), P)))
                 whole = self._whole(level.op, own, number + 1, is_smoothed=is_smoothed)

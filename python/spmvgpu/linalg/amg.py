@@ -21,7 +21,7 @@ from ..planning.request import Request
 from ..planning.symmetry import Symmetry
 from .coarsest import LARGEST_DIRECT
 from .multigrid import Arguments, Multigrid, checked_csr, checked_width, stored
-from .multigrid_in_pieces import NotHermitianError
+from .multigrid_in_pieces import NotInPiecesError
 from .multigrid_over_devices import MultigridOverDevices, keeps_levels_in_pieces
 from .systems import OverRanks, check_square
 from .vectors import columns_on_host
@@ -189,7 +189,7 @@ def amg(
     op, csr = _operator_and_csr(A, device, dtype)
     arguments = arguments_for(op)
     if keeps_levels_in_pieces(op, arguments):
-        with contextlib.suppress(NotHermitianError):
+        with contextlib.suppress(NotInPiecesError):
             return MultigridOverDevices(op, arguments)
     if op._stored.description.is_divided:
         op = op.to(device_name(op._ordinal))

@@ -151,9 +151,7 @@ class Multigrid(DevicePreconditioner):
         self._requested = requested_device(A)
         decided, descriptions = made_before or (None, [])
         is_hermitian = arguments.hermitian is not False
-        self._hierarchy = _core.Hierarchy(
-            csr.source, *arguments[:6], is_hermitian, decided, finer=finer, is_whole=decided is not None
-        )
+        self._hierarchy = _core.Hierarchy(csr.source, *arguments[:6], is_hermitian, decided, finer=finer)
         # True if the core's matrices and the operators of coarser levels have the values of `_state.finest`.
         self._is_filled = True
         self._state = self._set_up(A, csr, descriptions)

@@ -29,6 +29,9 @@ from .vectors import DeviceVector
 # Stored entries of a level that one GPU, or a core of a CPU, multiplies as fast as several, which wait for
 # messages of each other.
 ENTRIES_OF_ONE = {"gpu": 24_000_000, "cpu": 100_000}
+# The largest share of the entries of a level that may lie between its pieces. Aggregates do not cross them,
+# so that the coarser level of one with more has too many unknowns.
+_MOST_BETWEEN = 0.25
 # An unknown of a coarse level rarely has more entries.
 _MANY_ENTRIES = 100
 
@@ -36,6 +39,11 @@ _MANY_ENTRIES = 100
 def fits_one(entries: int, ordinal: int) -> bool:
     """Whether a level with these entries need not be in pieces on devices of this kind."""
     return entries <= ENTRIES_OF_ONE["cpu" if ordinal == CPU else "gpu"]
+
+
+def is_scattered(between: int, entries: int) -> bool:
+    """Whether too many entries of a level lie between its pieces."""
+    return between > _MOST_BETWEEN * entries
 
 
 def most_coarse(arguments: Arguments, pieces: int) -> int:
@@ -52,26 +60,28 @@ def most_coarse_of_block(arguments: Arguments, pieces: int, largest: int, ordina
     return max(most_coarse(arguments, pieces), min(small, largest // 4))
 
 
-class NotHermitianError(np.linalg.LinAlgError):
-    """Raised if a matrix in pieces is not Hermitian."""
+class NotInPiecesError(np.linalg.LinAlgError):
+    """Raised if a matrix cannot have a hierarchy in pieces."""
 
 
 class BlockHierarchy:
     """The hierarchy of a diagonal block, of which levels after its last one are the same again.
 
+    `between` are the entries of its rows that the block does not have.
+
     `grow` makes its levels. Another thread that asks for a level waits until it is there, or known not to be.
     """
 
-    def __init__(self, block: CanonicalCsr, arguments: Arguments) -> None:
+    def __init__(self, block: CanonicalCsr, between: EntriesBetween, arguments: Arguments) -> None:
         self._block, self._arguments = block, arguments
         # Prolongators are smoothed by one step, for each needs rows of other pieces.
         known = arguments.hermitian
         if known is False or (known is None and not _core.is_nearly_hermitian(block.source)):
-            raise NotHermitianError(
+            raise NotInPiecesError(
                 "the matrix is not symmetric or Hermitian, which amg over devices or ranks is for; use one "
                 "device, or M='ilu0' or M='jacobi'"
             )
-        self._core = _core.Hierarchy(block.source, *arguments[:6], True, None, most_steps=1, is_whole=False)
+        self._core = _core.Hierarchy(block.source, *arguments[:6], True, None, most_steps=1, between=between)
         self._growing, self._levels, self._is_whole = Condition(), 0, False
         self._failure: BaseException | None = None
 

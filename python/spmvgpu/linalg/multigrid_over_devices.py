@@ -27,9 +27,11 @@ from .multigrid_in_pieces import (
     Coupling,
     GridsInPieces,
     MultigridInPieces,
+    NotInPiecesError,
     SharedMatrix,
     coupled,
     fits_one,
+    is_scattered,
     most_coarse,
     most_coarse_of_block,
     sent,
@@ -141,16 +143,18 @@ class _Setup:
         self._starts = _starts(rows)
         B, largest = arguments.B, max(csr.shape[0] for csr in rows)
         most = most_coarse_of_block(arguments, len(rows), largest, ordinals[0])
+        self._between = self._each(lambda k: self._found_between(rows[k].outside(*self._range(k)), k))
+        if self._is_scattered(rows):
+            raise NotInPiecesError("too many entries connect rows of different devices")
 
         def hierarchy(k: int) -> BlockHierarchy:
             own = slice(*self._range(k))
             modes = B if B is None else B[own]
             block = rows[k].columns(own.start, own.stop)
-            return BlockHierarchy(block, arguments._replace(B=modes, max_coarse=most))
+            return BlockHierarchy(block, self._between[k].E, arguments._replace(B=modes, max_coarse=most))
 
         self._hierarchies = self._each(hierarchy)
         self._growth = [self._threads.start(own.grow) for own in self._hierarchies]
-        self._between = self._each(lambda k: self._found_between(rows[k].outside(*self._range(k)), k))
         self._inverse = self._inverse_diagonal(rows)
 
     def _range(self, k: int) -> tuple[int, int]:
@@ -175,7 +179,7 @@ class _Setup:
             smoothed, number = smoothed + is_smoothed, number + 1
             fits = fits_one(sum(csr.nnz for csr in A), self._ordinals[0])
             parts += [R, P]
-            if fits or not any(one.has(number + 1) for one in own):
+            if fits or self._is_scattered(A) or not any(one.has(number + 1) for one in own):
                 # While levels are coupled, threads that store others would hold their threads up.
                 operators = [self._threads.start(self._on_all, of) for of in parts]
                 whole = self._whole(self._gathered(A), number, is_smoothed=is_smoothed)
@@ -188,6 +192,9 @@ class _Setup:
         levels = tuple(starmap(Level, zip(ops[::3], ops[1::3], ops[2::3], strict=False))) or (Level(*ops),)
         inverse = None if whole else inverse_of_coarsest(self._op, device_name(self._ordinals[0]))
         return GridsInPieces(levels, diagonals, [found() for found in largest], smoothed, whole, inverse)
+
+    def _is_scattered(self, rows: _Parts) -> bool:
+        return is_scattered(sum(of.E.nnz for of in self._between), sum(csr.nnz for csr in rows))
 
     def _largest_of(self, number: int, starts: list[int], between: list[_Between]) -> float:
         """The largest eigenvalue of a level with its diagonal scaled to one, or a little more."""
