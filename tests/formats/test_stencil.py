@@ -44,6 +44,17 @@ def test_grids(grid, dtype, device):
         assert_product(op @ np.asarray(X, order=order), A, X)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("points", [5, 9])
+def test_vectors_that_do_not_stay_in_the_l2(points, cuda_device):
+    """Elements of x are fetched before their rows are multiplied, but none beyond the last one."""
+    n = 1801
+    line = sp.diags_array([1.0, -4.0, 1.0], offsets=[-1, 0, 1], shape=(n, n))
+    A = gallery.poisson2d(n) if points == 5 else sp.csr_array(sp.kron(line, line))
+    A = sp.csr_array(A[:, : n * n - 2 * n])
+    assert_multiplies(build(A, "stencil", cuda_device), A)
+
+
 def test_few_bytes():
     """Two bytes a row, a kind for each of the 27 places that a point of a box may have, and one stencil."""
     A = gallery.poisson3d(40)

@@ -40,6 +40,7 @@ struct Builder<Stencil<T>, Passes> {
         plan.cost.slots = plan.cost.entries = plan.cost.gathers = csr.nnz;
         plan.cost.bytes = plan.kinds.bytes() + plan.stencils.bytes() + plan.masks.bytes() + plan.examples.bytes() +
                           plan.slots * (sizeof(index_t) + sizeof(T));
+        plan.col_end = find_col_end(passes, csr, plan);
         // Where neighbours have different stencils, lanes of a GPU read different slots.
         const Kind* const kinds = plan.kinds.data();
         const RowKind* const all = kinds_of(plan.stencils);
@@ -62,6 +63,7 @@ struct Builder<Stencil<T>, Passes> {
         stencil.stencils = plan.stencils;
         stencil.masks = plan.masks;
         stencil.layer_rows = plan.layer_rows;
+        stencil.col_end = plan.col_end;
         stencil.examples = plan.examples;
         stencil.offsets = passes.template make<index_t>(plan.slots);
         stencil.values = passes.template make<T>(plan.slots);
@@ -115,6 +117,16 @@ struct Builder<Stencil<T>, Passes> {
             kNanosecondsPerRow);
         if (passes.read(differ) != 0) stencil_choice::refuse_new_values();
         store_examples(passes, stencil, row_offsets, values);
+    }
+
+    static index_t find_col_end(Passes& passes, const CsrMatrix<T>& csr, const StencilPlan& plan) {
+        const index_t *const row_offsets = csr.row_offsets.data(), *const cols = csr.col_indices.data();
+        const index_t* const examples = plan.examples.data();
+        const Kind* const kinds = plan.kinds.data();
+        return largest<index_t>(passes, csr.rows, [=] SPMVGPU_BODY(std::int64_t row) {
+            const index_t like = examples[kinds[row]], end = row_offsets[like + 1];
+            return end > row_offsets[like] ? static_cast<index_t>(row) + (cols[end - 1] - like) + 1 : 0;
+        });
     }
 
     // Warps read the slots of several rows at a time, if there are rows enough to keep all processors busy: on an H200

@@ -10,7 +10,6 @@ namespace {
 
 using namespace gpu;
 
-constexpr int kStencilBlockSize = Stencil<float>::kBlockRows;
 constexpr int kTogether = Stencil<float>::kTogether;
 
 // Slots from a multiple of kTogether on, in as few loads as possible.
@@ -41,6 +40,11 @@ __device__ __forceinline__ const T* as_it_is(const T* pointer) {
     return static_cast<const T*>(__cvta_global_to_generic(address));
 }
 
+// Brings the cache line of an address in global memory into the L2.
+__device__ __forceinline__ void fetch_early(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(address)));
+}
+
 // A thread's row and its kind. The row -1, without entries, stands for a missing one.
 struct Numbered {
     index_t number = -1;
@@ -61,7 +65,7 @@ __device__ __forceinline__ Numbered numbered(const StencilRows<T>& stencils, ind
 // Adds four slots of rows that have the same stencil and lie a block apart, where has(i, r) says whether row r has slot
 // i; x points to the entry of the first row. If all values are finite, missing entries are multiplied by zero, so that
 // there are fewer branches.
-template <bool kFinite, int kRows, class T, class Has>
+template <bool kFinite, int kBlock, int kRows, class T, class Has>
 __device__ __forceinline__ void add_slots(const StencilRows<T>& stencils, index_t slot, const T* x, Has has,
                                           T (&sums)[kRows]) {
     index_t offsets[kTogether];
@@ -71,7 +75,7 @@ __device__ __forceinline__ void add_slots(const StencilRows<T>& stencils, index_
     for (int i = 0; i < kTogether; ++i) {
         const T* const from = as_it_is(x + offsets[i]);
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) gathered[i][r] = has(i, r) ? load(from + r * kStencilBlockSize) : T(0);
+        for (int r = 0; r < kRows; ++r) gathered[i][r] = has(i, r) ? load(from + r * kBlock) : T(0);
     }
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) {
@@ -83,7 +87,7 @@ __device__ __forceinline__ void add_slots(const StencilRows<T>& stencils, index_
 }
 
 // The sums of the rows, out of kRows, with the stencil of `kind`, and zeros for the others. A whole warp calls this.
-template <bool kFinite, int kRows, class T>
+template <bool kFinite, int kBlock, int kRows, class T>
 __device__ __forceinline__ void sum_rows(const StencilRows<T>& stencils, const RowKind& kind,
                                          const Numbered (&rows)[kRows], const T* x, T (&sums)[kRows]) {
     bool are_whole = true;
@@ -96,11 +100,11 @@ __device__ __forceinline__ void sum_rows(const StencilRows<T>& stencils, const R
     if (__all_sync(kAllLanes, are_whole)) {
         const auto has_all = [](int, int) { return true; };
         for (; k + kTogether <= kind.length; k += kTogether) {
-            add_slots<true>(stencils, kind.begin + k, x, has_all, sums);
+            add_slots<true, kBlock>(stencils, kind.begin + k, x, has_all, sums);
         }
         const index_t left = kind.length - k;
         const auto is_left = [left](int i, int) { return i < left; };
-        if (left > 0) add_slots<kFinite>(stencils, kind.begin + k, x, is_left, sums);
+        if (left > 0) add_slots<kFinite, kBlock>(stencils, kind.begin + k, x, is_left, sums);
         return;
     }
 #pragma unroll 1
@@ -113,7 +117,7 @@ __device__ __forceinline__ void sum_rows(const StencilRows<T>& stencils, const R
         const auto has = [&masks](int i, int r) { return (masks[r] >> i & 1) != 0; };
 #pragma unroll 1
         for (const index_t end = min(k + static_cast<index_t>(kWordBits), kind.length); k < end; k += kTogether) {
-            add_slots<kFinite>(stencils, kind.begin + k, x, has, sums);
+            add_slots<kFinite, kBlock>(stencils, kind.begin + k, x, has, sums);
 #pragma unroll
             for (int r = 0; r < kRows; ++r) masks[r] >>= kTogether;
         }
@@ -124,7 +128,7 @@ template <bool kFinite, class T>
 __device__ __forceinline__ T sum_row(const StencilRows<T>& stencils, index_t number, const T* x) {
     const Numbered row[1] = {numbered(stencils, number)};
     T sum[1];
-    sum_rows<kFinite>(stencils, row[0].kind, row, as_it_is(x), sum);
+    sum_rows<kFinite, 1>(stencils, row[0].kind, row, as_it_is(x), sum);
     return sum[0];
 }
 
@@ -185,19 +189,32 @@ __device__ __forceinline__ void sum_layers(const StencilRows<T>& stencils, const
     }
 }
 
+// What threads fetch early for those that come this many rows later, which otherwise wait for memory twice: for the
+// kind of a row, and then for its x. No x is fetched from col_end on. Nothing is fetched if `rows` is 0.
+struct Ahead {
+    index_t rows, col_end;
+};
+
 // A thread takes kRows rows, a block apart or, if kLayers, a layer. First it multiplies the rows with its most frequent
 // stencil, and reads the slots once, together with the other lanes of its warp if they have the same one; then it takes
-// the others one by one.
-template <bool kFinite, bool kLayers, int kRows, class T>
-__global__ void __launch_bounds__(kStencilBlockSize)
+// the others one by one. With kLayers, the compiler would leave only 7 blocks to a processor; 0 lets it choose.
+template <bool kFinite, bool kLayers, int kBlock, int kRows, class T>
+__global__ void __launch_bounds__(kBlock, kLayers && sizeof(T) <= sizeof(double) ? 8 : 0)
     stencil_thread_per_rows(StencilRows<T> stencils, index_t rows, index_t rows_apart, std::int64_t threads,
-                            Product<T> product) {
-    const std::int64_t thread = std::int64_t(blockIdx.x) * kStencilBlockSize + threadIdx.x;
-    const std::int64_t apart = kLayers ? rows_apart : kStencilBlockSize;
+                            Ahead ahead, Product<T> product) {
+    const std::int64_t thread = std::int64_t(blockIdx.x) * kBlock + threadIdx.x;
+    const std::int64_t apart = kLayers ? rows_apart : kBlock;
     const auto group = static_cast<unsigned>(kLayers ? static_cast<unsigned>(thread) / rows_apart : blockIdx.x);
     const std::int64_t first = thread + group * (apart * (kRows - 1));
     index_t numbers[kRows];
     Numbered own[kRows];
+    if (!kLayers && ahead.rows > 0) {
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+            const std::int64_t later = first + r * apart + ahead.rows;
+            if (later < rows) fetch_early(stencils.kinds + later);
+        }
+    }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) numbers[r] = first + r * apart < rows ? stencils.kinds[first + r * apart] : -1;
 #pragma unroll
@@ -214,11 +231,20 @@ __global__ void __launch_bounds__(kStencilBlockSize)
 #pragma unroll
     for (int r = 0; r < kRows; ++r) left |= unsigned(own[r].is_there() && !own[r].is_like(kind)) << r;
     wait_for_kernel_before();
+    if (!kLayers && ahead.rows > 0 && kind.length > 0) {
+        const std::int64_t last = stencils.offsets[kind.begin + kind.length - 1];
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+            const std::int64_t col = first + r * apart + last + ahead.rows;
+            const bool reads_last = own[r].is_like(kind) && own[r].is_whole();  // so x is there from here to col_end
+            if (reads_last && col < ahead.col_end) fetch_early(product.x + col);
+        }
+    }
     T sums[kRows];
     if constexpr (kLayers) {
         sum_layers(stencils, kind, product.x + first, rows_apart, needed, sums);
     } else {
-        sum_rows<kFinite>(stencils, kind, own, as_it_is(product.x + first), sums);
+        sum_rows<kFinite, kBlock>(stencils, kind, own, as_it_is(product.x + first), sums);
     }
     if constexpr (kRows > 1) {
         for (; __any_sync(kAllLanes, left != 0); left &= left - 1) {
@@ -247,16 +273,27 @@ __global__ void __launch_bounds__(kStencilBlockSize)
 template <class T>
 void Stencil<T>::spmv_cuda(const Product<T>& product, Stream stream) const {
     if (rows == 0) return;
+    // Fetching early pays where vectors leave the L2 between products. Where they stay there, it costs time.
+    constexpr index_t kRowsAhead = 1 << 17;
+    constexpr double kStays = 0.65;
+    int ordinal = 0;
+    check(cudaGetDevice(&ordinal), "cudaGetDevice");
+    const double bytes = rows * (2.0 * sizeof(T) + sizeof(std::uint16_t));
+    const bool stays = bytes <= kStays * static_cast<double>(properties(ordinal).l2_bytes);
+    const Ahead ahead{stays ? 0 : kRowsAhead, col_end};
     const auto launch = [&](auto* kernel) {
-        launch_early(kernel, {blocks_for(threads(), kStencilBlockSize), kStencilBlockSize}, stream, rows_of(*this),
-                     rows, rows_apart(), threads(), product);
+        const auto block = static_cast<unsigned>(block_rows());
+        launch_early(kernel, {blocks_for(threads(), block), block}, stream, rows_of(*this), rows, rows_apart(),
+                     threads(), ahead, product);
     };
-    if (!is_finite) return launch(stencil_thread_per_rows<false, false, 1, T>);
-    dispatch<1, 2, 4>("rows_per_thread", tuning.rows_per_thread, [&]<int kRows>() {
-        if constexpr (kRows > 1) {
-            if (layer_rows > 0) return launch(stencil_thread_per_rows<true, true, kRows, T>);
-        }
-        launch(stencil_thread_per_rows<true, false, kRows, T>);
+    dispatch<kBlockRows, kBlockRowsOfLong>("rows of a block", block_rows(), [&]<int kBlock>() {
+        if (!is_finite) return launch(stencil_thread_per_rows<false, false, kBlock, 1, T>);
+        dispatch<1, 2, 4>("rows_per_thread", tuning.rows_per_thread, [&]<int kRows>() {
+            if constexpr (kRows > 1 && kBlock == kBlockRows) {
+                if (layer_rows > 0) return launch(stencil_thread_per_rows<true, true, kBlock, kRows, T>);
+            }
+            launch(stencil_thread_per_rows<true, false, kBlock, kRows, T>);
+        });
     });
 }
 

@@ -81,6 +81,7 @@ struct StencilPlan {
     Array<Word> masks;
     index_t slots = 0;         // in all stencils
     index_t layer_rows = 0;    // as in Stencil
+    index_t col_end = 0;       // as in Stencil
     std::int64_t changes = 0;  // rows whose next row has another stencil
 
     template <class Visit>
@@ -111,6 +112,7 @@ struct Stencil {
     Array<index_t> offsets;      // length slots; 0 where it is padding
     Array<T> values;             // length slots; 0 where it is padding
     index_t layer_rows = 0;      // rows from a layer to the next one, if stencils are equal in three
+    index_t col_end = 0;         // no entry is in a later column
     bool is_finite = true;
     Tuning tuning;
 
@@ -127,10 +129,15 @@ struct Stencil {
     index_t kind_count() const { return static_cast<index_t>(examples.size()); }
     index_t dot_parts() const { return parts_of_rows(static_cast<index_t>(threads())); }
 
-    // Rows of a thread of a GPU, their distance, and the number of threads.
-    static constexpr index_t kBlockRows = 192;
+    // Threads of a block of a GPU, rows of a thread, their distance, and the number of threads. Smaller blocks leave
+    // more of them to a processor; in larger ones, long rows find more of their x in the L1.
+    static constexpr int kBlockRows = 128, kBlockRowsOfLong = 192;
+    int block_rows() const {
+        constexpr index_t kLong = 16;
+        return layer_rows > 0 || nnz <= std::int64_t(kLong) * rows ? kBlockRows : kBlockRowsOfLong;
+    }
     int rows_together() const { return is_finite ? tuning.rows_per_thread : 1; }
-    index_t rows_apart() const { return layer_rows > 0 ? layer_rows : kBlockRows; }
+    index_t rows_apart() const { return layer_rows > 0 ? layer_rows : block_rows(); }
     std::int64_t threads() const {
         if (rows_together() == 1) return rows;
         const std::int64_t together = std::int64_t(rows_together()) * rows_apart();
