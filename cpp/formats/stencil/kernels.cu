@@ -189,8 +189,8 @@ __device__ __forceinline__ void sum_layers(const StencilRows<T>& stencils, const
     }
 }
 
-// What threads fetch early for those that come this many rows later, which otherwise wait for memory twice: for the
-// kind of a row, and then for its x. No x is fetched from col_end on. Nothing is fetched if `rows` is 0.
+// Threads fetch early for others that come this many rows later, which otherwise wait for memory twice: for the kind of
+// a row, and then for its x. No x is fetched from col_end on. Nothing is fetched if `rows` is 0.
 struct Ahead {
     index_t rows, col_end;
 };

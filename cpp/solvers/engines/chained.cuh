@@ -101,9 +101,9 @@ private:
         if (s->stopped) return;
         const std::int64_t first = std::int64_t(blockIdx.x) * ChainTuning::kBlockSize + threadIdx.x;
         const std::int64_t stride = std::int64_t(gridDim.x) * ChainTuning::kBlockSize;
-        const std::int64_t last = first < chain_.n ? first + (chain_.n - 1 - first) / stride * stride : -1;
-        const auto sums = sweep_elements<Result, kInFlight>(
-            chain_.n, backwards_ ? last : first, backwards_ ? -stride : stride, *s, reads, writes, step, indices);
+        const std::int64_t base = backwards_ ? last_element(chain_.n, first, stride) : first;
+        const auto sums = sweep_elements<Result, kInFlight>(chain_.n, base, backwards_ ? -stride : stride, *s, reads,
+                                                            writes, step, indices);
         backwards_ = !backwards_;
         if constexpr (Result::kSums > 0) add_up(s, sums, then);
     }

@@ -17,7 +17,7 @@ namespace spmvgpu::gpu {
 // scalar work. Other devices have written them, possibly to host memory, so the loads bypass caches.
 template <class W, class S, class Work>
 __global__ void add_pieces(S* scalars, const W* kept, int pieces, std::size_t stride, int count, W* totals, Work work) {
-    if (scalars->stopped) return;
+    const S now = *scalars;  // it is looked at when the sums are there, too
     for (int k = threadIdx.x; k < count; k += blockDim.x) {
         W sum{};
 #pragma unroll 4
@@ -29,10 +29,11 @@ __global__ void add_pieces(S* scalars, const W* kept, int pieces, std::size_t st
             }
             sum += value;
         }
-        totals[k] = sum;
+        if (!now.stopped) totals[k] = sum;
     }
+    if (now.stopped) return;
     __syncthreads();
-    work_on(scalars, *scalars, work);
+    work_on(scalars, now, work);
 }
 
 static __global__ void copy_sums(double* to, const double* from, std::size_t count) {

@@ -1,6 +1,7 @@
 // The kernels of sweeps on a GPU; cuda_queue.cuh launches them.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "gpu/cuda/warp.cuh"
@@ -55,16 +56,23 @@ __device__ __forceinline__ W load_partial(const W* from) {
     return value;
 }
 
-// Sum of the k-th numbers of the blocks, at partials[k * gridDim.x + block], always added in the same order.
-template <class W>
-__device__ __forceinline__ W sum_of_blocks(const W* partials, int k) {
-    W sum{};
-    for (unsigned i = threadIdx.x; i < gridDim.x; i += SweepTuning::kBlockSize) {
-        sum += load_partial(partials + k * gridDim.x + i);
+// The first thread of a block gets the sums over all of its threads. All of them must call.
+template <int kSums, class W>
+__device__ __forceinline__ void sum_over_block(W (&sums)[kSums]) {
+    constexpr int kWarps = SweepTuning::kBlockSize / kWarp;
+    __shared__ W of_warps[kSums][kWarps];
+    const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) {
+        const W sum = sum_lanes(sums[k], kWarp);
+        if (lane == 0) of_warps[k][warp] = sum;
     }
-    const W total = sum_block<W, SweepTuning::kBlockSize>(sum);
-    __syncthreads();  // the next sum reuses the shared memory
-    return total;
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < kSums && warp == 0; ++k) {
+        sums[k] = sum_lanes(lane < kWarps ? of_warps[k][lane] : W{}, kWarps);
+    }
+    __syncthreads();  // the next sums reuse the shared memory
 }
 
 // The sums of `count` numbers of each block, a warp for a sum: one after the other they would take longer than the
@@ -109,8 +117,14 @@ __device__ __forceinline__ W sum_block_each(const W (&values)[kCount]) {
     return total;
 }
 
+// The last element of a thread; negative if it has none.
+__device__ __forceinline__ std::int64_t last_element(index_t n, std::int64_t first, std::int64_t stride) {
+    return first < n ? first + (n - 1 - first) / stride * stride : -1;
+}
+
 // Applies the step to the elements base, base + stride, ... from 0 to n, and returns their sums. An element always
-// belongs to the same thread. A negative stride traverses them backwards.
+// belongs to the same thread. A negative stride traverses them backwards, from the last one of a thread on: the L2
+// holds the end of the vectors that a product has used.
 template <class Result, int kInFlight, class S, class T, int kReads, unsigned kMissing, int kWrites, class Step,
           int... kIndex>
 __device__ __forceinline__ auto sweep_elements(index_t n, std::int64_t base, std::int64_t stride, const S& now,
@@ -143,17 +157,17 @@ __device__ __forceinline__ auto sweep_elements(index_t n, std::int64_t base, std
 template <class S, class T, int kSums, class Then>
 __device__ __forceinline__ void work_with_sums(S* scalars, const S& now, Sums<T, kSums> sums, const Then& then,
                                                const Partials& partials) {
-    using W = Wide<T>;
-    auto* const of_blocks = reinterpret_cast<W*>(partials.sums);
+    auto* const of_blocks = reinterpret_cast<Wide<T>*>(partials.sums);
+    sum_over_block(sums.value);
 #pragma unroll
-    for (int k = 0; k < kSums; ++k) {
-        const W sum = sum_block<W, SweepTuning::kBlockSize>(sums.value[k]);
-        if (threadIdx.x == 0) of_blocks[k * gridDim.x + blockIdx.x] = sum;
-        __syncthreads();  // the next sum reuses the shared memory
-    }
+    for (int k = 0; k < kSums && threadIdx.x == 0; ++k) of_blocks[k * gridDim.x + blockIdx.x] = sums.value[k];
     if (!arrives_last(partials.arrivals)) return;
+    sums = {};
+    for (unsigned i = threadIdx.x; i < gridDim.x; i += SweepTuning::kBlockSize) {  // always in the same order
 #pragma unroll
-    for (int k = 0; k < kSums; ++k) sums.value[k] = sum_of_blocks(of_blocks, k);
+        for (int k = 0; k < kSums; ++k) sums.value[k] += load_partial(of_blocks + k * gridDim.x + i);
+    }
+    sum_over_block(sums.value);
     work_on(scalars, now, then, sums);
 }
 
@@ -168,9 +182,10 @@ __device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T
     const S now = *scalars;
     if (now.stopped) return;  // the same in all threads of all blocks
 
-    auto sums = sweep_elements<Result, SweepTuning::kInFlight>(n, std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x,
-                                                               std::int64_t(gridDim.x) * kBlockSize, now, reads, writes,
-                                                               step, indices);
+    const std::int64_t first = std::int64_t(blockIdx.x) * kBlockSize + threadIdx.x;
+    const std::int64_t stride = std::int64_t(gridDim.x) * kBlockSize;
+    auto sums = sweep_elements<Result, SweepTuning::kInFlight>(n, last_element(n, first, stride), -stride, now, reads,
+                                                               writes, step, indices);
 
     if constexpr (kSums > 0) work_with_sums(scalars, now, sums, then, partials);
 }
@@ -193,13 +208,26 @@ __global__ void __launch_bounds__(SweepTuning::kBlockSize, SweepTuning::kBlocksP
     Sums<T, 2> sums;
     const std::int64_t first = std::int64_t(blockIdx.x) * SweepTuning::kBlockSize + threadIdx.x;
     const std::int64_t stride = std::int64_t(gridDim.x) * SweepTuning::kBlockSize;
-    for (std::int64_t k = first; k < left.pairs; k += stride) {
-        sums.value[0] += parts[2 * k];
-        sums.value[1] += parts[2 * k + 1];
-    }
-    for (const DotsLeft::Rows& rows : left.missing) {
-        for (std::int64_t row = rows.begin + first; row < rows.end; row += stride) {
-            sums += DotsOfProduct<T>{}(now, x[row], y[row], w == nullptr ? T(1) : w[row]).summands;
+    index_t items = left.pairs;
+    for (const DotsLeft::Rows& rows : left.missing) items = max(items, rows.end - rows.begin);
+    for (std::int64_t k = first; k < items; k += stride) {
+        constexpr int kRanges = std::extent_v<decltype(left.missing)>;
+        const bool has_pair = k < left.pairs;
+        const Wide<T> pair[2] = {has_pair ? parts[2 * k] : Wide<T>{}, has_pair ? parts[2 * k + 1] : Wide<T>{}};
+        T loaded[kRanges][3];  // before anything is added, because each load takes as long as all of them
+#pragma unroll
+        for (int i = 0; i < kRanges; ++i) {
+            const std::int64_t row = left.missing[i].begin + k;
+            const bool is_there = row < left.missing[i].end;
+            loaded[i][0] = is_there ? x[row] : T(0);
+            loaded[i][1] = is_there ? y[row] : T(0);
+            loaded[i][2] = is_there && w != nullptr ? w[row] : T(1);
+        }
+        sums.value[0] += pair[0];
+        sums.value[1] += pair[1];
+#pragma unroll
+        for (int i = 0; i < kRanges; ++i) {
+            sums += DotsOfProduct<T>{}(now, loaded[i][0], loaded[i][1], loaded[i][2]).summands;
         }
     }
     work_with_sums(scalars, now, sums, then, partials);
@@ -294,18 +322,11 @@ template <class S, class T, class Count, class Then>
 __device__ __forceinline__ void combine_block(index_t n, S* scalars, const Basis<T>& basis, const Count& count,
                                               const Wide<T>* factors, double sign, T* target, const Then& then,
                                               Partials partials) {
-    constexpr int kBlockSize = SweepTuning::kBlockSize;
-    using W = Wide<T>;
     const S now = *scalars;
     if (now.stopped) return;
-    const W sum =
-        combine_elements<kBlockSize, SweepTuning::kBasisInFlight>(n, basis, count(now), factors, sign, target);
-    const W total = sum_block<W, kBlockSize>(sum);
-    auto* const of_blocks = reinterpret_cast<W*>(partials.sums);
-    if (threadIdx.x == 0) of_blocks[blockIdx.x] = total;
-    if (!arrives_last(partials.arrivals)) return;
-    const Sums<T, 1> sums{{sum_of_blocks(of_blocks, 0)}};
-    work_on(scalars, now, then, sums);
+    const Wide<T> sum = combine_elements<SweepTuning::kBlockSize, SweepTuning::kBasisInFlight>(n, basis, count(now),
+                                                                                               factors, sign, target);
+    work_with_sums(scalars, now, Sums<T, 1>{{sum}}, then, partials);
 }
 
 template <class S, class T, class Count, class Then>
