@@ -49,7 +49,7 @@ struct Builder<Stencil<T>, Passes> {
             [=] SPMVGPU_BODY(std::int64_t row) { return all[kinds[row]].owner != all[kinds[row + 1]].owner; });
         if (target.device.is_gpu()) plan.cost.launches = csr.rows > 0;
         if (tuning.rows_per_thread == 0) {
-            plan.tuning.rows_per_thread = choose_rows_per_thread(csr.rows, target.processors);
+            plan.tuning.rows_per_thread = choose_rows_per_thread(csr.rows, plan.layer_rows, target.processors);
         }
         return plan;
     }
@@ -130,12 +130,14 @@ struct Builder<Stencil<T>, Passes> {
     }
 
     // Warps read the slots of several rows at a time, if there are rows enough to keep all processors busy: on an H200
-    // two rows a thread are as fast as one with 80 to 100 thousand rows, and four faster than two from 0.5 million on.
-    static int choose_rows_per_thread(index_t rows, int processors) {
+    // two rows a thread are as fast as one with 80 to 100 thousand rows. Four take more registers, and are faster than
+    // two from about twice as many on; of wide values that are not gathered in layers, from 0.5 to 1 million on.
+    static int choose_rows_per_thread(index_t rows, index_t layer_rows, int processors) {
         constexpr std::int64_t kBusyThreads = 352;
-        int chosen = 4;
-        while (chosen > 1 && rows < chosen * kBusyThreads * processors) chosen /= 2;
-        return chosen;
+        const bool are_wide = sizeof(T) >= sizeof(double) && layer_rows == 0;
+        const std::int64_t busy = kBusyThreads * processors;
+        if (rows >= (are_wide ? 16 : 4) * busy) return 4;
+        return rows >= 2 * busy ? 2 : 1;
     }
 
     static bool are_long(Passes& passes, index_t rows, const index_t* row_offsets) {
