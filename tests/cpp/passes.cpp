@@ -600,7 +600,7 @@ void hierarchies_of() {
         multigrid::Settings settings;
         settings.strength = 0.02;
         CsrMatrix<T> A = draw_matrix<T>(rows, longest);
-        multigrid::Nodes nodes{rows / block, {}, {}};
+        multigrid::Nodes nodes{rows / block, {}, {}, {}};
         if (block > 1) {
             nodes.of_row = Array<index_t>(rows);
             nodes.first_row = Array<index_t>(std::size_t(rows) / block + 1);
