@@ -22,7 +22,7 @@ public:
         index_t begin, end;  // the piece of x; of a square matrix, the rows of the part
         std::vector<Pull> pulls;
         std::vector<std::size_t> read_by;  // lanes that pull from this one's piece
-        bool is_interior_read = false;     // some of those elements have the numbers of rows in the interior
+        bool is_interior_read = false;     // other lanes pull elements with the numbers of interior rows
 
         // Returns true if some of its product needs no pull.
         bool has_interior() const { return part != nullptr && part->interior_parts > 0 && !pulls.empty(); }

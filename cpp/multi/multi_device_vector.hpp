@@ -74,7 +74,7 @@ private:
     // A product that was asked for, how often in turn the host came too late with it, and its recorded work, of each
     // lane.
     struct Repeated {
-        std::vector<gpu::Event> events;  // of the pieces of x and y, by which the product is known again
+        std::vector<gpu::Event> events;  // of all pieces of x and y: they identify the two vectors
         T alpha, beta;
         int times = 0;
         std::vector<gpu::Replay> replays = {};
