@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/interrupt.hpp"
 #include "core/memory.hpp"
 #include "core/parallel.hpp"
 #include "gpu/runtime.hpp"
@@ -110,6 +111,7 @@ void HaloProducts<T>::run(T alpha, MultiDeviceVector<T>& x, T beta, MultiDeviceV
     const auto& lanes = halos_.lanes();
     if (const gpu::Replay* const replays = recorded(alpha, x, beta, y)) {
         // Several threads launch, because the host may take longer to launch all graphs than the GPUs to run them.
+        const Uninterrupted all;
         for_each_piece(std::int64_t(lanes.size()), [&](std::int64_t k) {
             const gpu::DeviceGuard guard(lanes[k].device);
             replays[k].launch();
