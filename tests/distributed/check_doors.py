@@ -35,7 +35,10 @@ DOORS = {
 def test_pieces(door, name):
     (call, matrix, shapes), kind = DOORS[door], VECTORS[name]
     plain = VALUES if kind.plain is None else kind.plain
-    op, given = distributed.aslinearoperator(OWN, COMM), kind.make(plain, "cpu")
+    op = distributed.aslinearoperator(OWN, COMM)
+    if op.device == "cpu" and kind.library == "cupy":
+        pytest.skip("arrays of CuPy are on a GPU, and never beside an operator on the CPU")
+    given = kind.make(plain, "cpu")
     if kind.error is not None:
         with pytest.raises(BOTH, match=f"{kind.words}|shape|columns"):
             call(op, given)
