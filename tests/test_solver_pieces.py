@@ -185,6 +185,34 @@ def test_the_same_bits_every_time(solver, names):
         assert other.iterations == how.iterations
 
 
+@pytest.mark.parametrize("preconditioner", [None, "jacobi", "chebyshev"])
+@pytest.mark.parametrize("rows", [5, 150, 1500])
+def test_the_solution_after_any_number_of_iterations(rows, preconditioner, names):
+    """The x of cg takes its steps later. A callback sees x, and so lets it take them at once."""
+    A = chain(rows)
+    b = vector(rows, A.dtype)
+    op = spread(A, names)
+    M = preconditioner and getattr(linalg, preconditioner)(op)
+    for maxiter in range(1, 15):
+        x, info, how, _ = solve("cg", op, b, M=M, rtol=1e-14, maxiter=maxiter)
+        y, expected, _, _ = solve("cg", op, b, M=M, rtol=1e-14, maxiter=maxiter, callback=lambda _: None)
+        assert (info, how.pieces) == (expected, len(names))
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("values", [1.0, 1e200])
+def test_the_solution_of_iterations_that_begin_anew(values, names):
+    """Of the true residual, or with a scaled system."""
+    off = np.full(499, -0.3)
+    A = values * sp.csr_array(sp.diags_array([off, np.logspace(0, 6, 500), off], offsets=[-1, 0, 1]))
+    op, b = spread(A, names), vector(500, A.dtype)
+    for rtol in (1e-9, 1e-14):
+        x, info, how, _ = solve("cg", op, b, rtol=rtol, maxiter=3001)
+        y, expected, other, _ = solve("cg", op, b, rtol=rtol, maxiter=3001, callback=lambda _: None)
+        assert (info, how.iterations) == (expected, other.iterations)
+        np.testing.assert_array_equal(x, y)
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("degree", [1, 4])
 def test_chebyshev(solver, names, degree):

@@ -61,6 +61,7 @@ struct SystemInPieces {
         piece.n = layout.capacity();
         const HaloMap<T> sizes(halos, {}, {}, {});
         piece.A = &sizes;
+        piece.is_divided = true;
         Needs needs = needs_of(method, piece, limits);
         Arena arena;
         const SystemPieces<T> given(whole, piece.n, arena);
@@ -125,7 +126,8 @@ Reports run_in_pieces(std::string_view method, Pieces& queues, const SystemInPie
         return look(seen);
     };
 
-    const System<T> in_pieces{system.layout.capacity(), lanes[0].device, &A, M.get(), given.b, given.guess, x};
+    System<T> in_pieces{system.layout.capacity(), lanes[0].device, &A, M.get(), given.b, given.guess, x};
+    in_pieces.is_divided = true;
     Reports reports = run_method(method, queue, in_pieces, limits, memory[0] + arena.bytes(), look_at_x);
     collect_x();
     reports[0].pieces = static_cast<int>(lanes.size());

@@ -22,6 +22,8 @@ class Context : public RunSteps<Context<T, Queue>, T> {
     static_assert(Engine<Queue>);
 
 public:
+    static constexpr bool kIsInPieces = Queue::kIsInPieces;
+
     Context(Queue& queue, Work<T>& work, const LookAt& look)
         : queue(queue),
           work(work),
@@ -54,17 +56,22 @@ public:
         if (scales_.A != 0) scale_by_power(queue, n, to, to, scales_.A);
     }
 
-    template <class S, class Then>
-    void multiply_and_dot(S* s, const T* from, T* to, const T* w, Wide<T>* parts, const Then& then) {
+    // beside() queues work that needs no sums, after the product.
+    template <class S, class Then, class Beside = NoWork>
+    void multiply_and_dot(S* s, const T* from, T* to, const T* w, Wide<T>* parts, const Then& then,
+                          const Beside& beside = {}) {
         if constexpr (Queue::kIsInPieces && Queue::kIsGpu) {
             if (parts != nullptr && !limits.scaled) {
                 const LinearMap<T>& A = *work.system.A;
                 timed(report.product_seconds, [&] { A.apply_and_dot(from, to, w, parts, queue.stream()); });
+                beside();
                 return queue.add_dots(
                     s, parts, from, to, w, [&](int piece) { return A.dots_left(piece); }, then);
             }
         }
-        RunSteps<Context, T>::multiply_and_dot(s, from, to, w, parts, then);
+        multiply(from, to);
+        beside();
+        this->reduce(s, read(from, to, maybe(w)), DotsOfProduct<T>{}, then);
     }
 
     template <class S>
@@ -192,7 +199,7 @@ public:
         pace.first = looks_often() ? 1 : std::max(1, pace.first / iterations_each);
         pace.direct = std::max(4, pace.direct / iterations_each);
         pace.every = (limits.look_every + iterations_each - 1) / iterations_each;
-        pace.most = std::max(1, static_cast<int>(work.history_size - 1) / iterations_each);
+        pace.most = std::max(period, static_cast<int>(work.history_size - 1) / iterations_each / period * period);
         pace.recordable = can_be_recorded;
         queue.repeat(pace, iterate, [&] { return !is_over(s); });
         iterates_ = false;

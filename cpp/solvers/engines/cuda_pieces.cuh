@@ -8,6 +8,7 @@
 #include "gpu/memory.hpp"
 #include "gpu/nccl.hpp"
 #include "solvers/engines/cuda_queue.cuh"
+#include "solvers/engines/wait_for_stream.cuh"
 #include "solvers/system/memory.hpp"
 #include "solvers/system/system.hpp"
 
@@ -82,6 +83,22 @@ public:
         call(*lanes_[piece].queue);
     }
 
+    // Calls call(queue) with the queue of a piece for work that may run while sums are added up. rejoin() ends it.
+    template <class Call>
+    void beside(int piece, Call&& call) {
+        const Lane& lane = lanes_[piece];
+        const DeviceGuard guard(lane.ordinal);
+        lane.beside->starts.record(lane.queue->stream());
+        lane.beside->starts.hold_back(lane.beside->stream.get());
+        call(lane.beside->queue);
+    }
+    void rejoin() {
+        for (const Lane& lane : lanes_) {
+            lane.beside->ends.record(lane.beside->stream.get());
+            lane.beside->ends.hold_back(lane.queue->stream());
+        }
+    }
+
     // Ranks wait for every sum anyway, and must decide alike.
     template <class S>
     bool knows_idle(const S* scalars) {
@@ -142,13 +159,24 @@ private:
         for (const Place& place : places) {
             const DeviceGuard guard(place.ordinal);
             auto queue = std::make_unique<CudaQueue>(place.ordinal, place.stream, place.partials);
-            lanes_.push_back({place.ordinal, std::move(queue), {}});
+            auto beside = std::make_unique<Beside>(*queue, place.ordinal);
+            lanes_.push_back({place.ordinal, std::move(queue), std::move(beside), {}});
         }
     }
 
+    struct Beside {
+        std::shared_ptr<void> stream;
+        WaitForStream wait;
+        CudaQueue queue;
+        Event starts, ends;
+
+        Beside(const CudaQueue& main, int ordinal)
+            : stream(lease_stream(ordinal)), wait(stream.get()), queue(main, stream.get()) {}
+    };
     struct Lane {
         int ordinal;
         std::unique_ptr<CudaQueue> queue;
+        std::unique_ptr<Beside> beside;
         Event kept;  // its sums are written
     };
 

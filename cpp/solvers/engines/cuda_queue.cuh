@@ -41,6 +41,10 @@ public:
         if (partials != nullptr) check(cudaMemsetAsync(partials, 0, 256, native(stream)), "cudaMemsetAsync");
     }
 
+    // A queue beside another one, for sweeps without sums that leave half of the device to the other's.
+    CudaQueue(const CudaQueue& other, Stream stream)
+        : max_blocks_(other.max_blocks_ / 2), stream_(stream), partials_{nullptr, other.partials_.arrivals + 1} {}
+
     Stream stream() const { return stream_; }
     Partials partials() const { return partials_; }
 

@@ -187,7 +187,11 @@ __device__ __forceinline__ void sweep_block(index_t n, S* scalars, const Reads<T
     auto sums = sweep_elements<Result, SweepTuning::kInFlight>(n, last_element(n, first, stride), -stride, now, reads,
                                                                writes, step, indices);
 
-    if constexpr (kSums > 0) work_with_sums(scalars, now, sums, then, partials);
+    if constexpr (kSums > 0) {
+        work_with_sums(scalars, now, sums, then, partials);
+    } else if constexpr (!std::is_same_v<Then, NoWork>) {
+        if (arrives_last(partials.arrivals)) work_on(scalars, now, then, sums);
+    }
 }
 
 template <class S, class T, int kReads, unsigned kMissing, int kWrites, class Step, class Then>

@@ -31,6 +31,12 @@ public:
         call(queue_);
     }
 
+    template <class Call>
+    void beside(int, Call&& call) {
+        call(queue_);
+    }
+    void rejoin() {}
+
     template <class S>
     bool knows_idle(const S* scalars) {
         return queue_.knows_idle(scalars);

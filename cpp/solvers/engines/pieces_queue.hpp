@@ -70,6 +70,24 @@ public:
             queue.sweep(piece.own(scalars), piece.length(n), moved(reads, piece), moved(writes, piece), step, keep);
         });
     }
+    // A sweep over the first (0) or second (1) half of each piece, with scalars of its own, that may run while sums are
+    // added up: after all that is queued before it, and before what is queued after rejoin().
+    template <class S, class T, int kReads, int kWrites, class Step, class Then>
+    void beside(S* scalars, index_t n, int half, Reads<T, kReads, 0> reads, Writes<T, kWrites> writes, Step step,
+                Then then) {
+        constexpr index_t kAligned = 64;
+        for (int k = 0; k < size(); ++k) {
+            const SymmetricPiece& piece = memory_[k];
+            const index_t middle = piece.length(n) / 2 / kAligned * kAligned;
+            const index_t begin = half == 0 ? 0 : middle, end = half == 0 ? middle : piece.length(n);
+            pieces_.beside(k, [&](auto& queue) {
+                queue.sweep(piece.own(scalars), end - begin, moved(reads, piece).column(begin),
+                            moved(writes, piece).column(begin), step, then);
+            });
+        }
+    }
+    void rejoin() { pieces_.rejoin(); }
+
     template <class T, int kReads, unsigned kMissing, int kWrites, class Step>
     void each(index_t n, Reads<T, kReads, kMissing> reads, Writes<T, kWrites> writes, Step step) {
         each_piece([&](auto& queue, const SymmetricPiece& piece) {

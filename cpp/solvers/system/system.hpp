@@ -39,9 +39,11 @@ struct System {
     const AddOverRanks* ranks = nullptr;  // sums over ranks through host memory; null: no ranks
     const gpu::NcclCommunicator* gpus_of_ranks = nullptr;  // sums over ranks between GPUs
     index_t columns = 1, batch = 1;
+    bool is_divided = false;  // each of several devices has a piece of the vectors
 
     const T* diagonal() const { return M == nullptr ? nullptr : M->diagonal(); }  // M as a diagonal; null if it is none
     bool has_operator() const { return M != nullptr && M->diagonal() == nullptr; }
+    bool is_in_pieces() const { return is_divided || ranks != nullptr || gpus_of_ranks != nullptr; }
 
     // The columns from j on that are multiplied at once: one, or one of each system of a batch.
     System product(std::ptrdiff_t j) const {
