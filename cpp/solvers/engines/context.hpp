@@ -13,6 +13,7 @@
 #include "solvers/engines/progress.hpp"
 #include "solvers/engines/run.hpp"
 #include "solvers/engines/scales.hpp"
+#include "solvers/engines/truth.hpp"
 #include "solvers/engines/work.hpp"
 
 namespace spmvgpu {
@@ -223,14 +224,8 @@ public:
         return std::all_of(now.begin(), now.end(), [](const S& of) { return of.stopped != 0; });
     }
 
-    // The meaning of the true residual after the last iteration. For several columns, the last one that holds for any.
-    enum class Truth {
-        kOver,      // the solve is over
-        kNoBetter,  // the residual is neither small enough nor better
-        kBetter,    // the residual is at most half of the last true one: the solve goes on
-    };
-
-    // r = b - A x, and its meaning for iterations that claim to have converged, or broke down.
+    // r = b - A x, and its meaning for iterations that claim to have converged, or broke down. For several columns, the
+    // last meaning that holds for any.
     template <class S>
     Truth verify(S* s, T* r) {
         std::vector<S> now = queue.read_columns(s);
@@ -263,7 +258,7 @@ public:
     template <class S>
     bool revive(S* s) {
         S now = queue.read_scalars(s);
-        const bool goes_on = revive(now);
+        const bool goes_on = spmvgpu::revive(now);
         queue.put_scalars(s, now);
         return goes_on;
     }
@@ -316,39 +311,6 @@ private:
         std::int64_t most = 0;
         for (const S& of : now) most = std::max(most, of.iterations);
         return most;
-    }
-
-    // The meaning of the true residual, which was `known` before, for a column.
-    template <class S>
-    static Truth judge(S& now, double residual, double& known) {
-        const double before = std::exchange(known, residual);
-        const Status said = now.status;
-        const auto ends = [&](Status status) {
-            now.status = status;
-            return Truth::kOver;
-        };
-        if (residual <= now.tolerance && said != Status::kNotFinite) return ends(Status::kConverged);
-        const bool may_go_on = said == Status::kConverged || said == Status::kStagnated || said == Status::kSingular ||
-                               said == Status::kRho || said == Status::kOmega;
-        if (!may_go_on) return ends(said);
-        if (!finite(residual)) {
-            now.offending_value = residual;
-            return ends(Status::kNotFinite);
-        }
-        if (residual < 0.5 * before) {
-            now.residual = residual;
-            return revive(now) ? Truth::kBetter : Truth::kOver;
-        }
-        ends(said == Status::kConverged ? Status::kStagnated : said);
-        return Truth::kNoBetter;
-    }
-
-    template <class S>
-    static bool revive(S& now) {
-        now.stopped = 0;
-        now.status = now.iterations < now.maxiter ? Status::kRunning : Status::kExhausted;
-        now.goal = 0.5 * now.tolerance;
-        return now.status == Status::kRunning;
     }
 
     template <class S>

@@ -269,7 +269,6 @@ struct Minres {
     template <class Solve>
     void run(Solve& solve) const {
         if (solve.columns() > 1) return run_columns(solve);
-        using Truth = typename Solve::Truth;
         Minres iteration = *this;
         iteration.begin(solve);
         // With an M, |r| may differ from its estimate, so the same Lanczos vectors get a second chance.
