@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from statistics import median
+from statistics import linear_regression, median
 from typing import Any, TypeVar
 
 from .records import RESULTS, Row, geometric_mean
@@ -386,6 +386,7 @@ def tables(folder: Path) -> dict[str, str]:
         "whole": pivot(parts.get("whole", []), "kind machine rows", "library variant"),
         "spectra": pivot(spectra, "kind machine variant rows", "library"),
         "scaling": _scaling(named["scaling"]),
+        "more_gpus": more_gpus(devices),
         "halos": _halos(halos),
     }  # fmt: skip
 
@@ -478,6 +479,28 @@ def _scaling(rows: list[Row]) -> str:
     ]  # fmt: skip
     head = ("scaling", "rows", "ranks", "transport", "product", "as fast", "cg", "as fast")
     return table(head, lines, words=4)
+
+
+def more_gpus(devices: list[Results]) -> str:
+    """Times of an iteration on one, two and four GPUs, and the model a / k + b of one on k GPUs."""
+    times: dict[tuple[str, str], dict[int, float]] = {}
+    for results in devices:
+        if "multi_amg" not in results:
+            continue
+        for method, name in (("`cg`", "multi_cg"), ("`cg` with `amg`", "multi_amg")):
+            for row in rows_of(results, name):
+                us = row["time_us"] if name == "multi_cg" else row["solve_us"] / row["iterations"]
+                if row["dtype"] == "f64" and "cpu" not in row["devices"]:
+                    times.setdefault((method, row["matrix"]), {})[len(row["devices"])] = us
+
+    def lines() -> Iterator[list[object]]:
+        for case, of_count in times.items():
+            a, b = linear_regression([1 / count for count in of_count], list(of_count.values()))
+            expected = (of_count[1] / (a / count + b) for count in (8, 16, 64))
+            yield [*case, *map(duration, [*of_count.values(), b]), *expected]
+
+    head = ("iteration of", "matrix", "1 GPU", "2", "4", "b", "times as fast: 8 GPUs", "16", "64")
+    return table(head, lines())
 
 
 def _halos(rows: list[Row]) -> str:

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 pytest.importorskip("threadpoolctl", reason="the extra [bench] is not installed")
 
-from experiments import halos, multi
+from experiments import halos, multi, report
 from experiments.__main__ import main
 from experiments.peers.problem import Problem
 from generators import families
@@ -43,6 +43,18 @@ def test_a_wrong_result_stops_it():
     case.check("right", case.matrix @ case.x)
     with pytest.raises(SystemExit, match="wrong: off by"):
         case.check("wrong", case.matrix @ case.x + 1e-9)
+
+
+def test_more_gpus_continue_the_measured_times():
+    rows = [
+        {"matrix": "m", "dtype": "f64", "devices": ["gpu"] * k, "time_us": 800 / k + 50} for k in (1, 2, 4)
+    ]
+    of_cycles = [row | {"solve_us": 10 * row["time_us"], "iterations": 10} for row in rows]
+    text = report.more_gpus([{"multi_cg": {"rows": rows}, "multi_amg": {"rows": of_cycles}}, {}])
+    *_, of_cg, of_both = text.splitlines()
+    for line, method in ((of_cg, "`cg`"), (of_both, "`cg` with `amg`")):
+        times = "850 us | 450 us | 250 us | 50.0 us"
+        assert line == f"| {method} | m | {times} | {850 / 150:.2f} | {850 / 100:.2f} | {850 / 62.5:.2f} |"
 
 
 # -- halos ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// What follows from the true residual of a solve whose iterations are over, of one right-hand side.
+// The end of a solve by its true residual, for one right-hand side.
 #pragma once
 
 #include <utility>
