@@ -74,7 +74,7 @@ private:
     // A product that was asked for, how often in turn the host came too late with it, and its recorded work, of each
     // lane.
     struct Repeated {
-        std::vector<gpu::Event> events;  // of all pieces of x and y: they identify the two vectors
+        std::vector<gpu::Event> events;  // what identifies x and y: the events of their pieces
         T alpha, beta;
         int times = 0;
         std::vector<gpu::Replay> replays = {};

@@ -57,7 +57,6 @@ public:
         if (scales_.A != 0) scale_by_power(queue, n, to, to, scales_.A);
     }
 
-    // beside() queues work that needs no sums, after the product.
     template <class S, class Then, class Beside = NoWork>
     void multiply_and_dot(S* s, const T* from, T* to, const T* w, Wide<T>* parts, const Then& then,
                           const Beside& beside = {}) {
@@ -70,9 +69,7 @@ public:
                     s, parts, from, to, w, [&](int piece) { return A.dots_left(piece); }, then);
             }
         }
-        multiply(from, to);
-        beside();
-        this->reduce(s, read(from, to, maybe(w)), DotsOfProduct<T>{}, then);
+        RunSteps<Context, T>::multiply_and_dot(s, from, to, w, parts, then, beside);
     }
 
     template <class S>

@@ -52,9 +52,12 @@ public:
         derived().sweep(s, reads, Writes<T, 0>{}, step, then);
     }
 
-    SPMVGPU_IN_RUN(class S, class Then)
-    void multiply_and_dot(S* s, const T* from, T* to, const T* w, const Wide<T>* /*parts*/, const Then& then) {
+    // beside() queues work that needs no sums, after the product.
+    SPMVGPU_IN_RUN(class S, class Then, class Beside = NoWork)
+    void multiply_and_dot(S* s, const T* from, T* to, const T* w, const Wide<T>* /*parts*/, const Then& then,
+                          const Beside& beside = {}) {
         derived().multiply(from, to);
+        beside();
         reduce(s, read(from, to, maybe(w)), DotsOfProduct<T>{}, then);
     }
 

@@ -117,7 +117,7 @@ struct Cg {
 
     S* s;
     T *x, *r, *q;
-    T* p[3];     // of iteration k at k % 3, if x takes its steps later; all the same otherwise
+    T* p[3];     // iteration k uses p[k % 3]; one vector three times, unless x takes its steps later
     T* z;        // M r; null if M is a diagonal m or none, where M r is m r
     const T* m;  // the diagonal of M; null: ones
     bool is_flexible;
