@@ -483,24 +483,25 @@ def _scaling(rows: list[Row]) -> str:
 
 def more_gpus(devices: list[Results]) -> str:
     """Times of an iteration on one, two and four GPUs, and the model a / k + b of one on k GPUs."""
-    times: dict[tuple[str, str], dict[int, float]] = {}
+    times: dict[tuple[str, str, str], dict[int, float]] = {}
     for results in devices:
-        if "multi_amg" not in results:
-            continue
         for method, name in (("`cg`", "multi_cg"), ("`cg` with `amg`", "multi_amg")):
             for row in rows_of(results, name):
                 us = row["time_us"] if name == "multi_cg" else row["solve_us"] / row["iterations"]
                 if row["dtype"] == "f64" and "cpu" not in row["devices"]:
-                    times.setdefault((method, row["matrix"]), {})[len(row["devices"])] = us
+                    case = machine(environment_of(results)), method, row["matrix"]
+                    times.setdefault(case, {})[len(row["devices"])] = us
 
     def lines() -> Iterator[list[object]]:
         for case, of_count in times.items():
+            if set(of_count) != {1, 2, 4}:
+                continue
             a, b = linear_regression([1 / count for count in of_count], list(of_count.values()))
             expected = (of_count[1] / (a / count + b) for count in (8, 16, 64))
             yield [*case, *map(duration, [*of_count.values(), b]), *expected]
 
-    head = ("iteration of", "matrix", "1 GPU", "2", "4", "b", "times as fast: 8 GPUs", "16", "64")
-    return table(head, lines())
+    head = ("machine", "iteration of", "matrix", "1 GPU", "2", "4", "b", "times as fast: 8 GPUs", "16", "64")
+    return table(head, lines(), words=3)
 
 
 def _halos(rows: list[Row]) -> str:

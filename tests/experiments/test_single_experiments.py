@@ -46,15 +46,25 @@ def test_a_wrong_result_stops_it():
 
 
 def test_more_gpus_continue_the_measured_times():
-    rows = [
-        {"matrix": "m", "dtype": "f64", "devices": ["gpu"] * k, "time_us": 800 / k + 50} for k in (1, 2, 4)
-    ]
-    of_cycles = [row | {"solve_us": 10 * row["time_us"], "iterations": 10} for row in rows]
-    text = report.more_gpus([{"multi_cg": {"rows": rows}, "multi_amg": {"rows": of_cycles}}, {}])
-    *_, of_cg, of_both = text.splitlines()
+    def files(matrix, counts):
+        rows = [
+            {"matrix": matrix, "dtype": "f64", "devices": ["gpu"] * k, "time_us": 800 / k + 50}
+            for k in counts
+        ]
+        of_cycles = [row | {"solve_us": 10 * row["time_us"], "iterations": 10} for row in rows]
+        environment = {"device": "NVIDIA G7", "cuda": "13.0"}
+        return {
+            name: {"environment": environment, "rows": of}
+            for name, of in (("multi_cg", rows), ("multi_amg", of_cycles))
+        }
+
+    *head, of_cg, of_both = report.more_gpus([files("m", (1, 2, 4)), files("two", (1, 2)), {}]).splitlines()
+    assert len(head) == 2
     for line, method in ((of_cg, "`cg`"), (of_both, "`cg` with `amg`")):
         times = "850 us | 450 us | 250 us | 50.0 us"
-        assert line == f"| {method} | m | {times} | {850 / 150:.2f} | {850 / 100:.2f} | {850 / 62.5:.2f} |"
+        assert (
+            line == f"| G7 | {method} | m | {times} | {850 / 150:.2f} | {850 / 100:.2f} | {850 / 62.5:.2f} |"
+        )
 
 
 # -- halos ---------------------------------------------------------------------------------------------------
